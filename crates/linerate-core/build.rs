@@ -1,5 +1,5 @@
-//! Tells the code that ThreadSanitizer watches it: the sanitizer does not see inline assembly, so
-//! block copies of shared words (`arch.rs`) fall back to plain atomics.
+//! Sets a cfg for builds with ThreadSanitizer: the sanitizer does not see inline assembly, so block
+//! copies of shared words (`arch.rs`) fall back to plain atomics.
 
 fn main() {
     println!("cargo::rustc-check-cfg=cfg(tsan)");

@@ -19,7 +19,7 @@ pub(crate) fn check(frame: &[u8]) {
     rewrites(frame);
 }
 
-/// Every view that takes these bytes must answer every question about them.
+/// Every accessor of every view that accepts these bytes must return.
 fn views(bytes: &[u8]) {
     let text = [
         Ethernet::new_checked(bytes).map(|v| v.to_string()),
@@ -65,7 +65,7 @@ fn rewrites(frame: &[u8]) {
         assert!(ip.verify());
     }
 
-    // Finishing twice is finishing once.
+    // Finishing is idempotent.
     let end = parse(frame).map_or(frame.len(), |headers| headers.end);
     let mut once = frame[..end].to_vec();
     if let Some((start, offset)) = offload::looks_partial(&once) {

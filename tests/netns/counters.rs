@@ -1,4 +1,4 @@
-//! tcpdump beside our counters: both count the same frames and bytes, each way.
+//! tcpdump beside our counters: both count the same frames and bytes, in each direction.
 
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::Tcpdump;
@@ -16,10 +16,10 @@ pub(crate) const TESTS: &[Test] = tests![
     of_taps,
 ];
 
-/// Which frames are to have crossed whole.
+/// Which frames must cross unsegmented.
 #[derive(Clone, Copy, PartialEq)]
 enum Offloads {
-    /// What the hosts' stacks did not cut arrives uncut.
+    /// Frames that the hosts' stacks did not segment arrive unsegmented.
     On,
     Off,
 }
@@ -51,7 +51,7 @@ fn tcpdump_agrees(ports: &str, offloads: Offloads) {
             totals.count(1, &format!("{direction}_bytes")),
         )
     };
-    // What the kernel drops after we sent it, or before we could have it, is in its own accounts.
+    // The kernel counts what it drops after we sent it, or before we could receive it.
     let ends = [
         (arriving, "tx", &stand.right, "veth1"),
         (leaving, "rx", &stand.mid, "vethB"),
@@ -84,7 +84,7 @@ fn tcpdump_agrees(ports: &str, offloads: Offloads) {
     }
 }
 
-/// Waits until nothing has come for a while: TCP says its goodbyes after the file is through.
+/// Waits until nothing has come for a while: TCP closes after the file has been sent.
 fn quiet(l2fwd: &mut L2fwd) {
     let (mut last, mut since) = (None, std::time::Instant::now());
     l2fwd.wait("the traffic to end", |report| {

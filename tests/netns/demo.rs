@@ -11,7 +11,7 @@ pub(crate) const TESTS: &[Test] = tests![
     nobody_forwards_without_loss,
 ];
 
-/// As root, the user nobody runs it; otherwise whoever we are.
+/// As root, the user nobody runs it; otherwise the current user.
 fn nobody_forwards_without_loss() {
     let scratch = Scratch::new();
     let mut command = Command::new(binary());

@@ -1,5 +1,5 @@
-//! What cannot be done is refused with exit code 1, an `error:` line that names the thing, and a
-//! `fix:` line; and nothing is left half-made.
+//! Errors have exit code 1, an `error:` line that names the thing, and a `fix:` line; and nothing
+//! is left behind.
 
 use linerate_testkit::Scratch;
 use linerate_testkit::cli::{binary, public_binary};
@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = tests![
     captures_that_are_damaged,
 ];
 
-/// Runs a command that must be refused; all parts must stand in what it says.
+/// Runs a command that must be refused; its output must contain all parts.
 #[track_caller]
 fn refused(command: &mut Command, parts: &[&str]) {
     let output = command.output().unwrap();
@@ -50,7 +50,7 @@ fn refused(command: &mut Command, parts: &[&str]) {
     assert!(!stderr.contains("panicked"), "{stderr}");
 }
 
-/// `linerate l2fwd` with these words, here, without privileges of its own.
+/// `linerate l2fwd` with these arguments, in this namespace, without capabilities.
 fn l2fwd(words: &str) -> Command {
     let mut command = Command::new(binary());
     command
@@ -235,7 +235,7 @@ fn no_permission() {
             "setcap cap_net_raw,cap_net_admin,cap_bpf",
         ),
     ] {
-        // Root whose capabilities were taken away, as in a container, and a user who never had any.
+        // Root without capabilities, as in a container, and an unprivileged user.
         let bereft = ["--bounding-set=-all", "--inh-caps=-all"];
         let nobody = ["--reuid=65534", "--regid=65534"];
         for identity in [bereft, nobody] {
@@ -289,7 +289,7 @@ fn captures_that_are_none() {
     );
 }
 
-/// What there was before the damage is forwarded, and then the damage is an error.
+/// The frames before the damage are forwarded, and then the damage is an error.
 fn captures_that_are_damaged() {
     let scratch = Scratch::new();
     let frames: Vec<[u8; 60]> = (0..100).map(|number| [number; 60]).collect();

@@ -1,5 +1,5 @@
-//! What goes wrong while linerate runs: a full disk, an interface that is deleted. It is said, it
-//! is counted, and the rest goes on.
+//! Faults while linerate runs: a full disk, an interface that is deleted. They are reported and
+//! counted, and the rest keeps working.
 
 use linerate_testkit::Scratch;
 use linerate_testkit::cli::{L2fwd, binary};
@@ -17,7 +17,7 @@ pub(crate) const TESTS: &[Test] = tests![
     a_tap_deleted,
 ];
 
-/// What a capture onto a full disk says: which file, why, and how much of it is missing.
+/// Checks the report of a capture onto a full disk: file, reason, and how much is missing.
 #[track_caller]
 fn says_full(output: &Output, file: &str, frames: u64) {
     let (stdout, stderr) = (
@@ -100,7 +100,7 @@ fn a_disk_that_becomes_full() {
         .output()
         .unwrap();
     says_full(&output, &disk, 2000);
-    // What was written before is there to be read.
+    // Packets written before can be read.
     if has(&["tcpdump"]) {
         let kept = capture::frames(&copy, &scratch);
         assert!(kept.len() > 100, "{} frames", kept.len());
@@ -108,7 +108,7 @@ fn a_disk_that_becomes_full() {
     }
 }
 
-/// Two pairs of ports; an interface of the first is deleted under it, and made anew.
+/// Two pairs of ports; an interface of the first is deleted and made again.
 fn survives_deletion(kind: &str) {
     if !has(&["ping"]) {
         return;

@@ -38,7 +38,7 @@ pub(crate) const TESTS: &[Test] = tests![
     macs_are_updated_over_af_xdp,
 ];
 
-/// A stand on which linerate forwards between these two ports, `None` where it cannot be had.
+/// A stand on which linerate forwards between these two ports, `None` where it cannot be made.
 fn joined(ports: &str, options: &str, programs: &[&str], plain: bool) -> Option<(Stand, L2fwd)> {
     if !has(&["ping", "setpriv"]) || !has(programs) {
         return None;
@@ -157,8 +157,8 @@ fn experiments(tags: &[(u16, u16)]) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Sends from left; the frames must arrive as they were sent, or as `expected` makes them. Where
-/// some do not and the kernel owns up to losses, once more.
+/// Sends from left; the frames must arrive as they were sent, or as `expected` makes them. Repeats
+/// if some do not and the kernel counted losses.
 fn sent_arrive(stand: &Stand, frames: &[Vec<u8>], expected: impl Fn(&[u8]) -> Vec<u8>) {
     let scratch = Scratch::new();
     let expected: Vec<Vec<u8>> = frames.iter().map(|frame| expected(frame)).collect();

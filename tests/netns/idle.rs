@@ -1,7 +1,7 @@
-//! What an appliance costs that has nothing to do: how often its threads are woken.
+//! The cost of an idle appliance: how often its threads wake.
 //!
-//! Counted are voluntary context switches, of which a busy machine makes fewer and not more. A
-//! worker wakes ten times a second by itself, and again whenever control asks it something.
+//! Counted are voluntary context switches, which a busy machine makes fewer, not more. A worker
+//! wakes ten times a second by itself, and for each request of control.
 
 use linerate_testkit::Scratch;
 use linerate_testkit::cli::binary;
@@ -22,10 +22,10 @@ pub(crate) const TESTS: &[Test] = tests![
     an_idle_router_over_af_xdp,
 ];
 
-/// Over which time is counted.
+/// The counting interval.
 const SPAN: Duration = Duration::from_secs(1);
-/// Switches a second that an idle process may make: 50 to 80 are seen, and hundreds to thousands
-/// where two threads keep each other awake, or one polls.
+/// Switches a second that an idle process may make: 50 to 80 are seen, and hundreds to thousands if
+/// two threads keep waking each other, or one polls.
 const IDLE_PER_S: f64 = 250.0;
 
 /// Voluntary context switches of all threads of a process so far.
@@ -42,8 +42,8 @@ fn switches(running: &Running) -> u64 {
         .sum()
 }
 
-/// Starts an appliance, and waits until it costs no more than one that is idle may: what its start
-/// stirred up comes to rest before.
+/// Starts an appliance, and waits until it makes no more switches than an idle one may; its start
+/// makes more.
 #[track_caller]
 fn rests(namespace: &Namespace, words: &str) {
     let mut running = namespace.start(binary(), words);
@@ -62,7 +62,7 @@ fn rests(namespace: &Namespace, words: &str) {
     panic!("{words}: {least:.0} context switches a second, and nothing to do");
 }
 
-/// Ports of one kind in a namespace without hosts that speak.
+/// Ports of one kind in a namespace without traffic.
 fn l2fwd_rests(ports: &str) {
     let Some(stand) = Stand::new() else { return };
     // Each port with a worker of its own, which reaches the other's queue by a ring.
@@ -90,8 +90,7 @@ fn an_idle_l2fwd_over_af_xdp() {
     l2fwd_rests("af_xdp:vethA af_xdp:vethB");
 }
 
-/// The router has a worker in the background besides, to which the others hand what they do not do
-/// themselves, and which sends by them.
+/// The router also has a slow worker, to which the others punt, and which sends by their queues.
 fn router_rests(ports: [&str; 2]) {
     let Some(stand) = Stand::new() else { return };
     let scratch = Scratch::new();

@@ -2,8 +2,8 @@
 //! kernel's own network stack, ping, iperf3 and tcpdump. See `../README.md`.
 //!
 //! Read `linerate_testkit` first: `netns` for the namespaces and wires, `cli` for how the binary is
-//! run and watched, `traffic` and `capture` for what goes through it and who looks on. The modules
-//! here are the scenarios.
+//! run and watched, `traffic` and `capture` for its traffic and its observers. The modules here are
+//! the scenarios.
 //!
 //! Long ones are ignored tests (`cargo xtask test --all` runs them). A test that lacks a privilege
 //! or a program counts as ignored, with the reason.
@@ -21,7 +21,7 @@ mod replay;
 mod router;
 mod stop;
 
-// In a guest this binary runs again.
+// A guest runs this binary as well.
 #[path = "../vm/mod.rs"]
 mod vm;
 

@@ -4,8 +4,8 @@
 //! gen: g0 ---- d0 :dut: d1 ---- g1 :gen
 //! ```
 //!
-//! Nothing depends on speed: what the generator could not send in its time is `unsent`, and what it
-//! sent is accounted for, frame by frame.
+//! Nothing depends on speed: frames that the generator could not send in time are `unsent`, and
+//! each sent frame is accounted for.
 
 use linerate_testkit::Scratch;
 use linerate_testkit::cli::{L2fwd, binary};
@@ -46,7 +46,7 @@ impl Loop {
         Some(around)
     }
 
-    /// Runs pktgen with these words to its end, and returns its exit code and what it counted.
+    /// Runs pktgen with these arguments to its end, and returns its exit code and its counts.
     #[track_caller]
     fn pktgen(&self, words: &[&str]) -> (i32, Value) {
         let mut command = self.generator.command(binary());
@@ -74,7 +74,7 @@ fn tally(counts: &Value, stream: usize) -> [u64; 5] {
     ["sent", "received", "lost", "reordered", "duplicates"].map(|key| number(&tally[key]))
 }
 
-/// What a port's faults did: those of one kind.
+/// A port's faults of one kind.
 #[track_caller]
 fn faults(counts: &Value, port: usize, kind: &str) -> u64 {
     let faults = counts["ports"][port]["faults"].as_array().unwrap();
@@ -82,7 +82,7 @@ fn faults(counts: &Value, port: usize, kind: &str) -> u64 {
     found.map_or(0, |fault| number(&fault[1]))
 }
 
-/// Streams of several kinds through l2fwd, both ways: all that is sent comes back, in order, and
+/// Streams of several kinds through l2fwd, both ways: all sent frames come back, in order, and
 /// l2fwd has counted as many.
 fn all_come_back(kind: &str) {
     let Some(around) = Loop::new() else {
@@ -107,7 +107,7 @@ fn all_come_back(kind: &str) {
         let [sent, received, lost, reordered, duplicates] = tally(&counts, stream);
         let unsent = number(&counts["streams"][stream]["unsent"]);
         let asked = [2000, 1000, 1000][stream];
-        // What was given up because it was late is made up for.
+        // Frames that were given up as late are made up for.
         assert!(
             sent <= asked && sent + unsent >= asked,
             "stream {stream}: {counts}"
@@ -150,7 +150,7 @@ fn all_that_pktgen_sends_comes_back_through_l2fwd_over_af_packet() {
     all_come_back("af_packet");
 }
 
-/// The wire loses, repeats and swaps by a seed: pktgen reports exactly what the wire says it did.
+/// The wire loses, repeats and swaps by a seed: pktgen reports exactly the wire's own counts.
 fn what_a_bad_wire_does_is_reported_exactly() {
     let Some(around) = Loop::new() else {
         return;
@@ -158,7 +158,7 @@ fn what_a_bad_wire_does_is_reported_exactly() {
     let l2fwd = L2fwd::start(&around.device, "af_xdp:d0 af_xdp:d1 --no-mac-update");
     for (kind, column) in [("loss", 2), ("reorder", 3), ("dup", 4)] {
         let port = format!("af_xdp:g0,faulty={kind}:0.02+seed:11+on:tx");
-        // Only within a burst are there frames to change places with.
+        // Frames are swapped only within a burst.
         let stream = "udp port=0 rate=6kpps burst=32 count=4000";
         let (code, counts) = around.pktgen(&["-p", &port, "-p", "af_xdp:g1", "-s", stream]);
         let tally = tally(&counts, 0);
@@ -190,7 +190,8 @@ fn what_a_bad_wire_does_is_reported_exactly() {
     l2fwd.stop(Signal::INT);
 }
 
-/// An interface that goes while frames are sent: the run is invalid, and says which port and why.
+/// An interface is deleted while frames are sent: the run is invalid, and its report names the port
+/// and the reason.
 fn a_port_that_vanishes_makes_the_run_invalid() {
     let Some(around) = Loop::new() else {
         return;
@@ -220,8 +221,8 @@ fn a_port_that_vanishes_makes_the_run_invalid() {
     assert!(reasons.contains("g0"), "{counts}");
 }
 
-/// The kernel pings the generator, and the generator the kernel: each finds the other and is
-/// answered.
+/// The kernel pings the generator, and the generator the kernel: each resolves the other and gets
+/// answers.
 fn pktgen_and_the_kernel_ping_each_other() {
     let Some(around) = Loop::new() else {
         return;

@@ -1,5 +1,5 @@
-//! Captures through `pcap -> l2fwd -> pcap` come out byte-identical but for MACs; libpcap reads
-//! both.
+//! Captures through `pcap -> l2fwd -> pcap` come out identical except for MAC addresses; libpcap
+//! reads both.
 
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::{self, Tcpdump};
@@ -13,16 +13,16 @@ pub(crate) const TESTS: &[Test] = tests![an_access_network, protocols, live_prog
 
 /// An Ethernet header.
 const SHORTEST: usize = 14;
-/// What a large slot has room for: the longest IP packet with its headers, though not BIG TCP.
+/// Largest frame of a large slot: the longest IP packet with its headers, though not BIG TCP.
 const LONGEST: usize = 65_600;
 
-/// Replays a capture into another, which must hold what libpcap finds in the first.
+/// Replays a capture into another, which must have the frames that libpcap finds in the first.
 #[track_caller]
 fn comes_out_identical(file: &str, scratch: &Scratch) {
     let all = capture::frames(file, scratch);
     let count =
         |which: &dyn Fn(usize) -> bool| all.iter().filter(|frame| which(frame.len())).count();
-    // What is too short for Ethernet or too long for a slot is counted, and not sent.
+    // Frames too short for Ethernet or too long for a slot are counted, and not sent.
     let (malformed, oversize) = (count(&|len| len < SHORTEST), count(&|len| len > LONGEST));
     let sent = |frame: &&Vec<u8>| (SHORTEST..=LONGEST).contains(&frame.len());
     let expected: Vec<_> = all.iter().filter(sent).collect();
@@ -63,7 +63,7 @@ fn comes_out_identical(file: &str, scratch: &Scratch) {
                 arrived[skip..] == expected[skip..],
                 "frame {number} of {file}: {arrived:02x?}, not {expected:02x?}"
             );
-            // A file has no address of its own, so one is made up.
+            // A file has no MAC address, so l2fwd makes one up.
             let macs = [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 1, 1];
             assert!(
                 !update || arrived[..12] == macs,

@@ -1,5 +1,5 @@
-//! How linerate ends: with totals and exit code 0 on either signal, or without a chance to tidy up;
-//! and what then is left, which is nothing.
+//! How linerate ends: with totals and exit code 0 on either signal, or by SIGKILL; nothing is left
+//! behind.
 
 use linerate_testkit::cli::L2fwd;
 use linerate_testkit::netns::Stand;
@@ -16,10 +16,10 @@ pub(crate) const TESTS: &[Test] = tests![
 
 const PORTS: &str = "af_packet:vethA af_packet:vethB tap:tap0 tap:tap1";
 
-/// Nothing of linerate is attached to anything.
+/// Checks that nothing of linerate is attached any more.
 #[track_caller]
 fn nothing_left(stand: &Stand) {
-    // The kernel may take a moment to take a dead process apart.
+    // The kernel may need a moment to clean up after a dead process.
     wait("the TAPs to go", || {
         !stand.mid.has("tap0") && !stand.mid.has("tap1")
     });
@@ -64,7 +64,7 @@ fn a_duration_ends_with_totals() {
     nothing_left(&stand);
 }
 
-/// Twice: the second start must not stumble over what the first one left.
+/// Twice: the second start must not fail because of the first one.
 fn kill_leaves_nothing_and_a_restart_works() {
     if !has(&["ping"]) {
         return;

@@ -1,7 +1,7 @@
-//! Scenarios for which this machine lacks something: they run in a guest.
+//! Scenarios that need a guest, for features that this machine may lack.
 //!
-//! The guest is Debian's kernel under QEMU, without any privilege on this machine. Its root is this
-//! machine's own, read-only, so it has the same programs, this very test binary among them, which
+//! The guest is Debian's kernel under QEMU, without any privilege on this machine. Its root file
+//! system is this machine's, read-only, so it has the same programs, with this test binary, which
 //! it runs with a filter. Read [`linerate_testkit::guest`] for the machine.
 //!
 //! `cargo xtask test --all` provides QEMU, and the kernel and a static busybox in `target/guest`.

@@ -39,7 +39,7 @@ const STEPS: &[Step] = &[
     Step { name: "fuzz replay",   run: |_| fuzz_replay() },
 ];
 
-/// Runs all the steps, whatever becomes of the earlier ones.
+/// Runs all the steps, even after a failure.
 pub(crate) fn run() -> Result<ExitCode, TaskError> {
     let started = Instant::now();
     let mut tally = Tally::default();

@@ -13,7 +13,7 @@ pub(crate) enum TaskError {
         program: String,
         source: std::io::Error,
     },
-    /// A program ran and said no.
+    /// A program ran and failed.
     #[error("`{command}` failed ({status}){said}")]
     Failed {
         command: String,
@@ -30,7 +30,7 @@ pub(crate) enum TaskError {
     /// Something this machine lacks.
     #[error("{what}; {fix}")]
     Missing { what: String, fix: String },
-    /// Another program printed what we do not understand.
+    /// Another program's output could not be read.
     #[error("{who} printed `{text}`, expected {expected}")]
     Unexpected {
         who: String,

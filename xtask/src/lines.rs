@@ -1,7 +1,7 @@
 //! Lines of code and of pages end at 100 columns.
 //!
-//! rustfmt sees to code, but leaves comments, string literals and what stands in macros. What may
-//! be longer: rows of tables, addresses on the web, what stands between code fences or under
+//! rustfmt checks code, but leaves comments, string literals and what stands in macros. What may be
+//! longer: rows of tables, addresses on the web, what stands between code fences or under
 //! `#[rustfmt::skip]`, reports, and the CHANGELOG.
 
 use std::path::Path;
@@ -73,7 +73,7 @@ fn too_long(file: &Path, text: &str) -> Vec<(usize, usize)> {
     found
 }
 
-/// What a line of nothing but a comment says.
+/// The text of a line that is only a comment.
 fn comment(content: &str) -> Option<&str> {
     let said = ["///", "//!", "//"]
         .into_iter()

@@ -115,7 +115,7 @@ impl Tree {
         let path = self.root.join(path);
         let mut folder = self.root.clone();
         let below = path.strip_prefix(&self.root).ok().and_then(Path::parent);
-        // Each by itself: a user's umask is no business of the package.
+        // Each is set explicitly, so that the user's umask does not matter.
         for part in [None]
             .into_iter()
             .chain(below.into_iter().flatten().map(Some))

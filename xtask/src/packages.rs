@@ -159,7 +159,7 @@ pub(crate) fn consent(packages: &[&Package], decided: Option<bool>) -> bool {
 }
 
 /// Services stay stopped (policy-rc.d, put there only if there is none, gone afterwards) and
-/// nothing asks.
+/// nothing prompts.
 const INSTALL: &str = r#"
 set -e
 guard=/usr/sbin/policy-rc.d

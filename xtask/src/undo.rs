@@ -1,6 +1,6 @@
-//! What we changed on the machine is put back however we end: return, panic, Ctrl-C or kill -9.
+//! Undoes changes to the machine however we end: return, panic, Ctrl-C or kill -9.
 //!
-//! A shell waits at the other end of a pipe, deaf to the terminal's signals. Each [`Undo::add`]
+//! A shell waits at the other end of a pipe, and ignores the terminal's signals. Each [`Undo::add`]
 //! hands it one command; when the pipe closes, because the value was dropped or because we died, it
 //! runs them, the last one first.
 
@@ -54,7 +54,7 @@ impl Undo {
 impl Drop for Undo {
     fn drop(&mut self) {
         drop(self.pipe.take());
-        // An error here means that the shell is gone already: there is nobody left to wait for.
+        // An error here means that the shell has ended already.
         let _ = self.shell.wait();
     }
 }

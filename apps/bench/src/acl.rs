@@ -47,7 +47,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// What DPDK's side works on too.
+/// Inputs for DPDK's side.
 pub(super) const INPUTS: &[Input] = &[
     Input {
         row: "acl.classify.100",
@@ -166,7 +166,7 @@ fn write(file: &Path, row: &str) -> Result<(), Error> {
     save().map_err(Error::Output)
 }
 
-/// Times bursts over all the packets, in turn.
+/// Times lookups of all the packets, burst by burst.
 fn time<const W: usize>(run: &Run, acl: &Acl<W>, packets: &[PacketKey<W>]) -> f64 {
     let mut values = [0; BURST];
     let mut bursts = packets.chunks_exact(BURST).cycle();
@@ -198,7 +198,7 @@ fn classify(row: &'static str, run: Run) -> Result<Sample, Error> {
     let bytes = acl.bytes();
     let ns = run.pinned(move |run| time(run, &acl, &packets))?;
     let sample = Sample::new(row, ns, "ns", "heap");
-    // DPDK's side shows the same sum: both answered alike.
+    // DPDK's side prints the same sum if both gave the same answers.
     Ok(sample
         .with("rules", rules.len())
         .with("sum", sum)

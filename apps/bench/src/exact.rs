@@ -1,6 +1,6 @@
 //! Exact match: lookups of bursts of 32, inserts and removals.
 //!
-//! Keys are made by number, as xtask/peer/exact.c makes them, and asked for in random order. "4m"
+//! Keys are made by number, as xtask/peer/exact.c makes them, and looked up in random order. "4m"
 //! is a table for 4 Mi entries that holds 3 Mi, "1k" one for 1366 that holds 1024.
 
 use std::hint::black_box;
@@ -100,7 +100,7 @@ const CHANGED: Size = Size {
     limit: 1 << 20,
     entries: 3 << 18,
 };
-/// Keys asked for before they repeat, at least.
+/// Least number of looked-up keys before they repeat.
 const ASKED_MIN: usize = 1 << 18;
 const BULK: usize = 32;
 
@@ -135,7 +135,7 @@ fn filled<const K: usize>(config: &ExactConfig, entries: usize) -> Result<Exact<
     Ok(table)
 }
 
-/// Nanoseconds per key, all asked for in bursts, over and over.
+/// Nanoseconds per key; all keys are looked up in bursts, over and over.
 fn ask<const K: usize>(run: Run, table: Exact<K, u32>, absent: bool) -> Result<f64, Error> {
     let offset = if absent { 1 << 40 } else { 0 };
     let asked: Vec<[u8; K]> = shuffled(table.len())
@@ -193,7 +193,7 @@ fn change(row: &'static str, run: Run, what: Change) -> Result<Sample, Error> {
         let mut table = Exact::<16, u32>::new(&config)?;
         let mut timed = std::time::Duration::ZERO;
         let mut changed = 0;
-        // The first round brings the memory near, and does not count.
+        // The first round touches the memory, and does not count.
         for round in 0.. {
             let began = Instant::now();
             if what == Change::Insert {

@@ -1,4 +1,4 @@
-//! Forwarding on one core: two ports, a worker, and nobody else. And one port by itself.
+//! Forwarding on one core: two ports and a worker; and one port alone.
 
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
@@ -63,7 +63,7 @@ const FRAME: [u8; 60] = {
     frame[6] = 2;
     frame[11] = 1;
     frame[12] = 0x88;
-    // Local experimental EtherType (IEEE 802): no stack takes it for its own.
+    // Local experimental EtherType (IEEE 802): no stack handles it.
     frame[13] = 0xb5;
     frame
 };
@@ -84,7 +84,7 @@ fn pcap_l2fwd(row: &'static str, run: Run, frame_bytes: usize) -> Result<Sample,
     forward::<true>(row, run, [spec.clone(), spec], 0)
 }
 
-/// A capture file that is gone with this value.
+/// A capture file that is deleted with this value.
 struct Capture(PrivateFolder);
 
 impl Capture {
@@ -166,7 +166,7 @@ fn receive(row: &'static str, run: Run) -> Result<Sample, Error> {
     Ok(Sample::new(row, mpps, "Mpps", pages).with("port", facts))
 }
 
-/// Mpps that `--port` took for sending.
+/// Mpps that `--port` accepted for sending.
 fn transmit(row: &'static str, run: Run) -> Result<Sample, Error> {
     let (mut ports, pools) = one_port(row, &run)?;
     let pages = pools.primary().page_kind();
@@ -207,7 +207,7 @@ pub(super) fn rate(duration: Duration, turn: &mut impl FnMut() -> u64) -> f64 {
     }
 }
 
-/// Mpps of a stage between `specs`, all on one worker: what it received, once it is warm.
+/// Mpps of a stage between `specs`, all on one worker: what it received, after a warm-up.
 pub(super) fn between<S: Stage + 'static>(
     run: &Run,
     specs: &[String],
@@ -223,7 +223,7 @@ pub(super) fn between<S: Stage + 'static>(
     Ok(rate(run.duration, &mut poll))
 }
 
-/// What the port says of itself, in one line.
+/// The facts of the ports, in one line.
 fn facts(ports: &[Box<dyn Port>]) -> String {
     let facts = ports.iter().flat_map(|port| port.info().facts);
     facts
@@ -252,7 +252,7 @@ pub(super) fn open(drivers: &mut Drivers, specs: &[String]) -> Result<Vec<Box<dy
     specs.iter().map(|spec| Ok(drivers.open(spec)?)).collect()
 }
 
-/// Starts the ports and hands their queues to one worker, which is reached by the handle.
+/// Starts the ports and hands their queues to one worker, which the handle controls.
 pub(super) fn connect<S: Stage + 'static>(
     ports: &mut [Box<dyn Port>],
     pools: &Pools,

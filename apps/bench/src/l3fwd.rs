@@ -1,9 +1,8 @@
 //! Layer-3 forwarding on one core, between two looping captures of 64-byte frames, each copied.
 //!
-//! Both ports play the same frames, the second from the middle on, so that neither finds warm what
-//! the other looked up. What both sides work on is three files: rules in the syntax of DPDK's
-//! l3fwd, whose last fields are ways here (the port is the lowest bit), and a capture for each
-//! port.
+//! Both ports play the same frames, the second from the middle on, so that neither finds the
+//! other's entries in the cache. Both sides read three files: rules in the syntax of DPDK's l3fwd,
+//! whose last fields are next hops here (the port is the lowest bit), and a capture for each port.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -52,7 +51,7 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-/// What DPDK's side works on too.
+/// Inputs for DPDK's side.
 pub(super) const INPUTS: &[Input] = &[
     Input {
         row: LPM_1K,
@@ -90,14 +89,14 @@ const FEW: Flows = Flows {
     frames: 1024,
     has_rules: true,
 };
-/// Its rules are made by number on both sides: a file of them would be read for half a minute.
+/// Its rules are made by number on both sides: reading them from a file would take half a minute.
 const MANY: Flows = Flows {
     flows: 4_000_000,
     frames: 1 << 20,
     has_rules: false,
 };
 
-/// A routing table, and who is asked for.
+/// A routing table, and the destinations that are looked up.
 pub(super) struct Routes {
     pub(super) routes: usize,
     pub(super) next_hops: u32,
@@ -230,14 +229,14 @@ fn write(
     })
 }
 
-/// The captures of both ports, gone with this value.
+/// The captures of both ports, deleted with this value.
 pub(super) struct Captures {
     files: [PathBuf; 2],
     _folder: PrivateFolder,
 }
 
 impl Captures {
-    /// Writes them next to `path`, to stay there.
+    /// Writes them next to `path`, and keeps them.
     fn write(path: &Path, frames: impl Iterator<Item = Frame>) -> Result<[PathBuf; 2], Error> {
         let frames: Vec<Frame> = frames.collect();
         let files = [0, 1].map(|port| beside(path, &format!("{port}.pcap")));

@@ -6,8 +6,7 @@
 //! DPDK's. `input` writes what a row works on, so that DPDK works on the same; `growth` shows how
 //! tables grow; `rss` is [`apps::rss`](linerate_inspect::rss)'s.
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
-// alone.
+// The binary uses two functions; the rest is public for benchmarks and fuzzing only.
 #![allow(missing_docs)]
 
 mod acl;
@@ -105,7 +104,7 @@ struct MicroArgs {
     /// The port of a `veth.` row
     #[arg(long, value_name = "SPEC")]
     port: Option<String>,
-    /// Small tables and a moment, where a row has large ones: whether it works, not how fast it is
+    /// Small tables and a short time: tests that a row works, not how fast it is
     #[arg(long)]
     quick: bool,
     /// One JSON object per row
@@ -151,12 +150,12 @@ pub struct Run {
     /// The CPUs of the first and the second lcore.
     cpus: [u32; 2],
     port: Option<String>,
-    /// Whether small tables will do: the figure says nothing then.
+    /// Whether to use small tables, which makes the figure meaningless.
     quick: bool,
 }
 
 impl Run {
-    /// A short one over small tables, on one CPU.
+    /// A short run over small tables, on one CPU.
     #[cfg(test)]
     fn quick() -> Self {
         let cpu = linerate_core::env::allowed_cpus()
@@ -181,7 +180,7 @@ impl Run {
         let began = Instant::now();
         let mut elements = 0;
         loop {
-            // The clock is read once in many turns.
+            // The clock is read once per many turns.
             for _ in 0..256 {
                 elements += turn();
             }
@@ -209,7 +208,7 @@ pub struct Row {
     run: fn(&'static str, Run) -> Result<Sample, Error>,
 }
 
-/// What a row works on, for others to work on too: the row's name and who writes its file.
+/// The input of a row, for other programs: the row's name and the function that writes its file.
 pub struct Input {
     row: &'static str,
     write: fn(&Path) -> Result<(), Error>,
@@ -290,7 +289,7 @@ fn no_such_row(rows: &[String]) -> Error {
 }
 
 fn micro(args: &MicroArgs) -> Result<(), Error> {
-    // A row's whole name is that row alone, though others may begin with it.
+    // A complete name selects that row only, though others may begin with it.
     let names = |wanted: &str, row: &Row| {
         row.name == wanted
             || (row.name.starts_with(wanted) && rows().all(|other| other.name != wanted))

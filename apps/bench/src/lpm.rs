@@ -4,14 +4,14 @@ use std::hint::black_box;
 
 use super::Run;
 
-/// Routes that the table lacks.
+/// Routes that are not in the table.
 pub(super) const FURTHER: usize = 10_000;
 pub(super) const ADDRESSES: usize = 1 << 20;
 pub(super) const BATCH: usize = 100;
 const BURST: usize = 64;
 
-/// Parts `all` routes, `count` and `further` of them, into those: every so many-th is kept back, so
-/// that those are like the rest.
+/// Splits `all` routes into `count` for the table and `further` others, taken at regular intervals
+/// so that both are alike.
 pub(super) fn part<R>(all: Vec<R>, count: usize, further: usize) -> (Vec<R>, Vec<R>) {
     let every = (count + further).checked_div(further).unwrap_or(usize::MAX);
     let all = all.into_iter().enumerate();

@@ -39,7 +39,7 @@ const HOST: &str = "lpm4.lookup.1m.host";
 const ZIPF: &str = "lpm4.lookup.1m.zipf";
 const UPDATE: &str = "lpm4.update.1m";
 
-/// What DPDK's side works on too.
+/// Inputs for DPDK's side.
 pub(super) const INPUTS: &[Input] = &[
     Input {
         row: PREFIX,
@@ -72,7 +72,7 @@ const NEXT_HOPS: u32 = 1000;
 
 type Route = (Prefix4, u32);
 
-/// A full table, and routes that it lacks but could have as well.
+/// A full table, and similar routes that are not in it.
 fn routes(count: usize, further: usize) -> (Vec<Route>, Vec<Route>) {
     let spec = Spec {
         next_hops: NEXT_HOPS,

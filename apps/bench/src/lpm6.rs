@@ -37,7 +37,7 @@ const HOST: &str = "lpm6.lookup.160k.host";
 const ZIPF: &str = "lpm6.lookup.160k.zipf";
 const UPDATE: &str = "lpm6.update.160k";
 
-/// What DPDK's side works on too.
+/// Inputs for DPDK's side.
 pub(super) const INPUTS: &[Input] = &[
     Input {
         row: PREFIX,
@@ -66,7 +66,7 @@ pub(super) const GROWTH: &[Growth] = &[Growth {
 
 const ROUTES: usize = 160_000;
 
-/// A full table, routes that it lacks, and addresses that it covers.
+/// A full table, routes that are not in it, and addresses that it covers.
 struct Work {
     routes: Vec<(Prefix6, u32)>,
     further: Vec<(Prefix6, u32)>,
@@ -117,7 +117,7 @@ fn lookup(row: &'static str, run: Run, pattern: Pattern) -> Result<Sample, Error
         .with("routes_bytes", memory.routes))
 }
 
-/// Adds a batch and takes it out again, then the next one. Nanoseconds for a route's both.
+/// Adds a batch and takes it out again, then the next one. Returns nanoseconds per route for both.
 fn update(row: &'static str, run: Run) -> Result<Sample, Error> {
     let work = Work::new(ROUTES, FURTHER, Pattern::Prefixes);
     let mut table = fill(&work.routes)?;

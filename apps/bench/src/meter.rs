@@ -61,11 +61,11 @@ const RFC4115: TrTcm4115Config = TrTcm4115Config {
     ebs: BURST,
     hz: HZ,
 };
-/// Packets that are drawn beforehand, and the ones of a burst.
+/// Packets drawn beforehand, and packets of a burst.
 const DRAWN: u64 = 1 << 20;
 const BULK: usize = 32;
 
-/// Nanoseconds from burst to burst: 32 packets of 800 bytes at twice the committed rate.
+/// Nanoseconds between bursts: 32 packets of 800 bytes at twice the committed rate.
 fn apart(meters: usize) -> u64 {
     BULK as u64 * 800 * HZ / (2 * CIR * meters as u64)
 }

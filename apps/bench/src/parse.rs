@@ -179,7 +179,7 @@ fn over_slices(
 fn grown(bytes: u64, run: Run, of: impl Fn(&[u8]) -> u32 + Send + 'static) -> Result<Point, Error> {
     let bytes = bytes as usize;
     let ns = time_slices(bytes, (100_000 / bytes).max(1), run, of)?;
-    // Nothing is kept but what is summed.
+    // Only sums are kept.
     let bytes_each = 1.0;
     Ok(Point { ns, bytes_each })
 }

@@ -1,8 +1,8 @@
 //! The traffic generator's transmit side on one core: the whole turn of a sender, from the schedule
-//! to the queue, and what becomes of the frames there.
+//! to the queue, and the disposal of the frames there.
 //!
 //! A frame of 64 bytes is 60 in memory (the check sequence is not), and each is written in full.
-//! Over `ring` the same lcore takes the frames out again and frees them, since nobody else does.
+//! Over `ring` the same lcore takes the frames out again and frees them.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ const VARIED: &str = "udp size=64 dst=198.19.0.1-198.19.0.254 sport=random:1024-
 
 const SLOTS: u32 = 16_384;
 
-/// Mpps of one stream, as many as go.
+/// Mpps of one stream at the maximum rate.
 fn transmit(
     row: &'static str,
     run: Run,
@@ -89,8 +89,7 @@ fn transmit(
     Ok(Sample::new(row, mpps, "Mpps", pages).with("bytes_in_memory", 60))
 }
 
-/// p99 of [`SenderStats::departure_error`] in ns: see there for what is measured, and what is left
-/// out.
+/// p99 of [`SenderStats::departure_error`] in ns: its documentation says what is measured.
 ///
 /// [`SenderStats::departure_error`]: linerate_traffic::engine::SenderStats
 fn pace(row: &'static str, run: Run) -> Result<Sample, Error> {
@@ -128,7 +127,7 @@ fn clock(row: &'static str, run: Run) -> Result<Sample, Error> {
     let clock = Clock::calibrate_for(run.duration.max(Duration::from_secs(1)));
     let error_ppm = match clock.source() {
         ClockSource::Tsc { error_ppm, .. } => error_ppm,
-        // It is what the other is measured by.
+        // The other clock is measured by it.
         ClockSource::Monotonic { .. } => 0.0,
     };
     Ok(Sample::new(row, error_ppm, "ppm", "no pages")

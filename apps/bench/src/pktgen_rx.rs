@@ -1,8 +1,8 @@
 //! The traffic generator's receive side on one core: the whole turn of a receiver, from the queue
 //! to the free list, with every frame classified and checked.
 //!
-//! Frames come from a ring loop. It is filled with [`BATCH`] of them, new labels and all, while no
-//! time is taken; then the receiver empties it by the clock.
+//! Frames come from a ring loop. It is filled with [`BATCH`] of them, with new labels, outside of
+//! the measured time; then the receiver empties it, which is timed.
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig, Pools};
@@ -41,7 +41,7 @@ const FRAME: [u8; 60] = {
     frame
 };
 
-/// Frames between two looks at the clock.
+/// Frames between two readings of the clock.
 const BATCH: usize = 1024;
 
 /// Test frames of `1 << bits` streams in turns, in order, from 1000 to 2023 ticks old.

@@ -42,7 +42,7 @@ fn core_to_core(row: &'static str, run: Run) -> Result<Sample, Error> {
     Ok(Sample::new(row, ns, "ns", "4 KiB pages"))
 }
 
-/// Spins shortly, then gives the CPU away: the other thread may be waiting for this very one.
+/// Spins shortly, then yields the CPU: the other thread may be waiting for it.
 pub(super) fn pause(idle: &mut u32) {
     *idle += 1;
     match *idle % 1024 {

@@ -1,9 +1,9 @@
 //! Reassembly: IPv4 datagrams of 2 and of 8 fragments, from a fragment in the burst to the freed
 //! datagram.
 //!
-//! Only what a router does is timed: fragments are written between the timed parts. They come as
-//! one datagram after the other, each in order or last fragment first, or `interleaved`: first all
-//! that come first, then all that come second. xtask/peer/reassembly.c does the same.
+//! Only the router's work is timed: fragments are written between the timed parts. They come as one
+//! datagram after the other, each in order or last fragment first, or `interleaved`: first all that
+//! come first, then all that come second. xtask/peer/reassembly.c does the same.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -90,12 +90,12 @@ const HEADERS: usize = L3 + 20;
 const SOURCES: u64 = 256;
 
 impl Shape {
-    /// So many datagrams at once.
+    /// The shape with so many datagrams at once.
     const fn of(self, datagrams: usize) -> Self {
         Self { datagrams, ..self }
     }
 
-    /// Which fragment of which datagram comes at `turn`.
+    /// The datagram and fragment at `turn`.
     fn at(self, turn: usize, order: Order) -> (usize, usize) {
         let (datagram, fragment) = (turn / self.fragments, turn % self.fragments);
         match order {
@@ -105,7 +105,7 @@ impl Shape {
         }
     }
 
-    /// Writes the fragment of a datagram; what the payload says does not matter.
+    /// Writes the fragment of a datagram; the payload does not matter.
     fn write(self, packet: &mut Packet, datagram: u64, fragment: usize) {
         let is_last = fragment + 1 == self.fragments;
         let len = if is_last { self.last } else { self.each };
@@ -131,7 +131,7 @@ impl Shape {
     }
 }
 
-/// A lcore that does nothing but reassemble.
+/// An lcore that only reassembles.
 struct Bench {
     clock: Clock,
     pools: Pools,
@@ -157,7 +157,7 @@ impl Bench {
         self.number += shape.datagrams as u64;
     }
 
-    /// Puts a batch together; returns how many bytes came out.
+    /// Reassembles a batch; returns how many bytes came out.
     fn reassemble(&mut self, now_ns: u64) -> usize {
         let mut bytes = 0;
         for packet in self.fragments.drain(..) {

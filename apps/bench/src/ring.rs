@@ -1,7 +1,7 @@
 //! Rings: put and take in turns on one core, or from one core to the other.
 //!
 //! Single elements go by `push` and `pop`; the length of bulks is hidden from the compiler, as that
-//! of a received burst is in a forwarder. Both hold for the peer, too (`xtask/peer/ring.c`).
+//! of a received burst is in a forwarder. The peer (`xtask/peer/ring.c`) does the same.
 
 use super::probe::pause;
 use super::{Row, Run, Sample};
@@ -124,7 +124,7 @@ where
     passed(row, run, (putter, put), (taker, take), N as u64)
 }
 
-/// Nanoseconds per element where `put` and `take` say whether they passed `count`.
+/// Nanoseconds per element where `put` and `take` return whether they moved `count`.
 fn passed<P, C>(
     row: &'static str,
     run: Run,

@@ -28,7 +28,7 @@ pub(super) const ROWS: &[Row] = &[Row {
     run: route,
 }];
 
-/// The address of both our interfaces: where the frames go.
+/// The MAC address of both interfaces, to which the frames are sent.
 const OURS: MacAddr = MacAddr::local(9);
 
 fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
@@ -49,7 +49,7 @@ fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
     for number in 0..FULL.next_hops {
         hops.push(HopChange::Set(number, next_hop(number)));
     }
-    assert!(hops.publish(), "nobody reads it yet");
+    assert!(hops.publish(), "it has no reader yet");
     let tables = Tables {
         fib4: fib4.reader(),
         fib6: fib6.reader(),
@@ -103,7 +103,7 @@ pub(super) fn captures(what: &Routes, routes: &[(Prefix4, u32)]) -> Result<Captu
     Captures::temporary((0..).zip(addresses).map(|(number, dst)| asks(number, dst)))
 }
 
-/// The `number`-th frame, from an address of 11.0.0.0 to 74.255.255.255, where nothing is martian.
+/// The `number`-th frame, from an address of 11.0.0.0 to 74.255.255.255, a range without martians.
 pub(super) fn asks(number: u64, dst: u32) -> Frame {
     let (src, ports) = (0x0b00_0000 + (mixed(number) as u32 >> 2), mixed(!number));
     frame(&FlowKey4::new(

@@ -1,4 +1,4 @@
-//! A full table from FRR, as zebra would send it, until packets follow all of it.
+//! A full table from FRR, as zebra sends it, until all of it is published.
 //!
 //! The stream is [`zebra`]'s, of the prefixes that the `lpm4` rows work on. A worker looks for
 //! every publication. Then changes, in batches.
@@ -24,14 +24,15 @@ pub(super) const ROWS: &[Row] = &[Row {
 }];
 
 const ROUTES: usize = 1_000_000;
-/// What shows whether the row works.
+/// Routes with `--quick`.
 const QUICK_ROUTES: usize = 20_000;
 const NEXT_HOPS: u32 = 1000;
 /// Changes that are timed, and how many are published together.
 const CHANGES: usize = 10_000;
 const BATCH: usize = 100;
 
-/// Control's turn: takes what has come, and publishes it. The worker looks after each publication.
+/// One turn of control: reads what has come, and publishes it. The worker looks after each
+/// publication.
 fn turn(rib: &mut Rib, fpm: &mut Fpm, worker: &mut Reader<Fib4>, others: &mut impl FnMut()) {
     let mut events = Vec::new();
     let more = fpm.poll(rib, Instant::now(), &mut events);
@@ -43,7 +44,7 @@ fn turn(rib: &mut Rib, fpm: &mut Fpm, worker: &mut Reader<Fib4>, others: &mut im
     }
 }
 
-/// CPU time of this thread, which is control's: waiting costs nobody anything.
+/// CPU time of this thread, which is control's; waiting does not count.
 fn cpu_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
@@ -91,7 +92,7 @@ fn run(row: &'static str, run: Run) -> Result<Sample, Error> {
             worker.read();
         }
         let seconds = began.elapsed().as_secs_f64();
-        // Packets follow the last as well as the first.
+        // Checks the first and the last route.
         let fib = worker.read();
         let followed = routes
             .iter()

@@ -1,11 +1,10 @@
-//! What 10,000 route changes a second cost forwarding: the router's fast worker between two looping
-//! captures, as in `router.ip4.1m`, while control takes changes from zebra's stream, and while it
-//! does not.
+//! The cost of 10,000 route changes a second for forwarding: the router's fast worker between two
+//! looping captures, as in `router.ip4.1m`, while control takes changes from zebra's stream, and
+//! while it does not.
 //!
-//! The worker has the first CPU. Control and zebra, each a thread, have the second: what is
-//! measured is what the worker loses to tables that change under it, not to a rival for its CPU.
-//! Times with and without changes alternate, and each time with is held against those before and
-//! behind it.
+//! The worker has the first CPU. Control and zebra, each a thread, have the second: so the measured
+//! cost is that of changing tables, not of sharing the CPU. Intervals with and without changes
+//! alternate, and each with changes is compared with its neighbours.
 
 use std::sync::Arc;
 use std::thread;
@@ -45,14 +44,14 @@ const QUICK: Routes = Routes {
 };
 
 const UPDATES_PER_S: usize = 10_000;
-/// zebra says so many at once, each 10 ms; control publishes what has come by then, as the router
-/// does.
+/// Changes that zebra sends at once, every 10 ms; control publishes what has come by then, as the
+/// router does.
 const BATCH: usize = UPDATES_PER_S / 100;
 const BATCH_TIME: Duration = Duration::from_millis(10);
-/// Times with changes, and how many batches each of them takes.
+/// Intervals with changes, and batches in each of them.
 const TIMES: usize = 7;
 const MOST_BATCHES: usize = 100;
-/// For the whole table to be followed.
+/// Timeout for the whole table.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 fn run(row: &'static str, run: Run) -> Result<Sample, Error> {
@@ -115,13 +114,13 @@ fn run(row: &'static str, run: Run) -> Result<Sample, Error> {
         .with("routes", what.routes))
 }
 
-/// The control thread, as far as it has to do with routes.
+/// The control thread's work on routes.
 struct Control {
-    // It goes first: its peer still reads then.
+    // Dropped first, while its peer still reads.
     zebra: Zebra,
     rib: Rib,
     fpm: Fpm,
-    /// Messages that zebra has been given.
+    /// Messages given to zebra.
     said: u64,
 }
 
@@ -132,7 +131,7 @@ impl Control {
             .say(parts.into_iter().map(|part| part.0).collect())
     }
 
-    /// Takes and publishes what comes until the time is over, what has come in 10 ms together.
+    /// Reads and publishes routes until the time is over, in batches of 10 ms.
     fn work(&mut self, until: Instant) {
         let (mut events, mut dirty) = (Vec::new(), None);
         loop {
@@ -157,7 +156,7 @@ impl Control {
         }
     }
 
-    /// Until packets follow all that zebra was given.
+    /// Waits until all routes given to zebra are published.
     fn settle(&mut self) -> Result<(), Error> {
         let end = Instant::now() + PATIENCE;
         let mut events = Vec::new();
@@ -180,14 +179,14 @@ impl Control {
     }
 }
 
-/// What came of all times, in Mpps and in changes a second.
+/// Results of all intervals, in Mpps and in changes a second.
 #[derive(Default)]
 struct Times {
     with: Vec<f64>,
-    /// One more: before the first, between, and behind the last.
+    /// One more than with changes: before the first, between, and behind the last.
     without: Vec<f64>,
     updates: Vec<f64>,
-    /// How long the whole table took, in s, beside a worker at full load.
+    /// Time for the whole table, in s, beside a worker at full load.
     followed_s: f64,
 }
 
@@ -207,7 +206,7 @@ fn measure(
     let batches = (duration.as_secs_f64() * 100.0 / TIMES as f64) as usize;
     let batches = batches.clamp(2, MOST_BATCHES);
     let length = BATCH_TIME * batches as u32;
-    // Every route has its turn before one has a second.
+    // Every route changes once before one changes twice.
     let mut changes = (1..).flat_map(|lap| routes.iter().map(move |route| (lap, route)));
     let timed = |control: &mut Control| {
         let (began, before) = (Instant::now(), packets.read());
@@ -237,8 +236,8 @@ fn measure(
     Ok(times)
 }
 
-/// The median of what each time with changes lacks against the mean of its neighbours without, in
-/// percent. Below 0 where it was faster.
+/// The median loss of intervals with changes against the mean of their neighbours without, in
+/// percent. Negative if they were faster.
 fn cost_percent(with: &[f64], without: &[f64]) -> f64 {
     let around = without.windows(2).map(|pair| (pair[0] + pair[1]) / 2.0);
     let costs = with.iter().zip(around);
@@ -255,10 +254,10 @@ mod tests {
 
     #[test]
     fn the_cost_is_what_is_lacking_against_the_times_around() {
-        // The machine gets slower, and the changes cost 10 % all the while.
+        // The machine gets slower, and the changes cost a constant 10 %.
         let cost = cost_percent(&[81.0, 63.0], &[100.0, 80.0, 60.0]);
         assert!((cost - 10.0).abs() < 1e-9, "{cost}");
-        // One disturbed time is not the median.
+        // One disturbed interval does not change the median.
         let cost = cost_percent(&[98.0, 10.0, 98.0], &[100.0; 4]);
         assert!((cost - 2.0).abs() < 1e-9, "{cost}");
         assert!(cost_percent(&[102.0], &[100.0, 100.0]) < 0.0);

@@ -44,7 +44,7 @@ pub(super) const GROWTH: &[Growth] = &[Growth {
 }];
 
 const MINUTE: u64 = 60_000;
-/// Timers and times that are drawn beforehand.
+/// Number of timers and times drawn beforehand.
 const DRAWN: u64 = 1 << 20;
 
 /// Nanoseconds per timer that is set again, bytes of each, and the pages of those.
@@ -79,7 +79,7 @@ fn fire(row: &'static str, timers: u64, run: Run) -> Result<Sample, Error> {
     let delays: Vec<u64> = (0..timers).map(|timer| 1 + below(timer, MINUTE)).collect();
     let ns = run.pinned(move |run| {
         let (mut timed, mut fired, mut now) = (Duration::ZERO, 0, 0);
-        // The first round brings the memory near, and does not count.
+        // The first round touches the memory, and does not count.
         for round in 0.. {
             let began = Instant::now();
             for (timer, delay) in delays.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What FRR's zebra would say: the stream of `dplane_fpm_nl`, and the routing table that hears it.
+//! A stand-in for FRR's zebra: the stream of `dplane_fpm_nl`, and the routing table that reads it.
 //!
 //! On connecting it sends next-hop objects, then a route for each prefix, each by one of the
 //! objects. Ours comes over a real connection from a thread of its own.
@@ -27,7 +27,7 @@ use linerate_routing::rib::{self, Rib};
 const TABLE: u8 = 254;
 const HOST_INTERFACE: u32 = 11;
 const BGP: u8 = 186;
-/// Between two parts of what is said slowly.
+/// Time between two parts of a slow stream.
 const APART: Duration = Duration::from_millis(10);
 
 /// The address of next hop `number`: even ones are on 10.0.0.0/9, odd ones on 10.128.0.0/9.
@@ -85,7 +85,7 @@ impl Stream {
     }
 }
 
-/// A routing table with both interfaces, and FRR's door to it, which wakes the calling thread.
+/// A routing table with both interfaces, and its FPM listener, which wakes the calling thread.
 pub(super) fn stand(settings: &Settings) -> Result<(Rib, Fpm), Error> {
     let mut rib = Rib::new(&rib::Config::default())?;
     let loopback = "127.0.0.1:0".parse().expect("an address");
@@ -107,7 +107,7 @@ pub(super) fn stand(settings: &Settings) -> Result<(Rib, Fpm), Error> {
 
 /// A thread with a connection to the router.
 pub(super) struct Zebra {
-    /// What is to be said; none when there is nothing more.
+    /// Messages to send; `None` at the end.
     wanted: Option<Sender<Vec<Vec<u8>>>>,
     thread: Option<JoinHandle<io::Result<()>>>,
 }
@@ -134,7 +134,7 @@ impl Zebra {
         }
     }
 
-    /// Has the parts said, one each 10 ms, from now on.
+    /// Sends the parts, one every 10 ms, from now on.
     ///
     /// # Errors
     /// The connection has broken.
@@ -154,7 +154,7 @@ impl Drop for Zebra {
     fn drop(&mut self) {
         drop(self.wanted.take());
         if let Some(thread) = self.thread.take() {
-            // It has nothing more to say, and nobody to say it to.
+            // The stream has ended, and its reader is gone.
             let _ = thread.join();
         }
     }

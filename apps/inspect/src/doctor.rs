@@ -1,4 +1,4 @@
-//! `linerate doctor`: what this machine can do, what is missing, and the command that gets it.
+//! `linerate doctor`: what this machine supports, what is missing, and the command that fixes it.
 
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts, Tone};
 
-/// How long each CPU is watched for others that take it.
+/// How long each CPU is sampled for time that other threads take.
 const WATCHED: Duration = Duration::from_millis(200);
 
 #[derive(clap::Args)]

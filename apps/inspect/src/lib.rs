@@ -1,8 +1,7 @@
-//! What this machine can do, and how a command would use it: `linerate doctor`, `plan` and `ports`;
-//! and what the hash of a NIC does to flows ([`rss`]).
+//! What this machine supports, and how a command would use it: `linerate doctor`, `plan` and
+//! `ports`; and what the hash of a NIC does to flows ([`rss`]).
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
-// alone.
+// The binary uses two functions; the rest is public for benchmarks and fuzzing only.
 #![allow(missing_docs)]
 
 pub mod doctor;

@@ -64,7 +64,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Some(path) => Topology::open(path)?,
         None => Topology::machine()?,
     };
-    // The rest of the file is the appliance's.
+    // The rest of the file belongs to the appliance.
     let read = |file: &Section<'_>| (config::plan(file), config::ports(file));
     let path = args.config.as_deref();
     let file = path.map(|path| config::read(path, read)).transpose()?;
@@ -102,7 +102,7 @@ struct Report {
     machine: Option<MachineFacts>,
     topology: TopologyReport,
     plan: PlanStanza,
-    /// The roles whose slots were chosen because nobody named them.
+    /// The roles whose slots were chosen automatically.
     chosen: Vec<&'static str>,
     lcores: Vec<LcoreRow>,
     ports: Vec<PortRow>,

@@ -43,7 +43,7 @@ struct OptionRow {
     help: &'static str,
 }
 
-/// One interface; what the kernel does not say is missing.
+/// One interface; facts that the kernel does not report are absent.
 #[derive(Serialize)]
 struct Interface {
     name: String,
@@ -118,7 +118,7 @@ fn interfaces(sys: &Path) -> Result<Vec<Interface>, Error> {
     let mut found = Vec::new();
     for entry in fs::read_dir(sys).map_err(failed)? {
         let entry = entry.map_err(failed)?;
-        // A file such as bonding_masters is no interface.
+        // A file such as bonding_masters is not an interface.
         if entry.path().is_dir() {
             found.push(Interface::read(&entry.path()));
         }

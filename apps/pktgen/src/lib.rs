@@ -1,14 +1,13 @@
 //! `linerate pktgen`: the traffic generator.
 //!
-//! What frames look like, who sends and who checks them is in [`linerate_traffic`]; [`session`]
-//! owns ports and lcores and takes [`snapshot`]s, [`control`] is the command table and
-//! the JSON interface that the screen ([`crate::tui`]) and scripts use.
+//! Templates, senders and receivers are in [`linerate_traffic`]; [`session`] owns ports and lcores
+//! and takes [`snapshot`]s, [`control`] is the command table and the JSON interface that the screen
+//! ([`crate::tui`]) and scripts use.
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
-// alone.
+// The binary uses two functions; the rest is public for benchmarks and fuzzing only.
 #![allow(missing_docs)]
 
-// Of tests, what they say is kept until they fail.
+// Tests print only when they fail.
 #[cfg_attr(not(test), macro_use)]
 extern crate linerate_appliance;
 

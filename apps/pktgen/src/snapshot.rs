@@ -1,5 +1,5 @@
-//! What a session tells of itself at one moment: the one source of the screen, of scripts and of
-//! reports. All counts of a snapshot are since the same `clear`, so sums on a page agree.
+//! The state of a session at one moment: the only source for the screen, scripts and reports. All
+//! counts of a snapshot are since the same `clear`, so sums on a page agree.
 //!
 //! Rates are counts between two snapshots, divided by the measured time between them.
 
@@ -7,11 +7,11 @@ use linerate_core::env::Clock;
 pub use linerate_traffic::figures::{Latency, SIZE_CLASSES, Spread, Tally, TemplateView};
 use serde::{Deserialize, Serialize};
 
-/// Version of the JSON form; grows when a member changes its meaning or goes.
+/// Version of the JSON form; grows when a member changes its meaning or is removed.
 pub const VERSION: u32 = 1;
 
-/// What a session says of its clock: where its ticks come from, how well they are known, and that
-/// latencies are not to be trusted where they are not those of an invariant counter.
+/// The session's clock in words: its source, its error, and a warning that latencies are not
+/// reliable if it is not an invariant counter.
 pub fn clock_text(clock: &Clock) -> String {
     let source = clock.source();
     match clock.is_invariant() {
@@ -40,7 +40,7 @@ pub struct Snapshot {
     pub clock_mhz: f64,
     /// Seed of everything random.
     pub seed: u64,
-    /// What signatures call this session.
+    /// Number of this session in signatures.
     pub session: u16,
     pub ports: Vec<PortView>,
     pub streams: Vec<StreamView>,
@@ -49,8 +49,7 @@ pub struct Snapshot {
     pub sending: bool,
     /// Whether all test frames have come or count as lost: none is under way any more.
     pub settled: bool,
-    /// Why the counts say nothing of the device under test (a port vanished, an lcore died); empty
-    /// where they do.
+    /// Why the counts are invalid (a port vanished, an lcore died); empty if they are valid.
     pub invalid: Vec<String>,
     /// The newest lines of the log, oldest first.
     pub log: Vec<LogLine>,
@@ -80,15 +79,15 @@ pub struct PortView {
     pub kind: String,
     pub device: String,
     pub numa_node: Option<u32>,
-    /// What the driver says of itself.
+    /// Facts that the driver reports.
     pub facts: Vec<(String, String)>,
     /// Whether the link is up; where not, why.
     pub link_up: bool,
     pub link_reason: String,
-    /// The line rate that percentages are of; none where there is no wire.
+    /// The line rate that percentages are of; `None` if unknown.
     pub speed_bps: Option<f64>,
-    /// `idle`, `sending`, `done`, `failed`; a word and a reason where nothing is sent though it was
-    /// asked.
+    /// `idle`, `sending`, `done`, `failed`; if nothing is sent though it was asked for, with a
+    /// reason.
     pub state: String,
     pub state_reason: String,
     /// A letter for each that is on, else `-`: `E` answers ARP and echoes, `C` looks at checksums,
@@ -110,12 +109,13 @@ pub struct PortView {
     pub icmp: u64,
     /// Received frames without a signature of this session.
     pub foreign: u64,
-    /// Test frames that were sent before the `clear`: with `foreign` and `tally.received` they sum
+    /// Test frames that were sent before the `clear`; with `foreign` and `tally.received` they sum
     /// to `rx.packets`.
     pub earlier: u64,
-    /// Received frames with a wrong layer-3 or layer-4 checksum; none where nobody looks.
+    /// Received frames with a wrong layer-3 or layer-4 checksum; `None` if checksums are not
+    /// checked.
     pub corrupt: Option<u64>,
-    /// Different flows among the received frames, within 0.1 %; none where nobody counts.
+    /// Different flows among the received frames, within 0.1 %; `None` if flows are not counted.
     pub flows: Option<u64>,
     /// Drops and errors on receive and transmit by reason, those that happened.
     pub rx_drops: Vec<(String, u64)>,
@@ -141,7 +141,7 @@ pub struct PortView {
     pub tally: Tally,
     /// Test frames that came in here: from the intended send time to receipt.
     pub latency: Latency,
-    /// Between frames sent, as they were timed and as they went: what the pacing is worth.
+    /// Difference between intended and actual gaps of sent frames: the quality of the pacing.
     pub departure_error: Spread,
     /// Cycles (ticks) of the transmit lcore for each frame sent, and of the receive lcore for each
     /// received.
@@ -181,7 +181,7 @@ pub struct StreamView {
     /// The stream in its one-line form.
     pub line: String,
     pub template: TemplateView,
-    /// Whether its frames carry signatures: of others nobody knows what became of them.
+    /// Whether its frames carry signatures; without them loss is unknown.
     pub tested: bool,
     pub rate: String,
     pub tx_pps: f64,
@@ -200,7 +200,7 @@ pub struct LcoreView {
     pub cpu: Option<u32>,
     /// What it polls, such as `rx 0.0, tx 1.0`.
     pub work: String,
-    /// Share of the time that went into packets: 0 to 1.
+    /// Share of the time spent on packets: 0 to 1.
     pub busy_share: f64,
     /// Share of the time asleep, with nothing to send and nothing coming in: 0 to 1.
     pub asleep_share: f64,

@@ -10,11 +10,10 @@
 //!
 //! `docs/router.md` is the user's side of it.
 #![forbid(unsafe_code)]
-// Other crates than the binary, which uses two functions, reach in for benchmarks and fuzzing
-// alone.
+// The binary uses two functions; the rest is public for benchmarks and fuzzing only.
 #![allow(missing_docs)]
 
-// Of tests, what they say is kept until they fail.
+// Tests print only when they fail.
 #[cfg_attr(not(test), macro_use)]
 extern crate linerate_appliance;
 
@@ -40,8 +39,8 @@ pub struct Args {
     /// Print a file that comes with the program, and do nothing else
     #[arg(long, value_name = "FILE", conflicts_with = "config")]
     print: Option<Supplement>,
-    /// Check the file, and that this machine has what it takes, and say what it means, without
-    /// touching anything; =file: the file alone, which may be another machine's
+    /// Check the file and that this machine has what it needs, and print what it means, without
+    /// changing anything; =file: check the file alone, which may be for another machine
     #[arg(
         long,
         value_name = "WHAT",
@@ -59,7 +58,7 @@ pub struct Args {
     duration: Option<f64>,
 }
 
-/// What is checked.
+/// What `--check` looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Check {
     /// The file, and this machine
@@ -68,7 +67,7 @@ enum Check {
     File,
 }
 
-/// What a router is run with.
+/// Files that a router is run with.
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 enum Supplement {
     /// A configuration to begin with
@@ -92,7 +91,7 @@ impl Supplement {
     }
 }
 
-/// What takes privileges of a configuration file, for the process that keeps them.
+/// What a configuration file needs privileges for, for the privilege helper.
 ///
 /// # Errors
 /// The file cannot be read, or is wrong.
@@ -104,7 +103,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if let Some(supplement) = args.print {
         return output::print(supplement.text());
     }
-    // Without `--print` there is one.
+    // clap requires it without `--print`.
     let path = args.config.as_deref().unwrap_or(Path::new(""));
     let wrong = |error| Error::Misconfigured(Box::new(error));
     let config = Config::read(path).map_err(wrong)?;

@@ -1,7 +1,7 @@
-//! What a configuration takes of this machine: interfaces, of which the kernel has no addresses and
-//! nobody else forwards by, network name spaces, folders.
+//! What a configuration needs of this machine: interfaces without addresses of the kernel that no
+//! other router uses, network name spaces, folders.
 //!
-//! `--check` says all that is in the way; a start and a reload refuse it before anything is begun.
+//! `--check` lists all that is missing; a start and a reload refuse it before they change anything.
 
 use std::path::{Path, PathBuf};
 
@@ -21,9 +21,9 @@ const NETNS: &str = "/run/netns";
 /// The folder that a router makes for its socket.
 const OF_THE_MACHINE: &str = "/run/linerate";
 
-/// One thing that is in the way.
+/// One problem of the machine.
 struct Hindrance {
-    /// What of the file it is about.
+    /// The part of the file that it concerns.
     of: String,
     problem: String,
     fix: String,
@@ -36,11 +36,11 @@ pub(crate) fn interface_of(spec: &str) -> Option<(String, String)> {
     matches!(spec.kind(), "af_packet" | "af_xdp").then_some(both)
 }
 
-/// That the machine has all that the file at `path` takes, and that nobody else has any of it, but
-/// for a router that runs from the same file.
+/// Checks that the machine has all that the file at `path` needs, and that nothing else uses it,
+/// except a router that runs from the same file.
 ///
 /// # Errors
-/// All that is in the way.
+/// All problems, in one error.
 pub(crate) fn check(path: &Path, config: &Config) -> Result<(), Error> {
     let mut found = hindrances(config)?;
     let socket = config.router.control.clone().unwrap_or_else(usual_socket);
@@ -50,8 +50,7 @@ pub(crate) fn check(path: &Path, config: &Config) -> Result<(), Error> {
             continue;
         };
         let holder = claim::holder(&interface);
-        // Who cannot be told any more is taken for the one that runs from this file, if there is
-        // one.
+        // A listener whose process is unknown counts as the router that runs from this file.
         let is_own = |by: &Option<i32>| own.is_some() && (by.is_none() || *by == own);
         if let Some(by) = holder.filter(|by| !is_own(by)) {
             let problem = claim::taken(&interface, by);
@@ -62,18 +61,18 @@ pub(crate) fn check(path: &Path, config: &Config) -> Result<(), Error> {
     outcome(path, &found)
 }
 
-/// The same but for those who run: a start takes its interfaces itself.
+/// The same without the check for running routers: a start takes its interfaces itself.
 ///
 /// # Errors
-/// All that is in the way.
+/// All problems, in one error.
 pub(crate) fn check_start(path: &Path, config: &Config) -> Result<(), Error> {
     outcome(path, &hindrances(config)?)
 }
 
-/// That the kernel has no addresses on the interfaces of these ports, which a reload adds.
+/// Checks that the kernel has no addresses on the interfaces of these ports, which a reload adds.
 ///
 /// # Errors
-/// All that is in the way.
+/// All problems, in one error.
 pub(crate) fn check_ports<'a>(
     path: &Path,
     ports: impl IntoIterator<Item = &'a PortConfig>,
@@ -117,7 +116,7 @@ fn hindrances(config: &Config) -> Result<Vec<Hindrance>, Error> {
     Ok(found)
 }
 
-/// What is in the way of ports on interfaces of the kernel.
+/// Problems of ports on interfaces of the kernel.
 fn of_ports<'a>(
     ports: impl IntoIterator<Item = &'a PortConfig>,
     found: &mut Vec<Hindrance>,
@@ -141,7 +140,7 @@ fn of_ports<'a>(
             let fix = format!("bring it up: `ip link set {name} up`");
             found.push(Hindrance::of(port, &problem, &fix));
         }
-        // What a filter leaves is the kernel's to answer.
+        // With a filter the kernel answers what the filter does not match.
         if claim::wanted(&port.spec).is_some() {
             of_addresses(port, link, &kernel.addresses(link.index)?, found);
         }
@@ -149,10 +148,10 @@ fn of_ports<'a>(
     Ok(())
 }
 
-/// An address of the kernel on a port's interface: with `af_packet` it answers beside the router,
-/// with `af_xdp` it hears nothing any more.
+/// An address of the kernel on a port's interface: with `af_packet` the kernel answers beside the
+/// router, with `af_xdp` it receives nothing any more.
 fn of_addresses(port: &PortConfig, link: &Link, all: &[Cidr], found: &mut Vec<Hindrance>) {
-    // Those go by themselves when the kernel is told to be silent there.
+    // These disappear when the sysctl guard silences the kernel on the interface.
     let counts = |cidr: &&Cidr| match cidr.address {
         std::net::IpAddr::V4(_) => true,
         std::net::IpAddr::V6(v6) => !v6.is_unicast_link_local(),
@@ -163,7 +162,7 @@ fn of_addresses(port: &PortConfig, link: &Link, all: &[Cidr], found: &mut Vec<Hi
     }
     let name = &link.name;
     let what = match port.spec.starts_with("af_xdp") {
-        true => "hears nothing there any more (whoever is logged in by it is cut off)",
+        true => "receives nothing there any more (logins over it are cut off)",
         false => "answers there beside the router",
     };
     let problem = format!("the kernel has {} on `{name}`, and {what}", had.join(", "));
@@ -174,11 +173,11 @@ fn of_addresses(port: &PortConfig, link: &Link, all: &[Cidr], found: &mut Vec<Hi
         .map(|cidr| format!("ip addr del {cidr} dev {name}"))
         .collect();
     if !six.is_empty() {
-        // Those of a router's advertisements would come again.
+        // Addresses from router advertisements would come again.
         take.push(format!("sysctl -w net.ipv6.conf.{name}.disable_ipv6=1"));
     }
     let fix = format!(
-        "let the router have what it is to answer for (`addresses = {had:?}` of its \
+        "give the router the addresses that it is to answer for (`addresses = {had:?}` of its \
          [[interface]]), and take it from the kernel: `{}`",
         take.join("; ")
     );
@@ -237,7 +236,7 @@ fn folder(file: &Path) -> PathBuf {
     }
 }
 
-/// Who listens at a socket.
+/// The process that listens at a socket.
 fn listener(socket: &Path) -> Option<i32> {
     let stream = std::os::unix::net::UnixStream::connect(socket).ok()?;
     let peer = socket_peercred(stream).ok()?;
@@ -254,7 +253,7 @@ impl Hindrance {
     }
 }
 
-/// One error of all that is in the way.
+/// All problems as one error.
 fn outcome(path: &Path, found: &[Hindrance]) -> Result<(), Error> {
     let file = path.display();
     match found {
@@ -269,11 +268,11 @@ fn outcome(path: &Path, found: &[Hindrance]) -> Result<(), Error> {
                 .map(|one| format!("\n{}: {}: {}", one.of, one.problem, one.fix));
             Err(Error::Usage {
                 problem: format!(
-                    "{file}: {} things of this machine are in the way{}",
+                    "{file}: {} problems of this machine{}",
                     several.len(),
                     lines.collect::<String>()
                 ),
-                fix: format!("do these; `linerate router {file} --check` looks again"),
+                fix: format!("correct these; `linerate router {file} --check` looks again"),
             })
         }
     }

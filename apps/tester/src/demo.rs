@@ -1,9 +1,9 @@
 //! `linerate demo`: the main job without root, huge pages or network cards, as a preset of the
 //! benchmarks. The generator, l2fwd and the generator's receiver, joined by ring ports: for each
-//! frame size as many frames as go, then latency at half of that.
+//! frame size the maximum rate, then latency at half of that.
 //!
 //! The generator has no more frames under way than the ring behind l2fwd holds, so none is lost by
-//! design; by their numbers it is seen whether that is true.
+//! design; sequence numbers verify that.
 
 use std::fmt::Write;
 use std::path::PathBuf;
@@ -65,7 +65,7 @@ impl Args {
         }
         Err(Error::Usage {
             problem: format!(
-                "--seconds-per-size is {}, which is no time to measure in",
+                "--seconds-per-size is {}, which is not a duration",
                 self.seconds_per_size
             ),
             fix: "give seconds, such as 2".into(),
@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let machine = MachineFacts::gather(&Clock::calibrate())?.line();
     let text = |report: &Report, colour: bool| format!("{machine}\n{}", text(report, colour));
     let report = suite::reported(Measurement::Demo, &options, text)?;
-    // What the kernel cannot carry between veth pairs is lost, whoever forwards.
+    // Loss between veth pairs is the kernel's, whichever device forwards.
     let lost = match args.linux_bridge {
         true => 0,
         false => (0..report.throughput.len())
@@ -99,7 +99,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     })
 }
 
-/// Frames of a size that went and did not come back, in both trials.
+/// Lost frames of a size, in both trials.
 fn lost(report: &Report, row: usize) -> u64 {
     let lost = |trial: &Trial| trial.sent.saturating_sub(trial.received - trial.duplicates);
     let full = &report.throughput[row];
@@ -110,7 +110,7 @@ fn lost(report: &Report, row: usize) -> u64 {
     lost(&full.quoted) + half.map_or(0, |half| lost(&half.trial))
 }
 
-/// One table, and how it came about.
+/// One table, and how it was measured.
 fn text(report: &Report, colour: bool) -> String {
     let mut table = Table::new([
         Column::number("frame B"),

@@ -1,8 +1,8 @@
 //! `bench diff a.json b.json`: better, worse or noise, row by row.
 //!
 //! A row is better or worse where the whole interval of its ratio is. The interval comes from
-//! repeated results by their ranks, as wide as the searches were coarse; where there are too few of
-//! them to know their spread, changes below a margin are noise.
+//! repeated results by their ranks, widened by the precision of the searches; where there are too
+//! few results to know their spread, changes below a margin are noise.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use linerate_appliance::output::{self, Cell, Column, Table, Tone};
 
 /// Exit code where something is worse.
 const WORSE: u8 = 3;
-/// An interval that holds the truth less often says too little.
+/// Least coverage of an interval.
 const COVERAGE: f64 = 0.9;
 /// What single throughputs and single latencies differ by from run to run without a cause.
 const THROUGHPUT_MARGIN: f64 = 0.05;
@@ -32,7 +32,7 @@ pub struct Args {
     json: bool,
 }
 
-/// What became of a figure.
+/// How a figure changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Change {
@@ -58,7 +58,7 @@ struct Row {
     unit: &'static str,
     before: f64,
     after: f64,
-    /// After over before, and its interval; none where one of them is 0.
+    /// After over before, and its interval; `None` where one of them is 0.
     ratio: Option<f64>,
     interval: Option<(f64, f64)>,
     change: Change,
@@ -67,7 +67,7 @@ struct Row {
 /// The whole comparison.
 #[derive(Clone, Debug, Default, Serialize)]
 struct Comparison {
-    /// What makes the two unlike apart from what was measured.
+    /// Differences between the two apart from the results.
     notes: Vec<String>,
     rows: Vec<Row>,
 }
@@ -125,7 +125,7 @@ fn row(
 ) -> Option<Row> {
     let (old, new) = (reports::median(before)?, reports::median(after)?);
     let Some(found) = reports::ratio(before, after) else {
-        // From or to nothing: no ratio, and no noise either.
+        // From or to 0: no ratio, and not noise either.
         let change = match (old > 0.0, new > 0.0) {
             (false, true) if good == Good::More => Change::Better,
             (true, false) if good == Good::More => Change::Worse,
@@ -278,7 +278,7 @@ fn bursts(found: &mut Comparison, before: &Report, after: &Report) {
     }
 }
 
-/// Lost frames are counts: they differ where the difference is beyond three of its standard
+/// Lost frames are counts: they differ if the difference is more than three of its standard
 /// deviations.
 fn soaks(found: &mut Comparison, before: &Report, after: &Report) {
     let (Some(old), Some(new)) = (&before.soak, &after.soak) else {
@@ -286,7 +286,7 @@ fn soaks(found: &mut Comparison, before: &Report, after: &Report) {
     };
     let due = |trial: &reports::Trial| trial.intended.max(trial.sent).max(1) as f64;
     let ppm = |trial: &reports::Trial| trial.lost as f64 / due(trial) * 1e6;
-    // At least one: that none was lost does not say that none ever is.
+    // At least one: a count of 0 does not mean a rate of 0.
     let error = |trial: &reports::Trial| (trial.lost.max(1) as f64).sqrt() / due(trial) * 1e6;
     let (a, b) = (ppm(&old.trial), ppm(&new.trial));
     let margin = 3.0 * (error(&old.trial).powi(2) + error(&new.trial).powi(2)).sqrt();
@@ -305,7 +305,7 @@ fn soaks(found: &mut Comparison, before: &Report, after: &Report) {
     });
 }
 
-/// What else is different, and what is not to be relied on.
+/// Other differences, and warnings.
 fn notes(before: &Report, after: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     let mut differ = |what: &str, a: &str, b: &str| {
@@ -433,7 +433,7 @@ mod tests {
         for seed in 1..8 {
             let found = compare(&example::rfc2544(1), &example::rfc2544(seed * 100));
             let worse = found.rows.iter().filter(|row| row.change != Change::Noise);
-            // 95 % intervals miss now and then.
+            // 95 % intervals miss the true value now and then.
             assert!(worse.count() <= 3, "seed {seed}:\n{}", text(&found, false));
             assert_eq!(change(&found, "1518 B: throughput"), Change::Noise);
         }

@@ -1,4 +1,4 @@
-//! Reports as one HTML page that needs nothing else.
+//! Reports as one self-contained HTML page.
 
 const STYLE: &str = "
 :root{color-scheme:light dark;--bg:#fff;--fg:#1c2024;--dim:#5f6972;--line:#e3e7eb;--card:#f7f9fa;

@@ -1,13 +1,12 @@
-//! Measures a device and says what that is worth: the measurements of `linerate bench`, and
-//! `demo`.
+//! Measures a device and judges the result: the measurements of `linerate bench`, and `demo`.
 //!
 //! [`suite`] measures by the searches of [`method`] on what [`device`] sets up, [`report`] writes
-//! what came out, [`diff`] compares two reports; [`demo`] is a moment of it for who has just come.
+//! the results, [`diff`] compares two reports; [`demo`] is a short form for newcomers.
 #![forbid(unsafe_code)]
-// `bench`, whose options these are, and fuzzing alone reach in.
+// Only `bench`, whose options these are, and fuzzing use these.
 #![allow(missing_docs)]
 
-// Of tests, what they say is kept until they fail.
+// Tests print only when they fail.
 #[cfg_attr(not(test), macro_use)]
 extern crate linerate_appliance;
 

@@ -49,7 +49,7 @@ impl Prefix {
         }
     }
 
-    /// Whether an address is in it; none of the other family is.
+    /// Whether an address is in it; false for one of the other family.
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self, address) {
             (Self::V4(prefix), IpAddr::V4(v4)) => prefix.contains(u32::from(v4)),
@@ -65,7 +65,7 @@ impl fmt::Display for Prefix {
     }
 }
 
-/// An address and the length of the network around it: `192.0.2.1/24`.
+/// An address and the prefix length of its network: `192.0.2.1/24`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Cidr {
     /// The address, with all its bits.
@@ -75,7 +75,7 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// The address, without a network around it.
+    /// The address with the full prefix length.
     pub fn alone(self) -> Self {
         let len = if self.address.is_ipv4() { 32 } else { 128 };
         Self { len, ..self }

@@ -12,7 +12,7 @@ use crate::config::Wrong;
 /// "Something was found in an unconfigured or misconfigured state" (sysexits.h).
 const EX_CONFIG: u8 = 78;
 
-/// What goes wrong, as users hear of it.
+/// Errors for users.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The machine or the plan.
@@ -26,10 +26,10 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
-    /// Lines of configuration files, all that are wrong.
+    /// All errors in lines of configuration files.
     #[error("{0}")]
     Config(Wrong),
-    /// A file is no report of a run.
+    /// A file is not a report of a run.
     #[error("{}: not a report: {source}", path.display())]
     Report {
         /// Which file.
@@ -43,7 +43,7 @@ pub enum Error {
     /// Memory for packets.
     #[error("{}", halves(.0).0)]
     Memory(#[from] MemError),
-    /// A demand that makes no sense, and one that would.
+    /// An invalid request, and a valid one.
     #[error("{problem}")]
     Usage {
         /// What is wrong.
@@ -54,30 +54,30 @@ pub enum Error {
     /// A table of routes, flows or rules.
     #[error("{}", halves(.0).0)]
     Table(#[from] linerate_tables::TableError),
-    /// Nobody could write what was to be shown.
+    /// The output could not be written.
     #[error("writing the output: {0}")]
     Output(#[from] io::Error),
     /// A signal came before all was done.
     #[error("ended by a signal")]
     Interrupted,
-    /// What is wrong stands in a configuration file: starting again is vain until somebody changes
-    /// that.
+    /// The error is in a configuration file: a restart does not help until the file is changed.
     #[error(transparent)]
     Misconfigured(Box<Self>),
-    /// The command did its work; what it found is its exit code. Nothing more is to be said.
+    /// The command succeeded; the exit code is its result, without a message.
     #[error("exit code {0}")]
     Found(u8),
 }
 
 impl Error {
-    /// None is success. Otherwise the last is returned, and the others printed: nobody else will.
+    /// Without errors this succeeds. Otherwise the last is returned, and the others are printed
+    /// here.
     pub fn all(mut errors: Vec<Self>) -> Result<(), Self> {
         let last = errors.pop();
         errors.iter().for_each(Self::print);
         last.map_or(Ok(()), Err)
     }
 
-    /// What the process ends with.
+    /// The exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Found(code) => *code,
@@ -86,7 +86,7 @@ impl Error {
         }
     }
 
-    /// On standard error, with the fix.
+    /// Prints it on standard error, with the fix.
     pub fn print(&self) {
         if matches!(self, Self::Found(_)) {
             return;
@@ -129,7 +129,7 @@ impl Error {
     }
 }
 
-/// The crates below say what is wrong and what to do about it in one message, in this order.
+/// Splits a message of the crates below, which has problem and fix in this order.
 fn halves(error: &impl std::fmt::Display) -> (String, Option<String>) {
     let text = error.to_string();
     match text.rsplit_once("; ") {

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 use rustix::process::geteuid;
 
-/// A new, empty file beside `path`, hidden, to be renamed over it when it is whole. No link that
-/// somebody else has put there is followed.
+/// A new, empty file beside `path`, hidden, to be renamed over it when it is complete. Links of
+/// other users are not followed.
 ///
 /// # Errors
-/// `path` names no file, or its folder cannot be written.
+/// `path` does not name a file, or its folder cannot be written.
 pub fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let name = path.file_name().ok_or(io::ErrorKind::InvalidFilename)?;
     let mut number = 0;
@@ -32,10 +32,10 @@ pub fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     }
 }
 
-/// Puts a file with this text in the place of whatever is there.
+/// Replaces the file at `path` by one with this text.
 ///
 /// # Errors
-/// Its folder cannot be written, or the disk is full: then what was there is there still.
+/// Its folder cannot be written, or the disk is full: then the old file stays.
 pub fn replace(path: &Path, text: &str) -> io::Result<()> {
     let (beside, mut file) = create_beside(path)?;
     file.write_all(text.as_bytes())
@@ -45,12 +45,12 @@ pub fn replace(path: &Path, text: &str) -> io::Result<()> {
         })
 }
 
-/// Opens a file that root or this user has written, and nobody else.
+/// Opens a file that only root or this user can have written.
 ///
 /// # Errors
-/// There is none, it is another's, a link, or no file.
+/// There is none, it belongs to another user, or it is a link or not a regular file.
 pub fn open_own(path: &Path) -> io::Result<File> {
-    // Of a pipe the other end would be waited for.
+    // Opening a pipe would wait for its other end.
     let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file: OwnedFd = rustix::fs::open(path, flags, Mode::empty())?;
     let file = File::from(file);
@@ -65,10 +65,10 @@ pub fn open_own(path: &Path) -> io::Result<File> {
     }
 }
 
-/// What is in a file that [`open_own`] opens.
+/// The text of a file that [`open_own`] opens.
 ///
 /// # Errors
-/// As that; or it is no text.
+/// Those of [`open_own`]; or it is not text.
 pub fn read_own(path: &Path) -> io::Result<String> {
     let mut text = String::new();
     open_own(path)?.read_to_string(&mut text)?;

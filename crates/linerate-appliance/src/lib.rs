@@ -1,14 +1,14 @@
-//! What every appliance has, whatever its packets go through.
+//! The parts that every appliance has.
 //!
 //! | room | what |
 //! |---|---|
-//! | [`runtime`] | ports, workers and who polls what; signals; rates on the screen and in JSON |
+//! | [`runtime`] | ports, workers and their queues; signals; rates on the screen and in JSON |
 //! | [`config`] | how files are read, key by key, and the stanzas that all commands share |
-//! | [`control`] | who may ask, and how threads are asked; metrics, tables, reload |
+//! | [`control`] | access of clients, requests to threads; metrics, tables, reload |
 //! | [`socket`] | the control socket: requests, answers, both ends |
 //! | [`ctl`], [`capture`] | the commands that ask a running appliance |
-//! | [`output`] | tables and JSON for people, facts about the machine |
-//! | [`error`] | what goes wrong, and what the user can do about it |
+//! | [`output`] | tables for users, JSON, facts about the machine |
+//! | [`error`] | errors and their fixes |
 //! | [`privilege`] | the process that keeps the privileges, and what it does for this one |
 //! | [`netlink`], [`address`] | the kernel's interfaces and their addresses |
 //! | [`netns`], [`users`], [`files`], [`nearest`] | small helpers: namespaces, users, files, names |

@@ -1,4 +1,4 @@
-//! Names that users type: what is near to one that is not known.
+//! Names that users type: near names for an unknown one.
 
 /// How alike names must be to be offered: 1 less the share of letters that differ.
 const ALIKE: f64 = 0.55;

@@ -1,5 +1,5 @@
-//! Network name spaces for comparisons and benchmarks, without names: one goes, with all interfaces
-//! in it, when the last thread or descriptor in it does, however the process ends.
+//! Network name spaces for comparisons and benchmarks, without names: one ends, with all its
+//! interfaces, with its last thread or descriptor, however the process ends.
 //!
 //! Without root the whole process first moves into a user name space of its own ([`as_root`]).
 
@@ -16,7 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::error::Error;
 
-/// A network name space; it is there as long as this, a thread in it, or a socket of it.
+/// A network name space; it exists as long as this value, a thread in it, or a socket of it.
 #[derive(Debug)]
 pub struct Space(File);
 
@@ -27,7 +27,8 @@ impl Space {
     /// # Errors
     /// Where `unshare` is missing or not permitted.
     pub fn new() -> Result<Self, Error> {
-        // A child makes it, since only unsafe code could; it lives until its descriptor is open.
+        // A child process makes it, since `unshare` needs unsafe code; the child lives until its
+        // descriptor is open.
         let spawned = Command::new("unshare")
             .args(["--net", "cat"])
             .stdin(Stdio::piped())
@@ -48,7 +49,7 @@ impl Space {
         let space = Self(File::open(&path)?);
         space.within(|| {
             for key in ["default", "all"] {
-                // Where the kernel has no IPv6, it is quiet already.
+                // A kernel without IPv6 sends nothing anyway.
                 let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{key}/disable_ipv6"), "1");
             }
             Ok(())
@@ -73,7 +74,8 @@ impl Space {
         })
     }
 
-    /// Moves the calling thread, and all that it will start, into it; nothing where it is in it.
+    /// Moves the calling thread, and all that it will start, into it; does nothing if it is there
+    /// already.
     pub fn enter(&self) -> Result<(), Error> {
         let here = fs::metadata("/proc/thread-self/ns/net")?;
         let there = self.0.metadata()?;
@@ -100,7 +102,7 @@ impl Space {
         })
     }
 
-    /// What `ip link set ... netns` takes for it.
+    /// Its path for `ip link set ... netns`.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
@@ -139,7 +141,7 @@ pub fn as_root() -> Result<(), Error> {
     Err(refused(&error.to_string()))
 }
 
-/// A child that does not outlive its value.
+/// A child process that is killed with this value.
 struct Reaped(Child);
 
 impl Drop for Reaped {

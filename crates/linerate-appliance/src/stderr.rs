@@ -1,9 +1,8 @@
-//! What is said on standard error. The standard library's macros panic where nobody reads it any
-//! more (a pipe that was closed, a terminal that went away), and the program would end with 101, or
-//! go on without the thread that spoke. These take their place in the whole crate: what nobody
-//! hears is not said.
+//! Output on standard error. The standard library's macros panic if it cannot be written (a closed
+//! pipe, a lost terminal), and the program would end with 101, or continue without the thread that
+//! printed. These replace them in the whole crate: output without a reader is discarded.
 
-/// As the standard library's, but that nobody need listen.
+/// As the standard library's, but ignores errors.
 #[macro_export]
 macro_rules! eprint {
     ($($said:tt)*) => {{
@@ -12,7 +11,7 @@ macro_rules! eprint {
     }};
 }
 
-/// As the standard library's, but that nobody need listen.
+/// As the standard library's, but ignores errors.
 #[macro_export]
 macro_rules! eprintln {
     ($($said:tt)*) => {{

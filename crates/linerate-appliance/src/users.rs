@@ -1,9 +1,9 @@
-//! Users of this machine, as `/etc/passwd` has them: nobody is asked over a network.
+//! Users of this machine, as `/etc/passwd` has them: without queries over a network.
 
 use std::fs;
 use std::path::Path;
 
-/// Who may do least, on any Linux.
+/// The least privileged user of any Linux.
 pub const NOBODY: &str = "nobody";
 
 /// A user.

@@ -125,7 +125,7 @@ impl<T> Deref for AlignedSlice<T> {
 impl<T> Drop for AlignedSlice<T> {
     fn drop(&mut self) {
         let all = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.len);
-        // SAFETY: the elements are initialised, and nobody uses them after this.
+        // SAFETY: the elements are initialised, and not used after this.
         unsafe { std::ptr::drop_in_place(all) };
         // SAFETY: allocated in `new` with the same layout.
         unsafe { std::alloc::dealloc(self.start.as_ptr().cast(), Self::layout(self.len)) };

@@ -10,7 +10,7 @@ pub enum MemError {
          -v unlimited`"
     )]
     Reserve {
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
     },
     /// The reserved range has no gap left that is large enough.
@@ -33,7 +33,7 @@ pub enum MemError {
         bytes: usize,
         /// Kind of page asked for.
         pages: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: std::io::Error,
         /// What to do about it.
         fix: String,

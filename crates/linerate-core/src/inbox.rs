@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The messages that wait; none once their reader is gone.
+/// Pending messages; `None` once the reader was dropped.
 struct Post<M> {
     waiting: Mutex<Option<VecDeque<M>>>,
     flagged: AtomicBool,
@@ -22,15 +22,15 @@ impl<M> Post<M> {
     }
 }
 
-/// The reader's end: one thread's. Messages that wait when it goes are dropped.
+/// The reader's end, for one thread. Pending messages are dropped with it.
 pub struct Inbox<M>(Arc<Post<M>>);
 
 /// The writers' end. Clones reach the same inbox.
 pub struct Sender<M>(Arc<Post<M>>);
 
-/// Nobody reads this inbox any more.
+/// The reader of this inbox was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("whoever read these messages has ended")]
+#[error("the reader of these messages has ended")]
 pub struct Closed;
 
 /// An empty inbox and its sender.
@@ -71,7 +71,7 @@ impl<M> Drop for Inbox<M> {
 }
 
 impl<M> Sender<M> {
-    /// Leaves a message. Whoever has to wake the reader does so afterwards.
+    /// Adds a message. If the reader has to be woken, the caller does so afterwards.
     ///
     /// # Errors
     /// [`Closed`]: the reader is gone, the message is dropped.
@@ -88,16 +88,24 @@ impl<M> Sender<M> {
 /// Work for the thread that owns an `O`.
 pub type Job<O> = Box<dyn FnOnce(&mut O) + Send>;
 
+/// Work as a message, and who waits for what it returns. No answer comes when the job is dropped.
+pub fn job<O, R: Send + 'static>(
+    work: impl FnOnce(&mut O) -> R + Send + 'static,
+) -> (Job<O>, Answer<R>) {
+    let (reply, answer) = answer();
+    (Box::new(move |owner| reply.give(work(owner))), answer)
+}
+
 impl<O> Sender<Job<O>> {
-    /// Leaves work for the reader, and who waits for what it returns. No answer comes when the
-    /// reader has gone, or goes before.
+    /// Adds work for the reader, and returns the place where its result will be. There is no answer
+    /// if the reader was dropped, or is dropped before.
     pub fn ask<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut O) -> R + Send + 'static,
     ) -> Answer<R> {
-        let (reply, answer) = answer();
-        // What cannot be sent is dropped, and its reply with it.
-        let _ = self.send(Box::new(move |owner| reply.give(work(owner))));
+        let (job, answer) = job(work);
+        // What cannot be sent is dropped.
+        let _ = self.send(job);
         answer
     }
 }
@@ -108,31 +116,31 @@ impl<M> Clone for Sender<M> {
     }
 }
 
-/// The place for one answer, for whoever gives it. Dropped without one, it says that none comes.
+/// The sending side of one answer. Dropped without an answer, it ends the wait.
 pub struct Reply<R>(SyncSender<Given>, PhantomData<fn(R)>);
 
-/// An answer that is under way.
+/// A pending answer.
 #[derive(Debug)]
 pub struct Answer<R>(Receiver<Given>, PhantomData<fn() -> R>);
 
 /// Any answer: all of them go by one type of channel, which is compiled here alone.
 type Given = Box<dyn Any + Send>;
 
-/// A place for an answer, and who waits for it.
+/// Both sides of one answer.
 pub fn answer<R: Send + 'static>() -> (Reply<R>, Answer<R>) {
     let (reply, answer) = channel();
     (Reply(reply, PhantomData), Answer(answer, PhantomData))
 }
 
 impl<R: Send + 'static> Reply<R> {
-    /// Gives the answer. Nobody may be waiting any more.
+    /// Sends the answer, which may have no receiver any more.
     pub fn give(self, answer: R) {
         give(&self.0, Box::new(answer));
     }
 }
 
 impl<R: Send + 'static> Answer<R> {
-    /// Waits for it; `None` when nobody is left who would give it.
+    /// Waits for it; `None` if the sending side was dropped.
     pub fn wait(self) -> Option<R> {
         let answer = wait(&self.0)?.downcast().ok()?;
         Some(*answer)
@@ -225,7 +233,7 @@ mod tests {
         let waits = thread::spawn(move || asks.wait());
         drop(reply);
         assert_eq!(waits.join().unwrap(), None);
-        // Nobody waits: no harm.
+        // Without a receiver nothing happens.
         answer().0.give(1);
     }
 }

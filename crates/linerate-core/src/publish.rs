@@ -1,8 +1,8 @@
-//! One writer, many readers, and nobody waits: a table in two copies.
+//! One writer, many readers, without waiting: a table in two copies.
 //!
-//! Readers look at one copy; the writer changes the other, which nobody sees, and swaps them. What
-//! it changed is then replayed on the copy that the readers left, as soon as the last of them has
-//! moved on. So a reader never shares memory with a write, vector loads are allowed, and a burst
+//! Readers use one copy; the writer changes the other, which has no readers, and swaps them. The
+//! changes are then replayed on the copy that the readers left, as soon as the last of them has
+//! switched. So a reader never shares memory with a write, vector loads are allowed, and a burst
 //! sees one state of the table from its first packet to its last.
 //!
 //! A [`Reader`] is asked once per burst ([`Reader::read`]): one load of a shared counter that
@@ -39,7 +39,7 @@ struct Shared<T> {
     newest: Mutex<(u64, Arc<T>)>,
 }
 
-/// The writing side: the only one who changes the table.
+/// The writing side: the only one that changes the table.
 pub struct Publisher<T, Op> {
     shared: Arc<Shared<T>>,
     number: u64,
@@ -82,7 +82,7 @@ impl<T: Apply<Op>, Op> Publisher<T, Op> {
         }
     }
 
-    /// What readers see, or will as soon as they look.
+    /// The copy that readers see, or will see with their next look.
     pub fn newest(&self) -> &T {
         &self.newest
     }
@@ -120,8 +120,8 @@ impl<T: Apply<Op>, Op> Publisher<T, Op> {
         true
     }
 
-    /// As [`publish`](Self::publish), but where a reader is in the way it makes a new copy instead
-    /// of waiting: O(table), and a third copy in memory until that reader moves on.
+    /// As [`publish`](Self::publish), but if a reader still has the older copy it makes a new one
+    /// instead of waiting: O(table), and a third copy in memory until that reader moves on.
     ///
     /// # Errors
     /// If there is no memory for the copy; the changes go on waiting.
@@ -130,7 +130,7 @@ impl<T: Apply<Op>, Op> Publisher<T, Op> {
             self.previous = Arc::new(self.newest.copy()?);
             self.behind.clear();
             let published = self.publish();
-            debug_assert!(published, "nobody else has seen the new copy");
+            debug_assert!(published, "no reader has seen the new copy");
         }
         Ok(())
     }
@@ -146,7 +146,8 @@ impl<T: Apply<Op>, Op> Publisher<T, Op> {
 
 impl<T> Shared<T> {
     fn lock(&self) -> MutexGuard<'_, (u64, Arc<T>)> {
-        // Whoever panicked while holding it was replacing or cloning a handle: both are whole.
+        // A thread that panicked while holding it was replacing or cloning a handle, and both leave
+        // it valid.
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -159,11 +160,10 @@ pub struct Reader<T> {
 }
 
 impl<T> Reader<T> {
-    /// The newest table. Call it once per burst: what was published since the last call is seen
-    /// from here on, and the copy seen before is given back to the publisher.
+    /// The newest table. Call it once per burst: publications since the last call are visible from
+    /// now on, and the older copy is returned to the publisher.
     ///
-    /// Never waits: while the publisher replaces the table at this very moment, the last one is
-    /// returned once more.
+    /// Never waits: while the publisher replaces the table, the last one is returned again.
     #[inline]
     pub fn read(&mut self) -> &T {
         if self.shared.hint.load(Ordering::Acquire) != self.number {

@@ -1,5 +1,5 @@
 //! Numbers that look random and are the same for the same seed on every machine: for load, jitter
-//! and tests, never for what an opponent should not guess.
+//! and tests, never for values that must be unpredictable.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014): one
 /// word of state, any seed, period 2^64.

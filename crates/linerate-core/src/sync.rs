@@ -2,7 +2,7 @@
 //!
 //! Lock-free code of this crate takes its atomics, cells and `Arc` from here, so that `--cfg loom`
 //! model-checks the very code that ships. Two hooks serve the tests and vanish from every other
-//! build: [`at`] lets a loom model weaken one named ordering (its host interface must then fail),
+//! build: [`at`] lets a loom model weaken one named ordering (the model must then fail),
 //! and [`window`] lets a test stop a thread between two steps of an operation.
 
 #[cfg(loom)]

@@ -1,6 +1,5 @@
-//! Regions come and go while other threads map memory of their own: no part of the reserved range
-//! is ever without an owner, so nothing of theirs comes to lie in it, and nothing of theirs is
-//! lost.
+//! Regions come and go while other threads map memory of their own: every part of the reserved
+//! range always has an owner, so their mappings never fall into it, and none of theirs is lost.
 #![allow(unsafe_code)]
 #![allow(clippy::unwrap_used)]
 
@@ -119,7 +118,7 @@ fn neighbour(seed: usize, reserved: &Range<usize>, done: &AtomicBool) -> usize {
         thread::yield_now();
         for word in words() {
             // SAFETY: as above.
-            assert_eq!(unsafe { word.read() }, round, "somebody else wrote here");
+            assert_eq!(unsafe { word.read() }, round, "another thread wrote here");
         }
         // SAFETY: as above; nothing refers to it any more.
         unsafe { munmap(at, bytes).unwrap() };

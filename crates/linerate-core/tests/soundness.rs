@@ -1,6 +1,5 @@
-//! What safe code can do to packets, pools and rings, it can do without harm: whatever is
-//! exchanged, forgotten or asked for in impossible sizes, a packet stays in its slot, and each slot
-//! has one owner. Worth most under a sanitizer.
+//! Safe code cannot break packets, pools and rings: after swaps, `mem::forget` and impossible sizes
+//! a packet stays in its slot, and each slot has one owner. Most useful under a sanitizer.
 #![allow(clippy::unwrap_used)]
 
 use linerate_core::arch::CachePadded;
@@ -179,7 +178,7 @@ fn packets_exchanged_between_bursts_keep_their_slots() {
         .for_each(|(one, other)| swap(one, other));
     a.as_packets_mut().reverse();
     swap(&mut a, &mut b);
-    // What is forgotten half-way is lost, and in no two places.
+    // A forgotten iterator's packets are lost, but never doubled.
     let mut parts = b.parts();
     let mut taken = Burst::new();
     parts.take(0b1010, &mut taken);

@@ -1,6 +1,6 @@
 //! Targets of `fuzz/` that are private here. Built for fuzzing alone.
 
-/// Any bytes as the memory that the kernel shares with an `af_packet` port.
+/// Takes any bytes as the memory that the kernel shares with an `af_packet` port.
 ///
 /// # Panics
 /// Where a frame lies outside of it, or a block is never given back.

@@ -1,4 +1,4 @@
-//! What takes privileges to open, behind one trait.
+//! Opening that needs privileges, behind one trait.
 //!
 //! A process may keep its capabilities and open for itself ([`Own`]), or give them away and have
 //! another one open for it: then it passes its own [`Opener`] to

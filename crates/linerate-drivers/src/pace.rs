@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-/// Between two looks at the state of an interface.
+/// Interval of checks of an interface's state.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Keeps looks at the state of an interface rare: at most one in [`LOOK_EVERY`].
+/// Limits checks of an interface's state to one in [`LOOK_EVERY`].
 #[derive(Debug)]
 pub(crate) struct Pace {
     last: Instant,
@@ -24,7 +24,7 @@ impl Pace {
         }
     }
 
-    /// Counts a poll; whether it is time for a look.
+    /// Counts a poll; returns whether a check is due.
     #[inline]
     pub(crate) fn due(&mut self, empty: bool) -> bool {
         self.polls = self

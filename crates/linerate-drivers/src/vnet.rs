@@ -1,4 +1,4 @@
-//! `virtio_net_hdr`: how packet sockets, TAPs and guests say what is left to do on a frame.
+//! `virtio_net_hdr`: how packet sockets, TAPs and guests describe unfinished offloads of a frame.
 //!
 //! Ten bytes before the frame (virtio 1.2 5.1.6; the legacy form, in the host's byte order), read
 //! into a packet's metadata and written from it.
@@ -21,9 +21,9 @@ const GSO_TCPV6: u8 = 4;
 const GSO_UDP_L4: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// Notes in the metadata what the header says. `shift` is how many bytes longer the frame became
-/// before its layer-4 header, by a tag put back. False where the header asks for what nobody can
-/// finish; the frame is then not to be sent on.
+/// Writes the header's offloads into the metadata. `shift` is how many bytes longer the frame
+/// became before its layer-4 header, by a tag put back. False if the header requires an unsupported
+/// offload; the frame must not be sent then.
 #[inline]
 pub(crate) fn read(header: &Header, meta: &mut Meta, shift: u16) -> bool {
     let [flags, gso, ..] = *header;

@@ -54,7 +54,7 @@ pub const COMMON_OPTIONS: &[OptionHelp] = &[
     },
 ];
 
-/// Wraps a port as its spec says. Faults are the wire's: traces and captures show what the
+/// Wraps a port by its specification. Faults are the wire's: traces and captures show what the
 /// application sends and gets.
 pub(crate) fn wrap(
     spec: &Spec,

@@ -1,14 +1,13 @@
-//! Routes and what forwards by them: what a router is made of.
+//! Routes and forwarding: the parts that a router is made of.
 //!
 //! | room | what |
 //! |---|---|
-//! | [`model`] | what routes, interfaces and VRFs are called |
-//! | [`plane`] | what workers do with packets |
-//! | [`worker`] | which worker does it |
+//! | [`model`] | types of routes, interfaces and VRFs |
+//! | [`plane`] | the path of packets through a worker |
+//! | [`worker`] | fast and slow workers |
 //! | [`rib`] | routes of all sources, the best of them, and the tables that follow |
 //! | [`netlink`], [`fpm`] | the kernel and FRR as sources ([`feed`]: what they have in common) |
 #![forbid(unsafe_code)]
-#![allow(missing_docs)]
 
 pub mod feed;
 pub mod fpm;

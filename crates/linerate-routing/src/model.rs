@@ -1,4 +1,4 @@
-//! Words that all rooms of a router share: interfaces, VRFs, addresses and prefixes.
+//! Types that all parts of a router share: interfaces, VRFs, addresses and prefixes.
 
 pub use linerate_appliance::address::{Cidr, Prefix};
 

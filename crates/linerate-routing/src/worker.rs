@@ -13,12 +13,12 @@ use crate::plane::{Change, Fast, Slow};
 pub enum RouterStage {
     /// Forwards.
     Fast(Box<Fast>),
-    /// Does what is seldom and takes long.
+    /// Handles rare and slow work.
     Slow(Box<Slow>),
 }
 
 /// Starts ports and workers, one for each share: [`OpenPorts::start_shares`], which is compiled
-/// here, where loops are optimised, and not where they are controlled.
+/// here, in a crate with full optimisation, and not in a control crate.
 ///
 /// # Errors
 /// A port cannot be started, or there is no memory or thread for a worker.
@@ -81,7 +81,7 @@ impl Stage for RouterStage {
     }
 }
 
-/// Runs `work` on a fast worker between two bursts; none where it has ended, or is the slow one.
+/// Runs `work` on a fast worker between two bursts; `None` where it has ended, or is the slow one.
 pub fn on_fast<R: Send + 'static>(
     worker: &WorkerHandle<RouterStage>,
     work: impl FnOnce(&mut Fast, &mut Egress) -> R + Send + 'static,
@@ -93,7 +93,7 @@ pub fn on_fast<R: Send + 'static>(
     both.ok().flatten()
 }
 
-/// Runs `work` on the slow worker between two bursts; none where it has ended, or is a fast one.
+/// Runs `work` on the slow worker between two bursts; `None` where it has ended, or is a fast one.
 pub fn on_slow<R: Send + 'static>(
     worker: &WorkerHandle<RouterStage>,
     work: impl FnOnce(&mut Slow, &mut Egress) -> R + Send + 'static,

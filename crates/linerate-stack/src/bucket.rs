@@ -1,15 +1,15 @@
 //! A token bucket in one word: the generic cell rate algorithm (ITU-T I.371), which counts in time.
 
-/// What buckets of one kind have in common: how many events a second, and how many at once.
+/// The parameters of buckets of one kind: events a second, and events at once.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
-    /// Nanoseconds that an event takes; `None`: none is allowed.
+    /// Nanoseconds that an event takes; `None`: no event is allowed.
     gap_ns: Option<u64>,
     /// How far the bucket may run ahead of the time.
     ahead_ns: u64,
 }
 
-/// When the bucket will be full again, in nanoseconds; in the past: it is.
+/// When the bucket will be full again, in nanoseconds; a time in the past means that it is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Bucket(u64);
 
@@ -25,7 +25,7 @@ impl Rate {
 }
 
 impl Bucket {
-    /// Whether nothing has been taken that is not there again.
+    /// Whether the bucket is full.
     pub(crate) fn is_full(self, now_ns: u64) -> bool {
         self.0 <= now_ns
     }
@@ -60,7 +60,7 @@ mod tests {
         let mut at = |now_ns| bucket.take(rate, now_ns);
         assert_eq!([at(5), at(5), at(5), at(5)], [true, true, true, false]);
         assert!(!at(100_000_004) && at(100_000_005) && !at(100_000_006));
-        // A long rest fills it, and no more than that.
+        // A long pause fills it, but not beyond the burst.
         let late = 3_600_000_000_000;
         assert_eq!(
             [at(late), at(late), at(late), at(late)],

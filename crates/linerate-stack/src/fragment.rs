@@ -1,11 +1,11 @@
-//! Cutting datagrams to an MTU (RFC 791 3.2, RFC 1812 5.2.6; RFC 8200 4.5 for who makes them).
+//! Cutting datagrams to an MTU (RFC 791 3.2, RFC 1812 5.2.6; RFC 8200 4.5 for IPv6).
 //!
 //! [`Cut`] borrows the packet and writes its fragments to fresh ones, in order, a burst at a time:
 //! a datagram may have more fragments than a burst holds. The packet stays as it is, for the caller
 //! to free.
 //!
-//! A router cuts IPv4 only, and not what says "don't fragment". IPv6 is cut where it is made: here,
-//! by whoever put it together from fragments before.
+//! A router cuts IPv4 only, and not packets with "don't fragment". IPv6 is fragmented by its sender
+//! only: here, by a node that has reassembled the packet before.
 //!
 //! ```
 //! use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
@@ -40,10 +40,10 @@ const FRAGMENT_HEADER: usize = 8;
 const UNIT: usize = 8;
 const MORE: u16 = 0x2000;
 
-/// Why a packet was not cut. Nothing happened.
+/// Why a packet was not fragmented. Nothing has changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Uncut {
-    /// RFC 1812 5.2.6: the sender is told with an ICMP Destination Unreachable, code 4.
+    /// RFC 1812 5.2.6: the sender gets an ICMP Destination Unreachable, code 4.
     #[error("the packet may not be fragmented")]
     DontFragment,
     /// RFC 791 3.2: not even 8 bytes of payload fit beside the header.
@@ -71,7 +71,7 @@ pub struct Cut<'a> {
     version: Version,
 }
 
-/// The IP header of fragments, with the addresses and all that they share.
+/// The IP header of fragments, with the fields that they share.
 #[derive(Clone, Copy)]
 struct Header {
     bytes: [u8; HEADER_MOST],
@@ -82,8 +82,8 @@ struct Header {
 enum Version {
     /// Flags and offset of the packet itself, which may be a fragment.
     V4 { more: bool, offset: usize },
-    /// Bytes of the headers that each fragment repeats, the one that announces what follows, and
-    /// the fragment header.
+    /// Length of the headers that each fragment repeats, position of the byte that names the next
+    /// header, and the fragment header.
     V6 {
         repeated: usize,
         next_at: usize,
@@ -98,7 +98,7 @@ impl<'a> Cut<'a> {
     /// from it).
     ///
     /// # Errors
-    /// Why it cannot be.
+    /// Why the packet cannot be fragmented.
     pub fn ipv4(packet: &'a Packet, l3: usize, mtu: usize) -> Result<Self, Uncut> {
         let frame = packet.data().get(l3..).ok_or(Uncut::Malformed)?;
         let ip = Ipv4::new_checked(frame).map_err(|_| Uncut::Malformed)?;
@@ -136,11 +136,11 @@ impl<'a> Cut<'a> {
     }
 
     /// Cuts an IPv6 packet to fragments of at most `mtu` bytes each, under the identification
-    /// `ident` (RFC 8200 4.5; one that cannot be guessed, RFC 7739). Headers that routers look at
-    /// are repeated in each.
+    /// `ident` (RFC 8200 4.5; unpredictable by RFC 7739). Headers that routers look at are repeated
+    /// in each.
     ///
     /// # Errors
-    /// Why it cannot be; a packet that is a fragment is not cut again.
+    /// Why the packet cannot be fragmented; a fragment is not cut again.
     pub fn ipv6(packet: &'a Packet, l3: usize, mtu: usize, ident: u32) -> Result<Self, Uncut> {
         let frame = packet.data().get(l3..).ok_or(Uncut::Malformed)?;
         let ip = Ipv6::new_checked(frame).map_err(|_| Uncut::Malformed)?;
@@ -181,8 +181,8 @@ impl<'a> Cut<'a> {
     }
 
     /// Writes fragments to the end of the burst, until that is full or all are written; their slots
-    /// are of the pools that `cache` was made for. False where no slot was free: those that were
-    /// written stand, and the rest can be had later or given up.
+    /// are of the pools that `cache` was made for. False if no slot was free: the fragments written
+    /// so far stay in the burst, and the rest can be written later or given up.
     pub fn fill(&mut self, cache: &mut PoolCache, out: &mut Burst) -> bool {
         while !self.is_done() && out.room() > 0 {
             let bytes = self.l3 + self.mtu.min(usize::from(u16::MAX));
@@ -248,8 +248,8 @@ impl<'a> Cut<'a> {
 }
 
 impl Header {
-    /// The header of fragments but the first: RFC 791 3.1 wants only options there that have the
-    /// copied flag. `None` where they cannot be read.
+    /// The header of fragments but the first: RFC 791 3.1 allows only options with the copied flag
+    /// there. `None` where they cannot be read.
     fn later(&self) -> Option<Self> {
         let mut later = *self;
         let (mut at, mut to) = (ipv4::HEADER_LEN, ipv4::HEADER_LEN);

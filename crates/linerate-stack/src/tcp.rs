@@ -1,10 +1,10 @@
-//! How TCP refuses a segment that nobody takes: with a reset (RFC 9293 3.5.2, 3.10.7.1).
+//! TCP resets for segments without a listener (RFC 9293 3.5.2, 3.10.7.1).
 //!
-//! A host does so where nothing listens. A filter that refuses a connection does so in the name of
-//! its destination, so that the sender gives up at once and does not try for minutes. Packets begin
-//! at their IP header. The frame around the reset and the route that it takes are the caller's; so
-//! is the [`Limiter`](crate::icmp::Limiter), and what a packet does not show: nothing answers what
-//! came as a link-layer broadcast or multicast, nor what was for a directed broadcast address.
+//! A host sends one for a port without a listener. A filter that rejects a connection sends one
+//! with the destination's address, so that the client gives up at once instead of retrying for
+//! minutes. Packets begin at their IP header. The caller adds the frame and the route, asks the
+//! [`Limiter`](crate::icmp::Limiter), and checks what a packet alone does not show: no reset
+//! answers a link-layer broadcast or multicast, or a packet to a directed broadcast address.
 //!
 //! ```
 //! use linerate_stack::tcp::{Refusal, refuse};
@@ -33,15 +33,15 @@ use crate::icmp::{TTL, is_between_hosts, is_from_node};
 /// Longest packet with a reset in bytes, IP header included: that of IPv6.
 pub const MAX_RESET_LEN: usize = ipv6::HEADER_LEN + tcp::HEADER_LEN;
 
-/// What TCP has to say to a packet.
+/// TCP's answer to a packet that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// This.
     Reset(Reset),
     /// Nothing: a reset itself (RFC 9293 3.10.7.1), a wrong checksum (3.1), or an address that is
-    /// no single host's.
+    /// not a single host's.
     Silence,
-    /// It is no TCP segment, or a part of one: a fragment has no length to acknowledge.
+    /// It is not a TCP segment, or only a part of one: a fragment has no length to acknowledge.
     NotTcp,
 }
 
@@ -56,8 +56,8 @@ pub struct Reset {
     flags: u8,
 }
 
-/// How TCP refuses `packet`. `vouched`: somebody else vouches for the segment's checksum, a device
-/// that has checked it or a kernel that has not finished it.
+/// How TCP refuses `packet`. `vouched`: the segment's checksum need not be checked, since a device
+/// has checked it or the kernel has not finished it.
 pub fn refuse(packet: &[u8], vouched: bool) -> Refusal {
     let version = packet.first().map(|byte| byte >> 4);
     let refusal = match version {
@@ -82,8 +82,8 @@ fn refuse4(packet: &[u8], vouched: bool) -> Option<Refusal> {
 fn refuse6(packet: &[u8], vouched: bool) -> Option<Refusal> {
     let ip = Ipv6::new_checked(packet).ok()?;
     let upper = ip.upper_layer().ok()?;
-    // What is on a source route is not at its destination yet, and its checksum is not for this
-    // one.
+    // A source-routed packet is not at its destination yet, and its checksum is for the final
+    // destination.
     if upper.protocol != protocol::TCP || upper.is_fragment || upper.is_routed {
         return None;
     }
@@ -118,7 +118,7 @@ fn answer((src, dst): (IpAddr, IpAddr), segment: &Tcp<&[u8]>, is_sound: bool) ->
 }
 
 impl Reset {
-    /// The address in whose name it speaks.
+    /// The source address: the destination of the refused segment.
     pub fn from(&self) -> IpAddr {
         self.from.0
     }
@@ -128,8 +128,8 @@ impl Reset {
         self.to.0
     }
 
-    /// Writes the packet into `out`, from its IP header on. Says how long it is; `None` where it
-    /// has no room.
+    /// Writes the packet into `out`, from its IP header on. Returns its length; `None` if it does
+    /// not fit.
     pub fn write(&self, out: &mut [u8]) -> Option<usize> {
         const LEN: u16 = tcp::HEADER_LEN as u16;
         let ((from, src_port), (to, dst_port)) = (self.from, self.to);

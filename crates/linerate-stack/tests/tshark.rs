@@ -22,7 +22,7 @@ const SECOND: u64 = 1_000_000_000;
 /// tshark's number of a warning (`PI_WARN`); those of errors are larger.
 const WARNING: u32 = 0x60_0000;
 
-/// What tshark warns of where a reset is as it should be.
+/// tshark's warning about a correct reset.
 const RESET: &str = "Connection reset (RST)";
 
 /// A frame, and what tshark is to find in it: fields and values, all occurrences with commas
@@ -48,7 +48,7 @@ impl Cases {
         });
     }
 
-    /// Takes the only frame of what came out.
+    /// Takes the only frame of the output.
     fn add_only(&mut self, name: &str, out: &mut Out, fields: &[(&'static str, &str)]) {
         let frames: Vec<_> = out.frames().map(|(_, frame)| frame.to_vec()).collect();
         assert_eq!(frames.len(), 1, "{name}");
@@ -371,7 +371,7 @@ fn errors(cases: &mut Cases) {
 }
 
 fn resets(cases: &mut Cases) {
-    // A SYN, and what somebody sends who believes that there is a connection.
+    // A SYN, and a segment from a host that assumes a connection.
     let syn = [
         0x10, 0, 0, 22, 0, 0, 1, 0, 0, 0, 0, 9, 0x50, 2, 4, 0, 0, 0, 0, 0,
     ];
@@ -482,7 +482,7 @@ fn tshark_finds_every_frame_as_it_was_meant() {
             wrong.push(format!("{}: {}", case.name, found[0]));
         }
         for (layer, status) in statuses.iter().zip(&found[2..known]) {
-            // 1: good. Of a quoted packet too.
+            // 1: good, also for a quoted packet.
             if !status.is_empty() && !status.split(',').all(|status| status == "1") {
                 wrong.push(format!("{}: {layer} is {status}", case.name));
             }

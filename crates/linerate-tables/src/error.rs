@@ -110,7 +110,7 @@ pub enum TableError {
         /// The queue wanted.
         queue: u16,
     },
-    /// A NIC family that nobody described.
+    /// An unknown NIC family.
     #[error("no RSS profile `{name}`; use one of {}", names.join(", "))]
     RssProfile {
         /// The name asked for.
@@ -118,7 +118,7 @@ pub enum TableError {
         /// The names there are.
         names: Vec<&'static str>,
     },
-    /// A NIC whose key is drawn at random, and nobody gave it.
+    /// A NIC whose key is random, and was not given.
     #[error(
         "profile {profile} draws its key of {bytes} bytes at random; give the key that `ethtool \
          -x` shows"
@@ -253,7 +253,7 @@ pub enum TableError {
         /// How many there are.
         vrfs: u32,
     },
-    /// A next hop that means something else.
+    /// A next hop with a reserved value.
     #[error("{hop:#x} says that there is no route: choose another number for the next hop")]
     LpmHop {
         /// The next hop as given.
@@ -268,7 +268,7 @@ pub enum TableError {
         reason: String,
     },
     // --- acl
-    /// A rule asks for what cannot be.
+    /// A rule has an impossible condition.
     #[error("rule of priority {priority}: {reason}")]
     AclRule {
         /// Its priority.

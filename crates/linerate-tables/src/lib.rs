@@ -1,7 +1,7 @@
-//! Classification: what a burst of packets is looked up in.
+//! Classification: the tables that a burst of packets is looked up in.
 //!
 //! Every table works on bursts first and on single keys second, knows its worst case, and has a
-//! plain model in its tests. Vector kernels stand in [`simd`], each beside a scalar twin; a table
+//! plain model in its tests. Vector kernels are in [`simd`], each beside a scalar version; a table
 //! picks its kernel once, by [`Isa`](linerate_core::env::Isa), and calls it once per burst.
 //!
 //! | room | answers |

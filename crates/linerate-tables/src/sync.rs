@@ -1,8 +1,8 @@
 //! The standard library's atomics, or loom's, under one name.
 //!
 //! What several threads share takes its atomics from here, so that `--cfg loom` model-checks the
-//! very code that ships. [`at`] lets a loom model weaken one named ordering, whose twin must then
-//! fail; it vanishes from every other build.
+//! very code that ships. [`at`] lets a loom model weaken one named ordering, by which it
+//! must fail; it vanishes from every other build.
 
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};

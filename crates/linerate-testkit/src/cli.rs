@@ -126,7 +126,7 @@ impl L2fwd {
         drop(self);
     }
 
-    /// What it said on standard error.
+    /// Its standard error.
     pub fn stderr(&self) -> String {
         self.0.stderr.text()
     }

@@ -1,9 +1,8 @@
-//! libtest as seen from outside, but for tests that find out only as they run that they cannot:
-//! they count as ignored, with the reason.
+//! Behaves like libtest, except that a test that finds out at run time that it cannot run counts as
+//! ignored, with the reason.
 //!
 //! A suite says `harness = false`, its modules list their tests with [`tests!`](crate::tests), and
-//! its `main` runs the lists. A test that stands in no list is dead code, of which the compiler
-//! warns.
+//! its `main` runs the lists. A test without a list is dead code, of which the compiler warns.
 
 use crate::skip::listen;
 use libtest_mimic::{Arguments, Completion, Failed, Trial};

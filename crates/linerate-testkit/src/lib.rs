@@ -1,5 +1,5 @@
 //! What the tests of all crates share. Nothing but tests depends on it, and it depends on nothing
-//! of linerate's: what linerate does is judged by other means than its own.
+//! of linerate's: linerate is tested by independent means.
 //!
 //! | module | what |
 //! |---|---|

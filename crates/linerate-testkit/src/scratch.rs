@@ -1,4 +1,4 @@
-//! A directory of a test's own, gone when the test ends, however it ends.
+//! A directory of a test, removed when the test ends, also by a panic.
 
 #[path = "../../linerate-core/src/env/private_folder.rs"]
 #[allow(dead_code, unreachable_pub)]
@@ -42,5 +42,11 @@ impl Scratch {
     /// A file in it, as text for command lines.
     pub fn file(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
+    }
+    /// Writes a file in it, and returns where it is, as text for command lines.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let file = self.file(name);
+        std::fs::write(&file, content).unwrap();
+        file
     }
 }

@@ -1,4 +1,4 @@
-//! Tests that cannot run here, and say so.
+//! Tests that cannot run here.
 
 use std::cell::RefCell;
 
@@ -8,13 +8,13 @@ thread_local! {
 }
 
 enum Listener {
-    /// libtest runs the test, which knows nothing of this.
+    /// libtest runs the test, and does not know of this.
     Nobody,
     /// The harness listens.
     Harness(Option<String>),
 }
 
-/// Says that the test on this thread cannot run here, and why; the test returns then.
+/// Reports that the test on this thread cannot run here, and why; the test returns then.
 ///
 /// Under [`crate::harness`] the test counts as ignored. libtest cannot be told once a test runs,
 /// and calls it passed; `cargo xtask test` reads the line `SKIP reason` and counts it as ignored

@@ -1,4 +1,4 @@
-//! What goes through linerate: ping, iperf3, and a file over the kernel's own TCP.
+//! Traffic through linerate: ping, iperf3, and a file over the kernel's own TCP.
 
 use crate::Scratch;
 use crate::netns::{LEFT, Namespace, RIGHT, Stand};
@@ -15,8 +15,8 @@ pub fn ping(stand: &Stand, count: u32) {
 }
 
 /// The same with so many bytes of payload. The kernel counts the replies: ping itself gives up on
-/// the last ones soon, which on a busy machine are only late. Where the kernel owns up to a loss,
-/// the round does not count.
+/// the last ones soon, which on a busy machine are only late. If the kernel counted a loss, the
+/// round does not count.
 #[track_caller]
 pub fn ping_sized(stand: &Stand, count: u32, bytes: u32) {
     for _ in 0..ROUNDS {
@@ -145,7 +145,7 @@ pub fn accept(listener: &TcpListener) -> TcpStream {
                 stream.set_read_timeout(Some(PATIENCE)).unwrap();
                 return stream;
             }
-            Err(error) => assert!(start.elapsed() < PATIENCE, "nobody connected: {error}"),
+            Err(error) => assert!(start.elapsed() < PATIENCE, "no client connected: {error}"),
         }
         std::thread::sleep(Duration::from_millis(1));
     }

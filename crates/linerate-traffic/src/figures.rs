@@ -1,4 +1,4 @@
-//! What is told of many frames: how they look, what became of them, how long they took.
+//! Figures about many frames: their template, their fate, their latency.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,11 +17,17 @@ pub const SIZE_CLASSES: [&str; 7] = [
 /// What the display shows of a template.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct TemplateView {
+    /// Destination MAC address.
     pub dst_mac: String,
+    /// Source MAC address.
     pub src_mac: String,
+    /// Destination IP address.
     pub dst_ip: String,
+    /// Source IP address.
     pub src_ip: String,
+    /// Source port of UDP or TCP.
     pub src_port: String,
+    /// Destination port of UDP or TCP.
     pub dst_port: String,
     /// `IPv4 / UDP`.
     pub kind: String,
@@ -33,14 +39,15 @@ pub struct TemplateView {
     pub pattern: String,
 }
 
-/// What became of test frames.
+/// Fate of test frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
+    /// Frames sent.
     pub sent: u64,
-    /// All that came, duplicates too.
+    /// All received frames, with duplicates.
     pub received: u64,
     /// While frames are under way: numbers that later ones overtook. Once the port has settled:
-    /// sent less those that came at least once.
+    /// sent frames less those that came at least once.
     pub lost: u64,
     /// Came after one with a later number (RFC 4737, 3.3).
     pub reordered: u64,
@@ -58,21 +65,30 @@ impl Tally {
     }
 }
 
-/// A latency distribution in nanoseconds. With `samples` 0 nothing else means anything.
+/// A latency distribution in nanoseconds. With `samples` 0 the other fields have no meaning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
+    /// Number of frames that were timed.
     pub samples: u64,
+    /// Minimum.
     pub min_ns: f64,
+    /// Mean.
     pub mean_ns: f64,
+    /// Median.
     pub p50_ns: f64,
+    /// 90th percentile.
     pub p90_ns: f64,
+    /// 99th percentile.
     pub p99_ns: f64,
+    /// 99.9th percentile.
     pub p999_ns: f64,
+    /// 99.99th percentile.
     pub p9999_ns: f64,
+    /// Maximum.
     pub max_ns: f64,
     /// RFC 3550 6.4.1: the smoothed difference of successive frames' latencies.
     pub jitter_ns: f64,
-    /// The most by which two successive frames' latencies differed.
+    /// Largest difference of two successive frames' latencies.
     pub ipdv_max_ns: f64,
     /// Upper bound in ns and count of each bucket that holds something.
     pub buckets: Vec<(f64, u64)>,
@@ -81,8 +97,12 @@ pub struct Latency {
 /// A distribution of times in short.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
+    /// Number of values.
     pub samples: u64,
+    /// Median.
     pub p50_ns: f64,
+    /// 99th percentile.
     pub p99_ns: f64,
+    /// Maximum.
     pub max_ns: f64,
 }

@@ -1,6 +1,6 @@
-//! What every test frame carries in its last 18 bytes: which session sent it, of which stream it
-//! is, its number in it, and when it was to be sent. By it loss, reordering, duplication and
-//! latency are known per stream, and the frames of another generator are told from one's own.
+//! The last 18 bytes of every test frame: session, stream, sequence number and intended send time.
+//! They give loss, reordering, duplication and latency per stream, and distinguish the frames of
+//! other generators.
 //!
 //! ```text
 //! byte  0..2    check: one's complement, chosen so that the 18 bytes and MAGIC sum to 0 (RFC 1071)
@@ -11,14 +11,14 @@
 //! ```
 //!
 //! All little endian. Because the sum of the 18 bytes is the same in every frame ([`SUM`]), the
-//! checksums of UDP and TCP over a frame do not depend on what its signature says: they are worked
-//! out once with the template. It lies at the end because there it survives headers that a device
-//! adds or takes away, and is found without parsing.
+//! checksums of UDP and TCP over a frame do not depend on the content of its signature: they are
+//! computed once with the template. It is at the end, where it survives headers that a device adds
+//! or removes, and is found without parsing.
 
 /// Bytes at the end of each test frame.
 pub const SIGNATURE_BYTES: usize = 18;
 
-/// What the words of a signature, and this, sum to 0 with: foreign bytes rarely do.
+/// The words of a signature and this value sum to 0; foreign bytes rarely do.
 const MAGIC: u16 = 0x6c72;
 
 /// What a signature adds to a one's complement sum, as it stands in memory, little endian. Swap its
@@ -32,7 +32,7 @@ const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 const SEQUENCE_BITS: u32 = 48;
 const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 
-/// What a signature says.
+/// The fields of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label {
     /// Number of the session.
@@ -63,7 +63,7 @@ impl Label {
         tail[10..].copy_from_slice(&last.to_le_bytes());
     }
 
-    /// Reads the signature at the end of a frame; `None` where it is not one of ours, or damaged.
+    /// Reads the signature at the end of a frame; `None` if it is not a signature, or damaged.
     #[inline(always)]
     pub fn read(frame: &[u8]) -> Option<Self> {
         let tail: &[u8; SIGNATURE_BYTES] = frame.last_chunk()?;

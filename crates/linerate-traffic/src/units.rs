@@ -1,4 +1,4 @@
-//! Rates and sizes: what a frame costs on a wire, and how much to send.
+//! Rates and sizes: the time of a frame on a wire, and how much to send.
 //!
 //! A frame's size includes its 4 bytes of FCS (RFC 2544), which are not in memory; on the wire 20
 //! more pass for it: preamble, start delimiter and the gap (IEEE 802.3 4.4.2). L2 counts the size,
@@ -39,7 +39,7 @@ pub fn l1_bps(pps: f64, frame_bytes: f64) -> f64 {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Rate {
-    /// As fast as the port takes frames.
+    /// As fast as the port accepts frames.
     Max,
     /// Frames a second.
     Pps(f64),
@@ -52,7 +52,7 @@ pub enum Rate {
 }
 
 impl Rate {
-    /// Frames a second; `None` for as many as go. `link_bps` is the port's speed, where it has one.
+    /// Frames a second; `None`: unlimited. `link_bps` is the port's speed, if known.
     ///
     /// # Errors
     /// A percentage of an unknown speed (other than 100 % and more, which is [`Rate::Max`]).
@@ -67,7 +67,7 @@ impl Rate {
                 None if percent >= 100.0 => None,
                 None => {
                     return Err(format!(
-                        "{percent}% of what? the port has no wire of a known speed; \
+                        "{percent}% of an unknown speed; \
                          give the port a speed (speed=10G), or the rate as pps"
                     ));
                 }

@@ -21,10 +21,10 @@ mod field {
     pub(super) const TARGET_IP: usize = 24;
 }
 
-/// What an ARP packet asks or says.
+/// Operation of an ARP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Who has the target address?
+    /// A request for the target's MAC address.
     Request,
     /// The sender has the sender address.
     Reply,

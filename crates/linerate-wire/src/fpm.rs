@@ -26,7 +26,7 @@ const FRAME_MAX: usize = u16::MAX as usize;
 /// What is read at once, beside a frame that is not complete.
 const READ: usize = 256 << 10;
 
-/// What is wrong with a stream. Whatever follows cannot be read.
+/// An error of a stream. The rest of the stream cannot be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// Another version, or no FPM at all.
@@ -123,7 +123,7 @@ impl Stream {
     /// If the peer does not speak FPM. The same is returned ever after.
     pub fn frame(&mut self) -> Result<Option<&[u8]>, Flaw> {
         let bytes = &self.buffer[self.first..self.end];
-        // Whoever speaks something else is found out at the first byte.
+        // A peer with another protocol is detected at the first byte.
         match *bytes {
             [version, ..] if version != VERSION => return Err(Flaw::Version(version)),
             [_, kind, ..] if kind != NETLINK => return Err(Flaw::Kind(kind)),

@@ -33,7 +33,7 @@ pub struct Geneve<T>(T);
 /// One option of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelOption<'a> {
-    /// Who defines the type (IANA "Geneve Option Class").
+    /// The class that defines the type (IANA "Geneve Option Class").
     pub class: u16,
     /// The type, its critical bit included.
     pub kind: u8,

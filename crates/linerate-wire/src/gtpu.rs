@@ -181,7 +181,7 @@ impl<T: AsRef<[u8]>> Gtpu<T> {
         &self.bytes.as_ref()[self.header_len..self.len()]
     }
 
-    /// What the payload is: IPv4 or IPv6 by its first nibble, for the header does not say.
+    /// What the payload is: IPv4 or IPv6 by its first nibble, since the header does not contain it.
     /// `None` for the unknown (a 5G session may carry Ethernet) and where it is no G-PDU.
     #[inline]
     pub fn payload_type(&self) -> Option<EtherType> {

@@ -1,4 +1,4 @@
-//! The headers of one packet: a `&[u8]` goes in, offsets or a reason come out.
+//! The headers of one packet: input is a `&[u8]`, output are offsets or an error.
 //!
 //! One file per protocol. Each has a `mod field` with the offsets, a view over any buffer whose
 //! `new_checked` is the only place where lengths are tested, and accessors that cannot fail after

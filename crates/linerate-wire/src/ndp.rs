@@ -20,7 +20,7 @@ mod tests;
 
 pub use message::Message;
 
-/// What comes with less went through a router, and is no neighbour's (RFC 4861 6.1, 7.1, 8.1).
+/// A message with less has passed a router, and is not a neighbour's (RFC 4861 6.1, 7.1, 8.1).
 pub const HOP_LIMIT: u8 = 255;
 
 /// ff02::1, which every node listens to.
@@ -165,7 +165,7 @@ impl<T: AsRef<[u8]>> Ndp<T> {
         self.bytes.as_ref()[field::CODE]
     }
 
-    /// Whom a solicitation asks for, an advertisement is about, or a redirect leads to.
+    /// The target of a solicitation, advertisement or redirect.
     #[inline]
     pub fn target(&self) -> Option<Ipv6Addr> {
         let has = self.kind.header_len() >= field::TARGET + 16;
@@ -202,7 +202,7 @@ impl<T: AsRef<[u8]>> Ndp<T> {
         self.has_flag(flag::OVERRIDE)
     }
 
-    /// What a router advertisement says ahead of its options.
+    /// Fields of a router advertisement before its options.
     pub fn router(&self) -> Option<Router> {
         let b = self.bytes.as_ref();
         (self.kind == MessageKind::RouterAdvertisement).then(|| Router {
@@ -221,7 +221,7 @@ impl<T: AsRef<[u8]>> Ndp<T> {
         Options(&self.bytes.as_ref()[self.kind.header_len()..])
     }
 
-    /// The source's MAC address, if an option tells it.
+    /// The source's MAC address, if an option has it.
     #[inline]
     pub fn source_mac(&self) -> Option<MacAddr> {
         self.options().find_map(|option| match option {
@@ -230,7 +230,7 @@ impl<T: AsRef<[u8]>> Ndp<T> {
         })
     }
 
-    /// The target's MAC address, if an option tells it.
+    /// The target's MAC address, if an option has it.
     #[inline]
     pub fn target_mac(&self) -> Option<MacAddr> {
         self.options().find_map(|option| match option {
@@ -257,8 +257,8 @@ impl<T: AsRef<[u8]>> fmt::Display for Ndp<T> {
     }
 }
 
-/// What a router advertisement says ahead of its options (RFC 4861 4.2). Zero means "not said" in
-/// all but the lifetime, where it means "not by default".
+/// Fields of a router advertisement before its options (RFC 4861 4.2). Zero means "unspecified",
+/// except for the lifetime, where it means "not a default router".
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Router {
     /// Hop limit that hosts should send with.
@@ -286,7 +286,7 @@ pub struct PrefixInfo {
     pub on_link: bool,
     /// A: hosts may make addresses from it.
     pub autonomous: bool,
-    /// Seconds for which it is on link; all ones: for ever.
+    /// Seconds for which it is on link; all ones: infinite.
     pub valid_s: u32,
     /// Seconds for which addresses made from it are preferred.
     pub preferred_s: u32,

@@ -135,7 +135,7 @@ impl Headers {
         }
     }
 
-    /// The tunnel that the headers name: little work for the many packets that are none.
+    /// The tunnel that the headers name: cheap for the many packets without one.
     #[inline]
     fn tunnel_kind(&self) -> Option<TunnelKind> {
         if matches!(self.ethertype, EtherType::MPLS | EtherType::MPLS_UPSTREAM) {

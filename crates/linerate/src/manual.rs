@@ -1,5 +1,5 @@
-//! What a shell and `man` are told of the program, both from its own table of commands: so neither
-//! can tell of an option that there is not. Packages install both (`cargo xtask package`).
+//! Shell completions and man pages, both from the program's own table of commands, so that they
+//! match its options. Packages install both (`cargo xtask package`).
 
 use std::fs;
 use std::io;

@@ -1,7 +1,7 @@
 //! The stack's neighbours and ICMP against the Linux kernel, which is the host at the other end of
-//! a TAP: whether it believes what we say, and we it. Each test has a network name space of its
-//! own, and is skipped where it may not make one. It stands here since `stack` and `drivers` know
-//! nothing of each other.
+//! a TAP: both accept each other's messages. Each test has a network name space of its own, and is
+//! skipped where it may not make one. It stands here since `stack` and `drivers` know nothing of
+//! each other.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -192,7 +192,7 @@ impl<'a> Router<'a> {
     }
 }
 
-/// What a router says to an IP packet.
+/// The router's answer to an IP packet.
 fn answered(frame: &[u8], answer: Answer) -> Option<Vec<u8>> {
     let mut reply = frame.to_vec();
     let (dst, src) = (MacAddr(frame[6..12].try_into().ok()?), US);

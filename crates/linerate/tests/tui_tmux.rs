@@ -66,7 +66,7 @@ impl Terminal {
             ])
             .args(["-x", &size[0], "-y", &size[1], "sh", "-c", &line])
             .env("HOME", &state)
-            // The server's socket goes with the folder.
+            // The server's socket is removed with the folder.
             .env("TMUX_TMPDIR", &state)
             .env("XDG_STATE_HOME", &state)
             .env("LC_ALL", "C.UTF-8")

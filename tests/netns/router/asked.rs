@@ -1,4 +1,4 @@
-//! What a running router is asked: why was this dropped, drain, metrics.
+//! Requests to a running router: trace, drain, metrics.
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, FAR_GATE6, LEFT4, RIGHT4, RIGHT6, Site, reaches};
@@ -17,8 +17,7 @@ pub(crate) const TESTS: &[Test] = tests![
     drain_holds_links_down_forwards_and_ends,
 ];
 
-/// Why was this dropped? What becomes of the next packets that match is told stage by stage, while
-/// traffic that does not match goes by.
+/// A trace reports the next packets that match, stage by stage, while other traffic passes.
 fn trace_tells_why_a_packet_was_dropped() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -39,7 +38,7 @@ fn trace_tells_why_a_packet_was_dropped() {
         socket.set_ttl(ttl).unwrap();
         socket
     });
-    // When it has begun nobody tells: packets come until it has enough.
+    // Its start is not announced: packets are sent until it has enough.
     wait("the trace to have all it asked for", || {
         for (socket, to) in [
             (&socket, (RIGHT4, 9000)),
@@ -110,8 +109,8 @@ fn trace_tells_why_a_packet_was_dropped() {
         "198.51.100.1:9000",
         &[valid, permits, lookup, "dropped: no_route"],
     );
-    // What the slow worker does is told as well: nobody is there (of many that wait the oldest make
-    // room); the kernel is.
+    // The slow worker's steps are reported as well: an unresolved neighbour (of many waiting
+    // packets the oldest are dropped); the kernel.
     let lookup = "lookup: 10.2.0.99: hop ";
     let goes_on = [valid, permits, lookup, "rewrite: time to live less one"];
     goes(
@@ -221,14 +220,14 @@ fn drain_holds_links_down_forwards_and_ends() {
     wait("the host interfaces' links to go", || {
         !has_carrier("lr-a") && !has_carrier("lr-b")
     });
-    // A port that loses its link and has it again does not give the host interface back its own.
+    // A port whose link goes down and up does not bring the drained host interface's link up.
     site.right.ip("link set veth1 down");
     router.shows("ports", |text| text.contains("down"));
     site.right.ip("link set veth1 up");
     router.shows("ports", |text| {
         text.contains("up") && !text.contains("down")
     });
-    // With its interface the host lost its IPv6 address and its routes.
+    // When its interface went down the host lost its IPv6 address and its routes.
     site.right
         .ip(&format!("-6 addr replace {RIGHT6}/64 dev veth1"));
     site.right
@@ -239,7 +238,7 @@ fn drain_holds_links_down_forwards_and_ends() {
         reaches(&site.left, address);
     }
     assert!(!has_carrier("lr-a") && !has_carrier("lr-b"));
-    // The sooner end counts.
+    // The earlier end counts.
     router.ctl("drain --seconds 0.1");
     let totals = router.ended();
     assert!(

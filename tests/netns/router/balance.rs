@@ -1,5 +1,5 @@
-//! Counters, as somebody outside can read them: they add up, they can be cleared, and what a full
-//! disk took is among them.
+//! Counters, as users read them: they add up, they can be cleared, and losses to a full disk are
+//! counted.
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, LEFT4, RIGHT4, RIGHT6, Site};
@@ -58,15 +58,15 @@ fn page(namespace: &Namespace) -> String {
     answer
 }
 
-/// What a family has in all, of the samples whose labels hold a text.
+/// The sum of a family's samples whose labels contain a text.
 fn total(page: &str, family: &str, label: &str) -> u64 {
     let all = samples(page, family);
     let of = all.iter().filter(|(labels, _)| labels.contains(label));
     of.map(|(_, value)| value).sum()
 }
 
-/// A site's router with all that makes or ends packets: fragments both ways, a shorter link, routes
-/// that lead nowhere.
+/// A site's router with everything that makes or ends packets: reassembly and fragmentation, a
+/// shorter link, routes that lead nowhere.
 fn config() -> String {
     "metrics = \"127.0.0.1:9108\"\n".to_owned()
         + &two_ports("af_packet", "reassemble = true", "mtu = 1280")
@@ -92,9 +92,8 @@ fn traffic(site: &Site) {
     }
 }
 
-/// What came by ports, came from the kernel and was made here is what left, went to the kernel, was
-/// dropped for a reason and ended here: added up by nothing but what `ctl` and the metrics page
-/// say.
+/// Packets received from ports and the kernel or made here equal those sent, handed to the kernel,
+/// dropped with a reason or consumed here, by the figures of `ctl` and the metrics page alone.
 fn the_books_balance_from_outside() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -102,8 +101,7 @@ fn the_books_balance_from_outside() {
     traffic(&site);
     let mut summary = Value::Null;
     let sum = |counts: &Counts| counts.values().sum::<u64>();
-    // Packets go on coming by themselves, neighbours' questions for instance: until none is under
-    // way.
+    // Some packets keep coming, such as neighbour solicitations: wait until none is under way.
     wait("the sums to agree", || {
         summary = router.show("summary");
         let [came, went, inside] = ["in", "out", "now"].map(|name| side(&summary, name));
@@ -130,7 +128,8 @@ fn the_books_balance_from_outside() {
     ] {
         assert!(went[what] > 0, "{what}: {summary}");
     }
-    // The page says the same, as sums and in its parts, and the kernel saw what went to it.
+    // The page has the same figures, as sums and in parts, and the kernel received what was handed
+    // to it.
     let mut page = String::new();
     wait("the page's sums to agree", || {
         page = self::page(&site.mid);
@@ -177,8 +176,8 @@ fn the_books_balance_from_outside() {
     router.stop();
 }
 
-/// Tables begin at 0 again, for whoever looks for what happens now; the page, from which rates are
-/// made, does not, nor does what workers count.
+/// `clear` resets the tables for users; the page, from which rates are computed, and the workers'
+/// counters continue.
 fn counters_are_cleared_for_people_and_not_for_programs() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -215,7 +214,7 @@ fn counters_are_cleared_for_people_and_not_for_programs() {
         assert!((5..before).contains(after), "{after} of {before}");
     }
     assert!(router.ctl("show summary").contains("cleared"));
-    // What the kernel was told, and the page, go on.
+    // The kernel's counters and the page continue.
     let page_after = page(&site.mid);
     for family in [
         "linerate_interface_receive_packets_total",
@@ -228,15 +227,15 @@ fn counters_are_cleared_for_people_and_not_for_programs() {
             assert!(after[&labels] >= count, "{family}{labels}");
         }
     }
-    // A list that a reload replaces counts anew, whatever was cleared of the one before.
+    // A list that a reload replaces counts from 0, without the cleared values of the old one.
     router.reload(&(config() + "\n[[acl]]\nname = \"x\"\nrules = [{ action = \"permit\" }]\n"));
     assert!(router.dropped("blackhole") == 0);
     assert!(!router.try_ctl("clear routes").status.success());
     router.stop();
 }
 
-/// A disk that becomes full under a capture is told of when it does, once, and what is missing is
-/// counted; the packets go on.
+/// A disk that fills up during a capture is reported at once and once only, missing packets are
+/// counted, and forwarding continues.
 fn a_full_disk_under_a_capture_is_told_at_once() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -277,6 +276,6 @@ fn a_full_disk_under_a_capture_is_told_at_once() {
         "{said}"
     );
     router.signal(rustix::process::Signal::INT);
-    // At the end it is an error, too: the file is not whole.
+    // At the end it is an error, too, since the file is incomplete.
     assert_eq!(router.running().end().code(), Some(1));
 }

@@ -32,7 +32,7 @@ pub(crate) const TESTS: &[Test] = tests![
 
 const KINDS: [&str; 2] = ["af_packet", "af_xdp"];
 
-/// A site with its router at work.
+/// A site with a running router.
 fn routed(kind: &str, more_a: &str, more_b: &str) -> Option<(Site, Router, Scratch)> {
     let site = Site::new()?;
     let scratch = Scratch::new();
@@ -40,7 +40,8 @@ fn routed(kind: &str, more_a: &str, more_b: &str) -> Option<(Site, Router, Scrat
     Some((site, router, scratch))
 }
 
-/// A web server on an address of one namespace, asked once from another: the page arrives whole.
+/// A web server on an address of one namespace, with one request from another: the page arrives
+/// complete.
 #[track_caller]
 pub(super) fn http(server: &Namespace, address: &str, client: &Namespace) {
     let page = noise(300_000);
@@ -83,7 +84,7 @@ fn hosts_in_different_networks(kind: &str) {
     for (address, from) in [(LEFT4, &site.right), (LEFT6, &site.right)] {
         http(&site.left, address, from);
     }
-    // What belongs to ordinary operation is no drop.
+    // Ordinary operation causes no drops.
     let drops = router.show("drops");
     for reason in ["no_outlet", "answered"] {
         assert_eq!(router.dropped(reason), 0, "{drops}");
@@ -110,7 +111,7 @@ fn http_to_the_router_itself(kind: &str) {
         http(&site.mid, address, &site.left);
         http(&site.mid, address, &site.right);
     }
-    // And the other way: the router's namespace is a host like others.
+    // The other direction: the router's namespace is a host as well.
     http(&site.left, LEFT4, &site.mid);
     http(&site.right, RIGHT6, &site.mid);
     router.stop();
@@ -165,7 +166,7 @@ fn traceroute_through_us_shows_us() {
     }
 }
 
-/// What the kernel of a host believes to be the MTU of the path to an address.
+/// The path MTU to an address in the kernel of a host.
 fn path_mtu(host: &Namespace, address: &str) -> Option<u32> {
     let route = host.ip(&format!("route get {address}"));
     let mut words = route.split_whitespace().skip_while(|word| *word != "mtu");
@@ -202,8 +203,8 @@ fn path_mtu_discovery_works_end_to_end() {
         );
         assert_eq!(path_mtu(&site.left, RIGHT4), Some(1400));
         assert_eq!(path_mtu(&site.left, RIGHT6), Some(1400));
-        // The kernel has learned it, and now cuts IPv4 itself. TCP that knows nothing has to learn
-        // it under way.
+        // The kernel has learned it, and now fragments IPv4 itself. TCP without that knowledge has
+        // to learn it during the connection.
         site.left.ip("route flush cache");
         site.left.ip("-6 route flush cache");
         http(&site.left, LEFT4, &site.right);
@@ -214,7 +215,7 @@ fn path_mtu_discovery_works_end_to_end() {
     }
 }
 
-/// Without DF, IPv4 is cut by us; both ways, and to more than two fragments.
+/// Without DF the router fragments IPv4; in both directions, and to more than two fragments.
 fn what_may_be_fragmented_is() {
     for kind in KINDS {
         let Some((site, router, _scratch)) = routed(kind, "", "mtu = 1280") else {
@@ -232,7 +233,7 @@ fn what_may_be_fragmented_is() {
     }
 }
 
-/// Routes of the configuration: what hosts are told, and what they are not.
+/// Routes of the configuration: which errors hosts get, and which not.
 fn routes_that_lead_nowhere() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -282,7 +283,7 @@ via = "203.0.113.1"
         ("fd00:9:2::7", "Destination unreachable"),
         ("fd00:9:3::7", "Administratively prohibited"),
         ("2001:db8::7", "Destination unreachable: No route"),
-        // The next hop does not answer, or cannot be reached at all: kept, and marked.
+        // The next hop does not answer, or is unreachable: the route is kept, and marked.
         ("10.9.4.7", "Destination Host Unreachable"),
     ] {
         ping_hears(&site.left, &format!("-c 1 -W 2 {address}"), expected);
@@ -291,7 +292,7 @@ via = "203.0.113.1"
     let rows = router.shows("routes", |text| text.contains("10.9.5.0/24"));
     let row = rows.lines().find(|row| row.contains("10.9.5.0/24"));
     assert!(row.unwrap().contains("gateway unreachable"), "{rows}");
-    // What is forwarded meanwhile is forwarded still.
+    // Other traffic is still forwarded.
     site.works();
     router.stop();
 }
@@ -321,7 +322,7 @@ fn tcp_over_af_xdp() {
     long("af_xdp");
 }
 
-/// Hosts that leave cutting and checksums to their devices, as they do by default.
+/// Hosts that leave segmentation and checksums to their devices, as they do by default.
 fn hosts_with_offloads() {
     let Some(site) = Site::with_offloads() else {
         return;
@@ -335,8 +336,7 @@ fn hosts_with_offloads() {
     router.stop();
 }
 
-/// IPv4 by way of an IPv6 gateway (RFC 8950), as the file says it: both ways, and with errors on
-/// the way.
+/// IPv4 by an IPv6 gateway (RFC 8950) in the file: both directions, and errors on the path.
 fn ipv4_by_way_of_an_ipv6_gateway() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

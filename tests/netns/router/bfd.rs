@@ -1,12 +1,11 @@
-//! BFD (RFC 5880, 5881) between FRR behind a host interface and an FRR neighbour: what both send
-//! passes through the router unchanged, so sessions come up, find out when the link is cut, and BGP
-//! hears of it at once.
+//! BFD (RFC 5880, 5881) between FRR behind a host interface and an FRR neighbour: their packets
+//! pass the router unchanged, so sessions come up, detect a cut link, and notify BGP at once.
 //!
 //! ```text
 //! one: FRR, veth0 ---- c0 :cable: c1 ---- a :mid, linerate + FRR on lr-a
 //! ```
 //!
-//! The cable is a bridge, so that it can be cut without anybody's carrier going.
+//! The cable is a bridge, so that it can be cut without a loss of carrier.
 
 use super::frr::Frr;
 use super::instance::{Router, port};
@@ -27,7 +26,7 @@ const ONE: [&str; 2] = ["10.1.0.2", "fd00:1::2"];
 const GATE: [&str; 2] = ["10.1.0.1", "fd00:1::1"];
 
 /// FRR whose BGP peers are watched by BFD: three missed packets of 300 ms each. BGP itself would
-/// take three minutes.
+/// need three minutes.
 fn frr(namespace: &Namespace, asn: [u32; 2], peers: [&str; 2], scratch: &Scratch) -> Frr {
     let mut bgpd = format!(
         "router bgp {}\n bgp router-id 192.0.2.{}\n no bgp ebgp-requires-policy\n",
@@ -118,7 +117,7 @@ fn sessions_through_a_host_interface(kind: &str) {
     cable.ip("link set dev c0 nomaster");
     are(&theirs, GATE, false);
     are(&ours, ONE, false);
-    // Nobody's carrier told them.
+    // The carrier did not reveal it.
     assert!(!mid.ip("link show lr-a").contains("NO-CARRIER"));
     let why = theirs.says("show bfd peers") + &ours.says("show bfd peers");
     assert!(why.contains("detection time expired"), "{why}");

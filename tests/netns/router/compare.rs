@@ -1,5 +1,5 @@
-//! Two routers got the same packets: what each forwarded, byte for byte, and what it told the
-//! senders.
+//! Compares two routers that got the same packets: forwarded frames, byte for byte, and errors to
+//! the senders.
 
 use super::instance::Router;
 use super::mix::{self, Case, Expect};
@@ -12,15 +12,15 @@ use linerate_testkit::traffic::ROUNDS;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// What came out: on its way, and back to the senders. Frames of VLANs with their tags.
+/// Output: forwarded frames, and frames back to the senders. Frames of VLANs with their tags.
 pub(super) struct Output {
     pub(super) forwarded: Vec<Vec<u8>>,
     pub(super) returned: Vec<Vec<u8>>,
 }
 
-/// Sends the same packets through the kernel and through us, once more where the kernel owns up to
-/// a loss, or our port to frames that its worker came too late for; fails where they differ, and
-/// returns what came out of us.
+/// Sends the same packets through the kernel and through us, repeated if the kernel counted a loss,
+/// or our port frames that its worker was too late for; fails if they differ, and returns our
+/// output.
 #[track_caller]
 pub(super) fn agree(
     cases: &[Case],
@@ -45,7 +45,7 @@ pub(super) fn agree(
             wrong.join("\n"),
             router.show("drops")
         );
-        // A mix of which nothing arrives agrees with everything.
+        // Without any output two routers would always agree.
         assert!(count(&ours) > cases.len() * 3 / 4);
         return ours;
     }
@@ -57,10 +57,10 @@ pub(super) fn count(output: &Output) -> usize {
     by_number(&output.forwarded).len()
 }
 
-/// Sends a capture from an interface, no faster than a queue of arrivals can take.
+/// Sends a capture from an interface, no faster than a receive queue can take.
 #[track_caller]
 pub(super) fn replay(namespace: &Namespace, interface: &str, file: &str) {
-    // Late frames, on a busy machine, are sent all the same.
+    // On a busy machine late frames are sent nevertheless.
     let commands = format!("set 0 give_up never\npcap load 0 {file}\npcap start 0\nwait\n");
     let script = format!("{file}.commands");
     std::fs::write(&script, commands).unwrap();
@@ -86,11 +86,11 @@ fn packet_of(frame: &[u8]) -> Option<(u16, usize)> {
     }
 }
 
-/// Frames by the number of the packet that they are of.
+/// Frames by the number of their packet.
 type ByNumber<'a> = BTreeMap<u32, Vec<&'a [u8]>>;
 
-/// What is behind a packet's end is Ethernet's: we send no frame shorter than its 60 bytes, Linux
-/// leaves that to the device. It is not compared.
+/// Padding behind the packet is not compared: we pad frames to 60 bytes, Linux leaves that to the
+/// device.
 fn by_number(frames: &[Vec<u8>]) -> ByNumber<'_> {
     let mut sorted = ByNumber::new();
     for frame in frames {
@@ -109,7 +109,7 @@ fn by_number(frames: &[Vec<u8>]) -> ByNumber<'_> {
     sorted
 }
 
-/// Where forwarded frames are not as expected: the kind, and both outputs.
+/// Unexpected differences of forwarded frames: the kind, and both outputs.
 pub(super) fn disagreements(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
     let (ours, theirs) = (by_number(&ours.forwarded), by_number(&theirs.forwarded));
     let mut found = Vec::new();
@@ -141,8 +141,8 @@ fn short(frame: &[u8]) -> (usize, &[u8]) {
     (frame.len(), &frame[..frame.len().min(70)])
 }
 
-/// What an ICMP error says: everything but the outer header's fields that are each system's own
-/// (identification, TTL, class), and how much of the packet is quoted.
+/// Content of an ICMP error without the outer header's fields that each system chooses
+/// (identification, TTL, class), and without the length of the quote.
 #[derive(Debug)]
 struct Told {
     /// The tag, if any.
@@ -181,7 +181,7 @@ fn told(frame: &[u8]) -> Option<Told> {
     })
 }
 
-/// Kinds of which hosts are told something else than Linux tells them, and why.
+/// Kinds with other ICMP errors than Linux sends, and why.
 const TOLD_OTHERWISE: [(&str, &str); 3] = [
     (
         "IPv6 unreachable",
@@ -197,8 +197,8 @@ const TOLD_OTHERWISE: [(&str, &str); 3] = [
     ),
 ];
 
-/// Where ICMP errors are not the same. Both systems limit their rate, so some may be missing of
-/// either; but not all of a kind.
+/// Differences of ICMP errors. Both systems limit their rate, so some of either may be missing; but
+/// not all of a kind.
 pub(super) fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<String> {
     let (ours, theirs) = (by_number(&ours.returned), by_number(&theirs.returned));
     let mut found = Vec::new();
@@ -233,8 +233,8 @@ pub(super) fn untold(cases: &[Case], ours: &Output, theirs: &Output) -> Vec<Stri
     found
 }
 
-/// tshark finds no wrong checksum of these protocols, each at its first place in the frame: what an
-/// ICMP error quotes is cut.
+/// tshark finds no wrong checksum of these protocols, each at its first occurrence in the frame,
+/// since the quote in an ICMP error is cut.
 #[track_caller]
 pub(super) fn checksums_are_right(frames: &[Vec<u8>], protocols: &[&str], scratch: &Scratch) {
     let file = scratch.file("ours.pcap");

@@ -1,5 +1,4 @@
-//! Fragments of every shape, made by scapy, through a router that puts them together and through
-//! one that does not.
+//! Fragments of every shape, made by scapy, through a router with reassembly and one without.
 
 use super::instance::{Router, two_ports};
 use super::site::{GATE4, GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site};
@@ -23,7 +22,7 @@ pub(crate) const TESTS: &[Test] = tests![
 /// Debian's own Python, which Debian's scapy is for.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// The shapes that scapy makes, by name, each with its frames.
+/// The fragment patterns that scapy makes, by name, each with its frames.
 fn shapes(site: &Site, scratch: &Scratch) -> Option<Vec<(String, Vec<Vec<u8>>)>> {
     if !has(&["scapy", "tcpdump"]) {
         return None;
@@ -52,7 +51,7 @@ fn shapes(site: &Site, scratch: &Scratch) -> Option<Vec<(String, Vec<Vec<u8>>)>>
     Some(said.lines().map(shape).collect())
 }
 
-/// What the right host's kernel delivers to UDP port 9000 of the datagrams that name themselves.
+/// The numbered datagrams that the right host's kernel delivers to UDP port 9000.
 fn delivered(sockets: &[UdpSocket]) -> Vec<String> {
     let mut names = Vec::new();
     let mut bytes = vec![0; 65_536];
@@ -65,7 +64,7 @@ fn delivered(sockets: &[UdpSocket]) -> Vec<String> {
     names
 }
 
-/// Who is the router.
+/// Which router forwards.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Forwarder {
     /// Linux: the shapes are what they say.
@@ -121,7 +120,7 @@ fn every_shape(forwarder: Forwarder, kind: &str) {
     let drops = router.as_ref().map(|router| router.ctl("show drops"));
     assert_eq!(names, expected, "{forwarder:?}: {drops:?}");
     if forwarder == Forwarder::Reassembly {
-        // What is not whole does not pass at all: nothing of it is on the wire behind us.
+        // Incomplete datagrams do not pass: no fragment of them is on the next wire.
         for (name, frames) in shapes.iter().filter(|(name, _)| !name.starts_with("whole")) {
             for frame in frames {
                 let Some(tail) = frame.len().checked_sub(60).map(|at| &frame[at..]) else {
@@ -134,7 +133,7 @@ fn every_shape(forwarder: Forwarder, kind: &str) {
             }
         }
     } else {
-        // Each fragment as it came, in the same order.
+        // Each fragment unchanged, in the same order.
         let (to, from) = (site.right.mac("veth1"), site.mid.mac("b"));
         let expected = all.iter().map(|frame| frame::forwarded(frame, to, from));
         let ours = |frame: &&Vec<u8>| {
@@ -163,7 +162,7 @@ fn of_every_shape_with_reassembly() {
     every_shape(Forwarder::Reassembly, "af_packet");
 }
 
-/// Whose slots are of 2 KiB: what is longer is put together elsewhere.
+/// Slots of 2 KiB: longer datagrams are reassembled in other slots.
 fn of_every_shape_with_reassembly_over_af_xdp() {
     every_shape(Forwarder::Reassembly, "af_xdp");
 }
@@ -172,8 +171,8 @@ fn of_every_shape_without_reassembly() {
     every_shape(Forwarder::Plain, "af_packet");
 }
 
-/// What is put together may be longer than the MTU of the host interface, by which it goes on to
-/// the kernel; so is its answer, which the kernel cuts.
+/// A reassembled datagram may be longer than the MTU of the host interface, by which it goes to the
+/// kernel; so may be the answer, which the kernel fragments.
 fn to_the_router_itself() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

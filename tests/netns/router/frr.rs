@@ -1,6 +1,5 @@
 //! FRR as the control plane: two FRR routers exchange BGP and OSPF, of both families, with FRR in
-//! our router's namespace, which talks through the host interfaces (TAP) and hands its routes to
-//! us.
+//! our router's namespace, which uses the host interfaces (TAP) and sends its routes to us.
 //!
 //! ```text
 //! one (AS 65001) veth0 ---- a :mid, linerate + FRR (AS 65000): b ---- veth1 (AS 65002) two
@@ -45,7 +44,7 @@ pub(super) struct Frr {
     directory: String,
 }
 
-/// What one FRR is to do.
+/// The configuration of one FRR.
 struct Plan {
     id: u8,
     /// Its interfaces, and the addresses of the peers there.
@@ -224,7 +223,7 @@ pub(super) const BY_FPM_WITHOUT_GROUPS: (&str, &str) = (
 );
 const BY_KERNEL: (&str, &str) = ("-K 60", "");
 
-/// What each peer announces, as addresses of the peers: BGP and OSPF, IPv4 and IPv6.
+/// Networks that each peer announces: BGP and OSPF, IPv4 and IPv6.
 pub(super) const PAIRS: [(&str, &str); 4] = [
     ("10.101.0.1", "10.102.0.1"),
     ("fd00:101::1", "fd00:102::1"),
@@ -251,7 +250,7 @@ impl Net {
             net.mid.plain(port);
             peer.ip(&format!("addr add 10.{at}.0.2/24 dev {interface}"));
             peer.ip(&format!("addr add fd00:{at}::2/64 dev {interface}"));
-            // BGP's networks are behind lo, OSPF's on a wire that ends nowhere.
+            // BGP's networks are behind lo, OSPF's on a stub interface.
             peer.wire("stub", peer, "end", "");
             for (address, interface) in [
                 (format!("10.10{at}.0.1/32"), "lo"),
@@ -317,14 +316,14 @@ impl Net {
         Router::start(&self.mid, &self.scratch, &config)
     }
 
-    /// Whether all that the peers announce is reached.
+    /// Whether all announced networks are reachable.
     pub(super) fn is_whole(&self) -> bool {
         PAIRS
             .iter()
             .all(|(from, to)| reaches(&self.one, &format!("-I {from} {to}"), 1))
     }
 
-    /// Waits for that; `middle` says what it knows if it never comes.
+    /// Waits for that; prints the state of `middle` on a timeout.
     #[track_caller]
     pub(super) fn whole(&self, middle: &Frr, router: Option<&Router>) {
         let start = std::time::Instant::now();
@@ -341,7 +340,7 @@ impl Net {
     }
 }
 
-/// The stand by itself: with the kernel in linerate's place everything is learned and reached.
+/// The stand itself: with the kernel in linerate's place all routes are learned and reachable.
 fn the_peers_with_the_kernel_between_them() {
     let Some(net) = Net::new() else { return };
     for (port, at) in [("a", 1), ("b", 2)] {
@@ -356,7 +355,7 @@ fn the_peers_with_the_kernel_between_them() {
     for (from, to) in PAIRS {
         iperf3(&net.one, &net.two, to, 1, &format!("--bind {from}"));
     }
-    // Killed and started again, it forwards what it had meanwhile.
+    // After a restart of FRR the old routes are used meanwhile.
     let stream = Stream::start((&net.one, PAIRS[0].0), (&net.two, PAIRS[0].1));
     stream.flows(100);
     middle.kill();
@@ -397,7 +396,7 @@ fn frr_through_us(kind: &str, zebra: (&'static str, &'static str)) {
         assert_eq!(row.contains("fpm"), by_fpm, "{row}");
         assert!(row.contains(protocol), "{row}");
     }
-    // What a peer takes back is forgotten.
+    // A withdrawn route is removed.
     peers[1]
         .says("configure\nrouter bgp 65002\naddress-family ipv4 unicast\nno network 10.102.0.0/24");
     linerate_testkit::wait("the route to go", || {
@@ -418,8 +417,8 @@ fn bgp_and_ospf_through_us_by_the_kernel() {
     frr_through_us("af_packet", BY_KERNEL);
 }
 
-/// FRR is killed and started again: what it had announced is forwarded all along. Where the kernel
-/// owns up to a loss, once more.
+/// FRR is killed and started again: its routes are used all the time. Repeated if the kernel
+/// counted a loss.
 fn frr_killed_and_started_again() {
     let Some(net) = Net::new() else { return };
     let mut router = net.linerate("af_packet", true);
@@ -457,8 +456,8 @@ fn frr_killed_and_started_again() {
     panic!("the kernel lost frames in each of {ROUNDS} rounds");
 }
 
-/// linerate is killed and started again, by itself and then as a user would: FRR finds the host
-/// interfaces again, and all is learned anew.
+/// linerate is killed and started again, by a kill and by a user: FRR finds the host interfaces
+/// again, and all routes are learned anew.
 fn linerate_killed_and_started_again() {
     let Some(net) = Net::new() else { return };
     let mut router = net.linerate("af_packet", true);

@@ -1,5 +1,5 @@
-//! What FRR tells by FPM and by the kernel's table at once: each route is kept once, and outlives
-//! FRR, host interfaces and the family of its gateway.
+//! Routes that FRR sends by FPM and by the kernel's table: each is kept once, and survives the end
+//! of FRR, deleted host interfaces, and gateways of another family.
 
 use super::frr::{BY_FPM, BY_FPM_WITHOUT_GROUPS, Frr, Net, PAIRS};
 use super::instance::Router;
@@ -21,7 +21,7 @@ pub(crate) const TESTS: &[Test] = tests![
     ipv4_by_ipv6_gateways_without_groups,
 ];
 
-/// What the routes of a prefix, and of nothing in it, are from.
+/// The sources of the routes of exactly this prefix.
 fn sources(router: &Router, prefix: &str) -> Vec<String> {
     let shown = router.show(&format!("routes {prefix}"));
     let rows = shown["rows"].as_array().cloned().unwrap_or_default();
@@ -30,8 +30,8 @@ fn sources(router: &Router, prefix: &str) -> Vec<String> {
         .collect()
 }
 
-/// zebra puts its routes into the kernel's table as well. They are known once, by FPM; when FRR is
-/// gone for good, from the kernel, and no packet is lost over it.
+/// zebra puts its routes into the kernel's table as well. They are kept once, from FPM; after FRR
+/// has ended, from the kernel, without loss.
 fn routes_are_known_once_and_the_kernels_stay_when_frr_is_gone() {
     for _ in 0..ROUNDS {
         let Some(net) = Net::new() else { return };
@@ -55,7 +55,7 @@ fn routes_are_known_once_and_the_kernels_stay_when_frr_is_gone() {
         }
         stream.flows(500);
         let (sent, lost) = stream.end();
-        // Back again, FRR's are nearer.
+        // When FRR is back, its routes have the lower distance.
         let middle = net.middle(["lr-a", "lr-b"], BY_FPM);
         net.whole(&middle, Some(&router));
         linerate_testkit::wait("FRR's own routes", || {
@@ -70,8 +70,7 @@ fn routes_are_known_once_and_the_kernels_stay_when_frr_is_gone() {
     panic!("the kernel lost frames in each of {ROUNDS} rounds");
 }
 
-/// Somebody deletes a host interface: it is made again with another number, by which FRR speaks of
-/// it from then on.
+/// A host interface is deleted: it is made again with another number, which FRR uses from then on.
 fn a_host_interface_is_made_again(zebra: (&'static str, &'static str)) {
     let Some(net) = Net::new() else { return };
     let router = net.linerate_with("af_packet", "fpm = \"127.0.0.1:2620\"\n");
@@ -121,8 +120,8 @@ fn a_host_interface_is_made_again_under_frr_without_groups() {
 }
 
 /// RFC 8950: the sessions have IPv6 addresses and carry IPv4 routes, whose gateways are IPv6
-/// addresses. By objects zebra says so; without, it says 169.254.0.1 and gives the kernel a
-/// neighbour of that address, for whoever advertises itself as a router.
+/// addresses. With objects zebra sends the IPv6 gateway; without, it sends 169.254.0.1 and adds a
+/// neighbour of that address to the kernel, from router advertisements.
 fn ipv4_by_ipv6_gateways(zebra: (&'static str, &'static str)) {
     let Some(net) = Net::new() else { return };
     let router = net.linerate_with("af_packet", "fpm = \"127.0.0.1:2620\"\n");

@@ -1,4 +1,4 @@
-//! Routes by devices that the kernel has made (WireGuard, VXLAN, PPP; here a veth): the kernel
+//! Routes by virtual devices of the kernel (WireGuard, VXLAN, PPP; here a veth): the kernel
 //! forwards.
 
 use super::instance::{Router, two_ports};
@@ -14,7 +14,7 @@ const FAR4: &str = "10.9.0.2";
 const FAR6: &str = "fd00:9::2";
 const BEYOND4: &str = "203.0.113.1";
 
-/// A host behind a device `k0` of the router's machine, which is none of the router's ports.
+/// A host behind a device `k0` of the router's machine, which is not a port of the router.
 fn far(site: &Site) -> Option<Namespace> {
     let far = Namespace::with_ipv6("k")?;
     far.wire("veth9", &site.mid, "k0", "");
@@ -28,15 +28,16 @@ fn far(site: &Site) -> Option<Namespace> {
     Some(far)
 }
 
-/// How many packets were handed over to be forwarded.
+/// Number of packets handed to the kernel to be forwarded.
 fn handed(router: &Router) -> u64 {
     let page = router.ctl("show interfaces --json");
     let interfaces: serde_json::Value = serde_json::from_str(&page).unwrap();
     interfaces["rows"][0]["to_host_packets"].as_u64().unwrap()
 }
 
-/// What leads by the kernel's own device goes to it by the host interface of where it came in, with
-/// its time to live as it came: the kernel is the one hop. With the device the routes come and go.
+/// Packets with a route by the kernel's virtual device go to the kernel by the host interface of
+/// their input interface, with an unchanged time to live, since the kernel is the one hop. The
+/// routes follow the state of the device.
 fn what_leads_by_the_kernels_own_device_is_handed_to_it() {
     let Some(site) = Site::new() else { return };
     let Some(far) = far(&site) else { return };
@@ -64,14 +65,15 @@ fn what_leads_by_the_kernels_own_device_is_handed_to_it() {
             .success()
     );
     assert!(handed(&router) >= before + 5);
-    // One hop, not two: 2 is enough, and for 1 the kernel says so.
+    // One hop, not two: a TTL of 2 suffices, and for 1 the kernel sends an error.
     let words = |ttl: u32| format!("-c 1 -W 5 -t {ttl} {FAR4}");
     assert!(ping_says(&site.left, &words(2)).contains(" 0% packet loss"));
     let said = ping_says(&site.left, &words(1));
     assert!(said.contains("Time to live exceeded"), "{said}");
     let trace = router.show("summary");
     assert!(trace["rows"].is_array());
-    // Without it there is no route, and that is said; with it there is again.
+    // While it is down there is no route, and the host gets an error; when it is up the route is
+    // back.
     site.mid.ip("link set k0 down");
     wait("the routes to go", || {
         ping_says(&site.left, &words(5)).contains("Net Unreachable")

@@ -1,4 +1,4 @@
-//! `linerate router` at work, and `linerate ctl` beside it.
+//! A running `linerate router`, and `linerate ctl`.
 
 use linerate_testkit::Scratch;
 use linerate_testkit::cli::binary;
@@ -31,7 +31,7 @@ impl Router {
         Self::begin_by(&mut namespace.command(binary()), scratch, config)
     }
 
-    /// Starts it by a command that ends with the program.
+    /// Starts it by a command whose last argument is the program.
     #[track_caller]
     pub(super) fn begin_by(command: &mut Command, scratch: &Scratch, config: &str) -> Self {
         let (file, socket) = (scratch.file("router.toml"), scratch.file("router.sock"));
@@ -99,7 +99,7 @@ impl Router {
         text
     }
 
-    /// Waits until it has said something on standard error.
+    /// Waits until it has printed this text on standard error.
     #[track_caller]
     pub(super) fn says(&mut self, words: &str) {
         let what = format!("the router to say `{words}`");
@@ -119,7 +119,7 @@ impl Router {
         sum(&self.show(what), name, false)
     }
 
-    /// Writes another configuration, and does not say so.
+    /// Writes another configuration, without a reload.
     pub(super) fn rewrite(&self, config: &str) {
         write(&self.file, &self.socket, config);
     }
@@ -141,7 +141,7 @@ impl Router {
         self.running.signal(signal);
     }
 
-    /// What it has said on standard error.
+    /// Its standard error so far.
     pub(super) fn said(&self) -> String {
         self.running.stderr.text()
     }
@@ -155,12 +155,12 @@ impl Router {
         self.running.is_alive()
     }
 
-    /// Where it listens for `linerate ctl` and `linerate capture`.
+    /// Its socket for `linerate ctl` and `linerate capture`.
     pub(super) fn socket(&self) -> &str {
         &self.socket
     }
 
-    /// kill -9: no chance to tidy up.
+    /// Kills it with SIGKILL, so that it cannot clean up.
     pub(super) fn kill(self) {
         drop(self);
     }
@@ -182,15 +182,15 @@ impl Router {
         let last = lines.last().expect("a line of JSON");
         let totals: Value =
             serde_json::from_str(last).unwrap_or_else(|error| panic!("{error}: {last}"));
-        // Whatever a test does, no packet is lost without a word.
+        // In every test each lost packet must be accounted for.
         let ledger = &totals["ledger"];
         assert_eq!(ledger["even"], true, "{ledger}: {stderr}");
         totals
     }
 }
 
-/// Writes the file, with what every test needs in front. Setting aside the memory of a million
-/// routes takes longer than most tests.
+/// Writes the file, with common settings in front: allocating memory for a million routes would
+/// take longer than most tests.
 fn write(file: &str, socket: &str, config: &str) {
     let mut head =
         format!("[plan]\nio = \"0\"\n\n[router]\ncontrol = \"{socket}\"\nperiod = 0.5\n");
@@ -202,7 +202,7 @@ fn write(file: &str, socket: &str, config: &str) {
     std::fs::write(file, head + config).unwrap();
 }
 
-/// All numbers that stand below a name that holds a word, or beside one as its value.
+/// The sum of all numbers below a name that contains a word, or beside such a name as its value.
 fn sum(value: &Value, word: &str, named: bool) -> u64 {
     match value {
         Value::Number(number) if named => number.as_u64().unwrap_or(0),

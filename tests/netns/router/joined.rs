@@ -1,5 +1,5 @@
-//! TCP whose segments the router joins on their way out: every byte arrives, in order and once,
-//! whatever the hosts' devices leave to it, and what is not TCP passes as it came.
+//! TCP whose segments the router joins on transmit: every byte arrives once and in order, with any
+//! offloads of the hosts, and other packets pass unchanged.
 
 use super::instance::{Router, two_ports};
 use super::site::{LEFT4, RIGHT4, RIGHT6, Site, reaches};
@@ -21,15 +21,15 @@ pub(crate) const TESTS: &[Test] = tests![
 /// Bytes of a stream.
 const BYTES: usize = 6_000_000;
 
-/// The byte at a place of a stream: one that was lost, doubled or moved shows.
+/// The byte at a position of a stream, chosen so that lost, doubled and moved bytes are detected.
 fn byte(at: usize) -> u8 {
     (at as u64)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         .to_be_bytes()[0]
 }
 
-/// A stream from the left host to the right one, in writes of all sizes, some of them pushed out at
-/// once; and its echo's length back.
+/// A stream from the left host to the right one, in writes of all sizes, some of them pushed at
+/// once; the right host returns the length.
 #[track_caller]
 fn stream(site: &Site, address: &str) {
     let listener = site
@@ -76,7 +76,7 @@ fn stream(site: &Site, address: &str) {
     });
 }
 
-/// Datagrams one after another: each comes by itself, as long as it was sent.
+/// Datagrams in sequence: each arrives separately, with its length.
 #[track_caller]
 fn datagrams(site: &Site) {
     let sink = site.right.inside(|| UdpSocket::bind((RIGHT4, 0)).unwrap());
@@ -92,7 +92,7 @@ fn datagrams(site: &Site) {
     }
 }
 
-/// Streams through ports of these kinds, and what the router's counters say then.
+/// Streams through ports of these kinds, and the router's counters afterwards.
 fn streams(site: Option<Site>, [a, b]: [&str; 2], holds: impl FnOnce(&Counted) -> bool) {
     let Some(site) = site else { return };
     let scratch = Scratch::new();
@@ -125,7 +125,7 @@ struct Counted {
     segmented: u64,
 }
 
-/// More than a few: how many have neighbours in their burst depends on how busy the machine is.
+/// More than a few: the number of segments that can be joined depends on the load of the machine.
 fn are_joined(counted: &Counted) -> bool {
     counted.joined > 1000
 }
@@ -138,13 +138,13 @@ fn segments_are_joined_over_af_xdp() {
     streams(Site::new(), ["af_xdp:a", "af_xdp:b"], are_joined);
 }
 
-/// The left host's kernel leaves checksums unfinished, and cuts since XDP is on the wire's other
-/// end.
+/// The left host's kernel leaves checksums unfinished, and segments since XDP is on the other end
+/// of the wire.
 fn segments_of_hosts_with_offloads_are_joined_over_af_xdp() {
     streams(Site::with_offloads(), ["af_xdp:a", "af_xdp:b"], are_joined);
 }
 
-/// Unsegmented frames come in by one kind, and go out as they are by the other.
+/// Unsegmented frames come in by one kind of port, and leave unchanged by the other.
 fn unsegmented_frames_leave_by_af_xdp() {
     let kinds = ["af_packet:a", "af_xdp:b"];
     let uncut = |counted: &Counted| counted.segmented == 0 && counted.received < 5000;

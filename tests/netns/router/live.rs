@@ -1,5 +1,5 @@
-//! What comes and goes while the router runs: ports, VRFs, loopbacks; and the router's own
-//! addresses on no port.
+//! Changes while the router runs: ports, VRFs, loopbacks; and the router's own addresses without a
+//! port.
 
 use super::basic::http;
 use super::instance::{Router, port, two_ports};
@@ -18,7 +18,7 @@ pub(crate) const TESTS: &[Test] = tests![
     addresses_on_no_port,
 ];
 
-/// A third network comes with its port, and goes again, while the others' packets pass: none is
+/// A reload adds a third port with its network, and another removes it; no packet of the others is
 /// lost.
 fn a_port_comes_and_goes(kind: &str) {
     let Some(site) = Site::new() else { return };
@@ -41,7 +41,7 @@ fn a_port_comes_and_goes(kind: &str) {
     site.works();
     none_lost(&site, &router, || {
         router.reload(&three);
-        // Between the new port and those that were there, both ways, and the router itself.
+        // Between the new port and the others, in both directions, and to the router itself.
         for address in [LEFT4, RIGHT4, "10.3.0.1", "fd00:3::1", "fd00:2::2"] {
             reaches(&third, address);
         }
@@ -51,7 +51,7 @@ fn a_port_comes_and_goes(kind: &str) {
         router.reload(&two);
         assert!(!site.mid.has("lr-c"));
     });
-    // The kernel has its interface back, and the next one like it works as well.
+    // The kernel has its interface back, and adding the port again works as well.
     let rp_filter = || std::fs::read_to_string("/proc/sys/net/ipv4/conf/c/arp_ignore");
     assert_eq!(site.mid.inside(rp_filter).unwrap().trim(), "0");
     router.reload(&three);
@@ -91,8 +91,8 @@ fn a_port_that_cannot_be_opened_changes_nothing() {
     router.stop();
 }
 
-/// A customer's VRF, with addresses that others have too, comes on a port of its own; it is given
-/// another name, and goes.
+/// A customer's VRF, with addresses that overlap others, is added on a port of its own, renamed,
+/// and removed.
 fn a_vrf_comes_is_renamed_and_goes() {
     let Some(site) = Site::new() else { return };
     let (Some(customer), Some(host_interfaces)) =
@@ -101,7 +101,7 @@ fn a_vrf_comes_is_renamed_and_goes() {
         return;
     };
     link(&customer, "veth2", &site.mid, "c");
-    // Where the left host has the same.
+    // The left host has the same addresses.
     host(
         &customer,
         "veth2",
@@ -140,7 +140,7 @@ fn a_vrf_comes_is_renamed_and_goes() {
     };
     let mut router = Router::start(&site.mid, &scratch, &base(""));
     site.works();
-    // Said before there is such a VRF, and learned with it.
+    // Added before the VRF exists, and learned with it.
     host_interfaces.ip("route add blackhole 10.77.0.0/16 table 77");
     none_lost(&site, &router, || {
         router.reload(&more("blue"));
@@ -191,7 +191,7 @@ fn addresses_on_no_port() {
     wait("an answer to the loopback", || {
         site.mid.run("ping", &words).status.success()
     });
-    // Without a wire on the right, its addresses are still ours.
+    // With the right link down its addresses are still ours.
     site.right.ip("link set veth1 down");
     router.shows("interfaces", |text| text.contains("down"));
     for address in [FAR_GATE4, FAR_GATE6, "10.255.0.1"] {

@@ -1,8 +1,8 @@
-//! The packet mix for the comparison with the kernel: every kind of packet that a router may meet,
-//! what becomes of it, and where we and Linux differ, with the reason.
+//! The packet mix for the comparison with the kernel: every kind of packet that a router may get,
+//! the expected outcome, and differences from Linux with their reasons.
 //!
-//! All come in by one port. Every packet carries its number, repeated, so that what comes out, a
-//! fragment or an ICMP error too, tells which packet it is of.
+//! All come in by one port. Every packet carries its number, repeated, which identifies it in the
+//! output, also in fragments and ICMP errors.
 
 use linerate_testkit::Random;
 use linerate_testkit::frame::{
@@ -45,7 +45,7 @@ pub(super) struct Case {
     pub(super) frame: Vec<u8>,
 }
 
-/// So many packets, numbered by their places.
+/// So many packets, numbered by their index.
 pub(super) fn cases(count: usize, dice: &mut Random) -> Vec<Case> {
     let all: usize = KINDS.iter().map(|kind| kind.weight).sum();
     let case = |number: usize| {
@@ -69,7 +69,7 @@ pub(super) fn cases(count: usize, dice: &mut Random) -> Vec<Case> {
 
 const MARK: [u8; 4] = [b'L', b'R', 0x5a, 0xa5];
 
-/// Bytes that say a number over and over: any 15 of them hold it.
+/// Bytes that repeat a number: any 15 of them contain it.
 fn marked(number: u32, len: usize) -> Vec<u8> {
     let word = [MARK, number.to_be_bytes()].concat();
     word.into_iter().cycle().take(len).collect()
@@ -181,7 +181,7 @@ fn extended(dice: &mut Random, number: u32, next: u8, header: &[u8]) -> Vec<u8> 
     ethernet(ROUTER_A, HOST, IPV6, &packet.packet(&payload))
 }
 
-/// IPv4 with a header that is changed after its making, its checksum made right again.
+/// IPv4 with a header that is changed afterwards, with its checksum updated.
 fn bent(dice: &mut Random, number: u32, change: impl FnOnce(&mut [u8])) -> Vec<u8> {
     let mut frame = four(dice, number, |_, _| {});
     change(&mut frame[14..34]);
@@ -271,7 +271,7 @@ pub(super) const KINDS: &[PacketKind] = &[
     }),
     same("neighbour's own address", 10, |dice, number| four(dice, number, to4([10, 2, 0, 2]))),
     same("neighbour's own IPv6 address", 10, |dice, number| six(dice, number, to6("fd00:2::2"))),
-    // Fragments that others have made.
+    // Fragments made by other nodes.
     same("first fragment", 5, |dice, number| four(dice, number, |packet, _| packet.fragment = MF)),
     same("middle fragment", 5, |dice, number| four(dice, number, |packet, dice| {
         packet.fragment = MF | dice.within(1..=2000) as u16;
@@ -282,7 +282,7 @@ pub(super) const KINDS: &[PacketKind] = &[
         packet.protocol = 253;
     })),
     same("IPv6 fragment", 5, |dice, number| extended(dice, number, 44, &[0, 0, 1, 0, 0, 0, 7])),
-    // To be cut by us.
+    // To be fragmented by us.
     same("longer than the next MTU", 10, |dice, number| {
         let len = dice.within(MTU..=1440);
         four_of(dice, number, len, |packet, _| packet.fragment = 0)
@@ -313,7 +313,7 @@ pub(super) const KINDS: &[PacketKind] = &[
     same("IPv6 unreachable", 1, |dice, number| six(dice, number, to6("fd00:20:31::1"))),
     same("IPv6 prohibited", 1, |dice, number| six(dice, number, to6("fd00:20:32::1"))),
     same("IPv6 no route", 1, |dice, number| six(dice, number, to6("2001:db8::1"))),
-    // Dropped without a word.
+    // Dropped silently.
     same("blackhole", 3, |dice, number| four(dice, number, to4([10, 20, 30, 1]))),
     same("IPv6 blackhole", 3, |dice, number| six(dice, number, to6("fd00:20:30::1"))),
     same("wrong checksum", 5, |dice, number| {
@@ -339,7 +339,7 @@ pub(super) const KINDS: &[PacketKind] = &[
     same("cut off in the header", 2, |dice, number| four(dice, number, |_, _| {})[..30].to_vec()),
     same("IPv6 cut off in the header", 2, |dice, number| six(dice, number, |_, _| {})[..50].to_vec()),
     same("an ethertype for experiments", 2, |_, number| ethernet(ROUTER_A, HOST, 0x88b5, &marked(number, 64))),
-    // Not for us at the link, or not by unicast (RFC 1812 5.3.4).
+    // Not to our MAC address, or not by unicast (RFC 1812 5.3.4).
     same("another's MAC address", 2, |dice, number| {
         let mut frame = four(dice, number, |_, _| {});
         frame[5] = 0x77;
@@ -360,7 +360,7 @@ pub(super) const KINDS: &[PacketKind] = &[
         frame[..6].copy_from_slice(&[0x33, 0x33, 0, 1, 2, 3]);
         frame
     }),
-    // Martians (RFC 1812 5.3.7), and what is not forwarded.
+    // Martians (RFC 1812 5.3.7), and packets that are not forwarded.
     same("from loopback", 2, |dice, number| four(dice, number, from4([127, 0, 0, 1]))),
     same("from nobody", 2, |dice, number| four(dice, number, from4([0, 0, 0, 0]))),
     same("from multicast", 2, |dice, number| four(dice, number, from4([224, 1, 1, 1]))),

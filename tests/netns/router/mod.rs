@@ -1,8 +1,8 @@
 //! `linerate router` between hosts in different networks, beside ping, traceroute, FRR, scapy,
 //! tshark and the kernel's own forwarding.
 //!
-//! Read [`site`] for the hosts and wires, [`instance`] for how the router is run and asked,
-//! [`compare`] for two routers and the same packets. The other modules are the scenarios.
+//! Read [`site`] for the hosts and wires, [`instance`] for running the router and `ctl`,
+//! [`compare`] for two routers with the same packets. The other modules are the scenarios.
 
 mod compare;
 mod instance;

@@ -1,5 +1,5 @@
-//! Equal-cost paths: flows are spread, each stays on its path, and when a path goes only its own
-//! flows move.
+//! Equal-cost paths: flows are spread, each stays on its path, and when a path fails only its flows
+//! move.
 
 use super::instance::{Router, port};
 use super::site::{host, reaches};
@@ -19,11 +19,12 @@ pub(crate) const TESTS: &[Test] = tests![
 ];
 
 const PATHS: [&str; 3] = ["p", "q", "s"];
-/// Flows that are looked at: each is a source port from [`FIRST`] on.
+/// Number of test flows: each is a source port from [`FIRST`] on.
 const FLOWS: u16 = 240;
 const FIRST: u16 = 20_000;
 
-/// A host, the router, and three gateways to 10.9.0.0/16 and fd00:9::/32 that look at what comes.
+/// A host, the router, and three gateways to 10.9.0.0/16 and fd00:9::/32 that capture what they
+/// receive.
 struct Fan {
     left: Namespace,
     mid: Namespace,
@@ -72,7 +73,7 @@ impl Fan {
         Some(fan)
     }
 
-    /// Waits until all gateways answer, and what has been learned of them is in the tables.
+    /// Waits until all gateways answer and are in the tables.
     fn learned(&self) {
         for net in 11..14 {
             reaches(&self.left, &format!("10.{net}.0.2"));
@@ -81,12 +82,12 @@ impl Fan {
         std::thread::sleep(std::time::Duration::from_secs(1));
     }
 
-    /// Sends datagrams of each flow to an address behind the gateways, and returns who got which:
-    /// by source port the gateway's place. Each flow arrives; once more is sent only what somebody
-    /// owns up to having lost.
+    /// Sends datagrams of each flow to an address behind the gateways, and returns the index of
+    /// each flow's gateway by source port. Each flow arrives; it is sent again only if a loss was
+    /// counted.
     #[track_caller]
     fn spread(&self, to: &str, router: &Router, scratch: &Scratch) -> BTreeMap<u16, usize> {
-        // Nobody can listen where the wire is cut.
+        // A gateway with a cut wire cannot capture.
         let is_up = |gateway: &Namespace| !gateway.ip("link show dev veth1").contains("state DOWN");
         let onlookers: Vec<(usize, Tcpdump)> = (0..)
             .zip(&self.gateways)
@@ -100,7 +101,7 @@ impl Fan {
         };
         let send = |flow: u16| {
             let socket = self.left.inside(|| UdpSocket::bind((from, flow)).unwrap());
-            // Twice: a flow stays where it is.
+            // Twice: a flow keeps its gateway.
             for _ in 0..2 {
                 socket.send_to(b"which way", (to, 9)).unwrap();
                 std::thread::sleep(std::time::Duration::from_micros(300));
@@ -108,8 +109,7 @@ impl Fan {
         };
         let seen = || onlookers.iter().flat_map(|(_, onlooker)| onlooker.so_far());
         let mut missing: BTreeSet<u16> = (FIRST..FIRST + FLOWS).collect();
-        // The kernel where its queue of arrivals is full, a port that its worker comes too late
-        // for.
+        // Losses counted by the kernel (a full receive queue) or a port (a late worker).
         let lost = || backlog_drops() + router.dropped("missed");
         while !missing.is_empty() {
             let before = lost();
@@ -200,7 +200,7 @@ fn flows_keep_their_path(kind: &str) {
         // The third path loses its carrier.
         fan.gateways[2].ip("link set veth1 down");
         router.shows("ports", |text| text.contains("down"));
-        // What the router has seen, its tables follow soon.
+        // The tables follow the link state soon.
         std::thread::sleep(std::time::Duration::from_millis(500));
         let without = fan.spread(to, &router, &scratch);
         for (flow, way) in &before {
@@ -212,7 +212,7 @@ fn flows_keep_their_path(kind: &str) {
                 ),
             }
         }
-        // Those of the lost path go to both that are left.
+        // Those of the failed path go to both remaining ones.
         let moved = before
             .iter()
             .filter(|(_, way)| **way == 2)

@@ -1,5 +1,5 @@
-//! What hosts on a link may say and ask: router advertisements, addresses that are not theirs or
-//! are theirs already, and more than is to be answered.
+//! Messages of hosts on a link: router advertisements, claimed and duplicate addresses, and more
+//! requests than the limits allow.
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE6, GATE4, GATE6, LEFT4, RIGHT4, RIGHT6, Site, reaches};
@@ -50,7 +50,7 @@ fn router_advertisement(from: Mac, prefix: &str) -> Vec<u8> {
     discovery(from, "fe80::bad", "ff02::1", &message)
 }
 
-/// RFC 4861 4.4: the address is at that MAC address, whatever was known before.
+/// RFC 4861 4.4: with the override flag for this MAC address.
 fn neighbour_advertisement(from: Mac, address: &str) -> Vec<u8> {
     let mut message = vec![136, 0, 0, 0, 0x20, 0, 0, 0];
     message.extend(octets(address));
@@ -59,7 +59,7 @@ fn neighbour_advertisement(from: Mac, address: &str) -> Vec<u8> {
     discovery(from, address, "ff02::1", &message)
 }
 
-/// RFC 4861 4.3: who has an address of the router's?
+/// RFC 4861 4.3: a solicitation for an address of the router.
 fn solicitation(from: Mac, src: &str, address: &str) -> Vec<u8> {
     let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
     message.extend(octets(address));
@@ -70,8 +70,8 @@ fn solicitation(from: Mac, src: &str, address: &str) -> Vec<u8> {
     discovery(from, src, &group, &message)
 }
 
-/// Routers take no advice from other routers (RFC 4861 6.2.7): neither an address nor a default
-/// route comes of it, in the kernel or here; unless somebody wants it on that host interface.
+/// Routers ignore advertisements of other routers (RFC 4861 6.2.7): they cause neither an address
+/// nor a default route, in the kernel or here, unless the host interface's sysctl accepts them.
 fn other_routers_advertisements_are_not_heeded() {
     let Some(site) = Site::new() else { return };
     // As Linux has it for hosts.
@@ -81,13 +81,13 @@ fn other_routers_advertisements_are_not_heeded() {
     site.works();
     let lie = [router_advertisement(LIAR, "2001:db8:bad::")];
     inject(&site.left, "veth0", &lie, &scratch);
-    // What comes behind it is answered by the kernel, which has then seen it.
+    // The kernel answers a later packet, which shows that it has received the advertisement.
     reaches(&site.left, GATE6);
     let addresses = site.mid.ip("-6 addr show dev lr-a");
     assert!(!addresses.contains("db8:bad"), "{addresses}");
     assert_eq!(site.mid.ip("-6 route show default"), "");
     assert!(!router.ctl("show routes").contains("::/0"));
-    // A frame that could have been believed.
+    // A valid advertisement.
     site.mid.sysctl("ipv6/conf/lr-a/accept_ra", "2");
     inject(&site.left, "veth0", &lie, &scratch);
     router.shows("routes", |text| text.contains("::/0"));
@@ -99,8 +99,8 @@ fn other_routers_advertisements_are_not_heeded() {
     router.stop();
 }
 
-/// Somebody on the link has an address of the router's already (RFC 4862 5.4): it is told, and the
-/// owner keeps its neighbours.
+/// A host on the link already has an address of the router (RFC 4862 5.4): this is reported, and
+/// the owner keeps its neighbours.
 fn an_address_that_somebody_has_is_left_to_them() {
     let Some(site) = Site::new() else { return };
     if !has(&["tcpdump"]) {
@@ -113,7 +113,7 @@ fn an_address_that_somebody_has_is_left_to_them() {
     let onlooker = Tcpdump::start(&site.left, "veth0", "in", &scratch);
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
     router.says(&format!("{GATE6} is {}'s", text(site.left.mac("veth0"))));
-    // On the other link nobody minds.
+    // On the other link there is no duplicate.
     reaches(&site.right, FAR_GATE6);
     let claims = |frame: &&Vec<u8>| {
         frame[12..14] == [0x86, 0xdd] && frame[54] == 136 && frame[62..78] == octets(GATE6)
@@ -128,8 +128,8 @@ fn an_address_that_somebody_has_is_left_to_them() {
     router.stop();
 }
 
-/// The same lies as by ARP: a pinned neighbour stays where it is, the router keeps its address, and
-/// thousands who are not there do not crowd out those who are.
+/// The same false claims as by ARP: a static neighbour does not change, the router keeps its
+/// address, and thousands of absent neighbours do not displace present ones.
 fn lies_by_neighbor_discovery() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -164,8 +164,8 @@ fn lies_by_neighbor_discovery() {
     router.stop();
 }
 
-/// More packets that cannot go on than their sender is told of: errors keep to their limit (RFC
-/// 1812 4.3.2.8), the rest is counted, and others are forwarded.
+/// More undeliverable packets than errors may be sent: errors keep to their limit (RFC 1812
+/// 4.3.2.8), the rest is counted, and other packets are forwarded.
 fn a_storm_of_dying_packets() {
     let Some(site) = Site::new() else { return };
     if !has(&["tcpdump"]) {

@@ -1,5 +1,5 @@
-//! Running it: reload under traffic, host interfaces that mirror and come back, what the kernel's
-//! tables teach, capture, mistakes in the file, and how it ends.
+//! Operation: reload under traffic, host interfaces that mirror and come back, routes from the
+//! kernel's tables, capture, errors in the file, and the end.
 
 use super::instance::{Router, port, two_ports};
 use super::site::{FAR_GATE4, GATE4, GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
@@ -28,8 +28,8 @@ pub(crate) const TESTS: &[Test] = tests![
     the_kernel_is_silent_on_the_ports_meanwhile,
 ];
 
-/// Datagrams flow both ways and with both families while something is done: none is lost. Where the
-/// kernel owns up to a loss, once more: its rings overflow while the router waits for a busy CPU.
+/// Datagrams flow in both directions and families during an action, and none is lost. Repeated if
+/// the kernel counted a loss, since its rings overflow while the router waits for a busy CPU.
 #[track_caller]
 pub(super) fn none_lost(site: &Site, router: &Router, mut meanwhile: impl FnMut()) {
     let kernel_drops = || site.kernel_drops() + router.dropped("rx_missed");
@@ -91,7 +91,7 @@ fn reload_keeps_traffic(kind: &str) {
     router.reload(&other);
     assert!(router.ctl("show routes").contains("10.88.199.0/24"));
 
-    // One mistake, and nothing at all is changed.
+    // With one error nothing is changed.
     let wrong = plain.clone() + "\n[[route]]\nprefix = \"10.88.0.0/33\"\nvia = \"10.2.0.2\"\n";
     none_lost(&site, &router, || {
         let output = router.try_reload(&wrong);
@@ -144,16 +144,16 @@ fn host_interfaces_mirror_their_interfaces() {
     says("addr show lr-a", "fd00:1::1/64");
     says("link show lr-b", "mtu 1400");
     assert_eq!(site.mid.mac("lr-a"), site.mid.mac("a"));
-    // The port loses its carrier, and has it again.
+    // The port loses its carrier, and gets it back.
     site.left.ip("link set veth0 down");
     says("link show lr-a", "NO-CARRIER");
     site.left.ip("link set veth0 up");
-    // With its interface the host lost its routes.
+    // When its interface went down the host lost its routes.
     site.left.ip("route replace default via 10.1.0.1");
     wait("the host interface's carrier", || {
         !site.mid.ip("link show lr-a").contains("NO-CARRIER")
     });
-    // And the kernel's tables teach the router: an address and a route.
+    // The router learns an address and a route from the kernel's tables.
     site.mid.ip("addr add 10.3.0.1/24 dev lr-a");
     site.mid.ip("route add 10.44.0.0/16 via 10.2.0.2 dev lr-b");
     site.left.ip("addr add 10.3.0.2/24 dev veth0");
@@ -170,7 +170,7 @@ fn host_interfaces_mirror_their_interfaces() {
     });
 }
 
-/// Hosts behind a link that comes back hear at once where the router is, though nobody asks.
+/// Hosts behind a link that comes up get the router's MAC address at once, without asking.
 fn a_link_that_is_back_hears_of_us() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -178,7 +178,8 @@ fn a_link_that_is_back_hears_of_us() {
     site.works();
     site.left.ip("link set veth0 down");
     router.shows("ports", |text| text.contains("down"));
-    // Linux takes what was not asked for if it is told to, and has forgotten all with the link.
+    // Linux accepts unsolicited messages with this sysctl, and has removed all neighbours with the
+    // link.
     site.left.sysctl("ipv4/conf/veth0/arp_accept", "1");
     let knows = || site.left.ip("neigh show dev veth0").contains(GATE4);
     assert!(!knows());
@@ -187,8 +188,8 @@ fn a_link_that_is_back_hears_of_us() {
     router.stop();
 }
 
-/// Somebody deletes a host interface: traffic through the router goes on, the host interface is
-/// made again, and the router itself is reached again.
+/// A host interface is deleted: traffic through the router goes on, the host interface is made
+/// again, and the router itself is reached again.
 fn a_host_interface_deleted_under_us() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -201,11 +202,11 @@ fn a_host_interface_deleted_under_us() {
         });
     });
     site.works();
-    // Taken down by the administrator, it stays: forwarding is another matter.
+    // Set down by an administrator it stays down, and forwarding continues.
     router.stop();
 }
 
-/// An interface under a port goes, and comes back.
+/// The interface of a port is deleted, and comes back.
 fn a_port_deleted_under_us() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -279,7 +280,7 @@ fn capture_of_a_running_router() {
     router.stop();
 }
 
-/// All mistakes of a file at once, each with its line; and nothing is begun.
+/// All errors of a file at once, each with its line; and nothing is started.
 fn mistakes_are_listed_all_at_once() {
     let scratch = Scratch::new();
     let file = scratch.file("wrong.toml");
@@ -314,7 +315,7 @@ fn mistakes_are_listed_all_at_once() {
     assert!(!said.contains("panicked"), "{said}");
 }
 
-/// `--check` of a right file says so, and touches nothing.
+/// `--check` of a valid file succeeds, and changes nothing.
 fn a_check_touches_nothing() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -326,8 +327,8 @@ fn a_check_touches_nothing() {
     assert!(!site.mid.has("lr-a"));
 }
 
-/// With af_packet the kernel sees all frames, too: it is told to keep silent while the router runs,
-/// and allowed to speak again when it ends, even if a run in between was killed.
+/// With af_packet the kernel receives all frames, too: it is silenced while the router runs, and
+/// restored when it ends, even if a run in between was killed.
 fn the_kernel_is_silent_on_the_ports_meanwhile() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

@@ -1,6 +1,5 @@
-//! Byte for byte as the kernel forwards: the same packets go through a host interface namespace in
-//! which Linux routes, with the same addresses, routes and neighbours, and what comes out is
-//! compared.
+//! Byte for byte as the kernel forwards: the same packets go through a namespace in which
+//! Linux routes, with the same addresses, routes and neighbours, and the output is compared.
 
 use super::compare::{self, Output, disagreements, replay, untold};
 use super::instance::{Router, port};
@@ -22,7 +21,7 @@ pub(crate) const TESTS: &[Test] = tests![
     the_kernel_agrees_with_itself,
 ];
 
-/// `left: veth0 ---- a :mid: b ---- veth1 :right`, the hosts without addresses: they only look.
+/// `left: veth0 ---- a :mid: b ---- veth1 :right`, the hosts have no addresses and only capture.
 struct Bench {
     left: Namespace,
     mid: Namespace,
@@ -180,8 +179,8 @@ fn a_long_mix_comes_out_as_the_kernel_forwards_it() {
     agrees("af_packet", 100_000, 7);
 }
 
-/// The kernel against itself: the comparison finds nothing where there is nothing, and the kinds on
-/// which we differ from it.
+/// The kernel against itself: the comparison finds no difference, except the kinds on which we
+/// differ from it.
 fn the_kernel_agrees_with_itself() {
     if !has(&["tcpdump", "ethtool", "setpriv"]) {
         return;

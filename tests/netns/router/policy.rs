@@ -1,5 +1,4 @@
-//! What interfaces refuse: sources that could not have come from there, what an access list denies,
-//! more than a policer lets through, and lies about neighbours.
+//! Filters of interfaces: reverse path, access lists, policers, and false claims about neighbours.
 
 use super::compare::checksums_are_right;
 use super::instance::{Router, two_ports};
@@ -24,7 +23,8 @@ pub(crate) const TESTS: &[Test] = tests![
     redirects_are_sent_where_they_are_wanted,
 ];
 
-/// Datagrams from these sources through the router, told apart by what is in them: which arrive.
+/// Sends datagrams from these sources through the router, identified by their content; returns
+/// which arrive.
 fn arriving(site: &Site, sources: &[&str], scratch: &Scratch) -> Vec<bool> {
     let (left, router) = (site.left.mac("veth0"), site.mid.mac("a"));
     let text = |number: usize| format!("from source number {number:03}");
@@ -55,22 +55,22 @@ fn arriving(site: &Site, sources: &[&str], scratch: &Scratch) -> Vec<bool> {
                 .any(|window| window == text.as_bytes())
         })
     };
-    assert!(came(sources.len()), "not even an honest one arrived");
+    assert!(came(sources.len()), "no valid one arrived");
     (0..sources.len()).map(came).collect()
 }
 
 const SOURCES: [&str; 8] = [
-    // Where it says.
+    // From the right interface.
     LEFT4,
     LEFT6,
     "10.1.0.99",
-    // From the other side.
+    // From the other interface.
     "10.2.0.99",
     "fd00:2::99",
     // From nowhere.
     "198.51.100.1",
     "2001:db8::1",
-    // Routed back to where it came from.
+    // Routed back to the input interface.
     "10.50.0.1",
 ];
 
@@ -107,7 +107,7 @@ fn loose_reverse_path_refuses_unrouted_sources() {
     reverse_path("loose", [true, true, true, true, true, false, false, true]);
 }
 
-/// Whether TCP comes through to a port of a host.
+/// Whether TCP connects to a port of a host.
 fn connects(from: &Namespace, address: &str, port: u16) -> bool {
     let at = format!(
         "{}:{port}",
@@ -153,20 +153,20 @@ rules = [
         assert!(!connects(&site.left, address, 22), "{address}");
         drop(servers);
     }
-    // An address that the list of what goes out does not name; its host is there.
+    // An existing address that the output list does not name.
     site.right.ip("addr add 10.2.0.3/24 dev veth1");
     assert!(!linerate_testkit::traffic::reaches(
         &site.left, "10.2.0.3", 1
     ));
     assert!(router.dropped("acl") >= 3, "{}", router.show("drops"));
-    // A reload takes the lists away.
+    // A reload removes the lists.
     router.reload(&two_ports("af_packet", "", ""));
     reaches(&site.left, "10.2.0.3");
     router.stop();
 }
 
-/// What an access list rejects is told to its sender, counted by rule, and told of where it asks
-/// for it: a kernel that connects gives up at once.
+/// Rejected packets are answered, counted by rule, and logged where the rule says so: a connecting
+/// kernel gives up at once.
 fn access_lists_reject_and_tell() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -193,7 +193,7 @@ rules = [
         loop {
             let error = site.left.inside(connect).unwrap_err();
             // Without a number it is the standard library's "no error set after POLLHUP": the
-            // socket had ended, and its error was not there yet. Another attempt tells.
+            // socket had ended, and its error was not there yet. Another attempt shows it.
             if error.raw_os_error().is_some() || error.kind() == TimedOut {
                 return error.kind();
             }
@@ -202,7 +202,7 @@ rules = [
     for address in [RIGHT4, RIGHT6] {
         assert_eq!(said(address, 22), ConnectionRefused, "{address}");
         assert_eq!(said(address, 23), TimedOut, "{address}");
-        // What is no TCP hears of it by ICMP.
+        // Other protocols get ICMP.
         let asked = site.left.inside(|| {
             let any = if address.contains(':') {
                 "[::]:0"
@@ -229,8 +229,7 @@ rules = [
     let told = format!("acl edge rule 1: reject in by a: {LEFT4}:");
     router.says(&told);
     router.says(&format!("> [{RIGHT6}]:22 tcp"));
-    // By ICMP alone, where the list says so: not "connection refused", which is another host's
-    // word.
+    // By ICMP alone, where the list says so: not "connection refused", which a reset would cause.
     let list = "name = \"edge\"";
     router.reload(&config.replacen(list, &format!("{list}\nreject = \"icmp\""), 1));
     for address in [RIGHT4, RIGHT6] {
@@ -243,8 +242,7 @@ rules = [
     router.stop();
 }
 
-/// Resets on a VLAN: tshark finds them right, a kernel that has left its checksums to the hardware
-/// takes them.
+/// Resets on a VLAN: tshark finds them valid, and a kernel with checksum offload accepts them.
 fn resets_are_right_on_the_wire() {
     const HOST: &str = "10.7.0.2";
     if !has(&["tcpdump", "tshark"]) {
@@ -348,8 +346,8 @@ fn a_policer_lets_its_rate_through() {
     router.stop();
 }
 
-/// A host that claims what is not its own: the router's address, a static neighbour's, and those of
-/// thousands who do not exist.
+/// A host that claims other addresses: the router's, a static neighbour's, and those of thousands
+/// of absent hosts.
 fn lies_about_neighbours() {
     const LIAR: Mac = [2, 0xba, 0xdb, 0xad, 0, 1];
     let Some(site) = Site::new() else { return };
@@ -368,7 +366,8 @@ fn lies_about_neighbours() {
         let packet = frame::arp(operation, (LIAR, address), ([0; 6], target));
         ethernet(BROADCAST, LIAR, ARP, &packet)
     };
-    // Unasked answers and questions for the static neighbour, for the router itself; then a flood.
+    // Unsolicited replies and requests for the static neighbour and the router itself; then a
+    // flood.
     let mut frames = vec![
         lie(2, RIGHT4, RIGHT4),
         lie(1, RIGHT4, RIGHT4),
@@ -381,7 +380,7 @@ fn lies_about_neighbours() {
         frames.push(lie(1, &address, "10.2.0.1"));
     }
     inject(&site.right, "veth1", &frames, &scratch);
-    // And a scan through us makes us ask for hosts that do not exist.
+    // A scan through us makes us send requests for absent hosts.
     site.left.inside(|| {
         let socket = UdpSocket::bind((LEFT4, 0)).unwrap();
         for number in 3..250 {
@@ -403,7 +402,7 @@ fn lies_about_neighbours() {
     router.stop();
 }
 
-/// Redirects: a packet that goes back to where it came from tells its sender of the better gateway
+/// Redirects: the sender of a packet that leaves by its input interface gets the better gateway
 /// (RFC 1812 5.2.7.2), unless that is off.
 fn redirects_are_sent_where_they_are_wanted() {
     if !has(&["tcpdump"]) {
@@ -435,7 +434,7 @@ fn redirects_are_sent_where_they_are_wanted() {
         if let Some(frame) = told {
             assert_eq!(frame[38..42], [10, 1, 0, 9], "the gateway to use");
         }
-        // The packet itself is forwarded all the same.
+        // The packet itself is forwarded nevertheless.
         let returned = seen
             .iter()
             .any(|frame| frame.windows(12).any(|text| text == b"the long way") && frame[23] == UDP);

@@ -1,5 +1,4 @@
-//! The interfaces of the kernel below the router's ports: what changes of them while it runs, and
-//! whose they are.
+//! The interfaces of the kernel below the router's ports: changes while it runs, and ownership.
 
 use super::instance::{Router, port, two_ports};
 use super::site::{GATE4, LEFT4, LEFT6, RIGHT4, Site, ping_hears, reaches};
@@ -21,7 +20,7 @@ pub(crate) const TESTS: &[Test] = tests![
     an_interface_is_one_processs,
 ];
 
-/// Waits until a kernel interface is said to have something.
+/// Waits until `ip link` shows this text for a kernel interface.
 #[track_caller]
 fn kernel_says(namespace: &Namespace, interface: &str, text: &str) {
     wait(&format!("{interface} to have {text}"), || {
@@ -30,8 +29,8 @@ fn kernel_says(namespace: &Namespace, interface: &str, text: &str) {
     });
 }
 
-/// A port's MTU changes under it, down and up again: senders hear of it, and the host interface
-/// follows.
+/// The MTU of a port's interface changes, down and up again: senders get errors, and the host
+/// interface follows.
 fn another_mtu(kind: &str) {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -58,15 +57,16 @@ fn another_mtu(kind: &str) {
         "{}",
         router.ctl("show drops")
     );
-    // A reload finds it so, too.
+    // A reload keeps it.
     router.reload(&(config + "\n[[route]]\nprefix = \"10.88.0.0/16\"\nblackhole = true\n"));
     let mtu = |router: &Router| router.show("interfaces")["rows"][1]["mtu"].clone();
     assert_eq!(mtu(&router), 1400);
     site.mid.ip("link set dev b mtu 1500");
     router.says("port b: its MTU is 1500 now, it was 1400");
     kernel_says(&site.mid, "lr-b", "mtu 1500");
-    // Workers take the new MTU over a moment after it is said. A host that asks before that is told
-    // the old one again and keeps it for ten minutes: it forgets before each of its attempts.
+    // Workers take the new MTU over shortly after the message. A host that sends before that gets
+    // the old one again and keeps it for ten minutes, so the test flushes its cache before each
+    // attempt.
     wait("a full-size packet to arrive", || {
         site.left.ip("-4 route flush cache");
         let words = format!("-c 1 -W 1 -M do -s 1472 {RIGHT4}");
@@ -83,7 +83,7 @@ fn another_mtu_over_af_xdp() {
     another_mtu("af_xdp");
 }
 
-/// A port's MAC address changes under it: so does that of its host interface, and hosts hear of it.
+/// A port's MAC address changes under it: so does that of its host interface, and hosts learn it.
 fn another_mac_address() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -104,15 +104,15 @@ fn another_mac_address() {
     router.stop();
 }
 
-/// Behind a port that is made again is another station with the same address, which says nothing of
-/// its own accord. It is found by asking everybody, and never given up for gone.
+/// After a port was made again, another station with the same address is behind it, which sends
+/// nothing by itself. It is found by a broadcast request, without a failure in between.
 fn a_new_peer(kind: &str) {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let router = Router::start(&site.mid, &scratch, &two_ports(kind, "", ""));
     site.works();
     let old = site.left.mac("veth0");
-    // What comes meanwhile wants to go there.
+    // Traffic to it continues meanwhile.
     let mut pings = site.right.start("ping", &format!("-n -i 0.1 {LEFT4}"));
     pings.wait("the first answers", |stdout, _| stdout.all().len() > 3);
     site.mid.ip("link del dev a");
@@ -138,7 +138,7 @@ fn a_new_peer_behind_af_xdp() {
     a_new_peer("af_xdp");
 }
 
-/// A link that was gone for less time than passes between two looks was gone all the same.
+/// A link that was down for less than the polling interval is still detected.
 fn a_link_gone_for_a_moment() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -154,7 +154,7 @@ fn a_link_gone_for_a_moment() {
     router.stop();
 }
 
-/// Runs the router in a site's middle to its end: exit code, and what it says.
+/// Runs the router in a site's middle to its end: exit code, and output.
 fn ends(site: &Site, words: &str) -> (Option<i32>, String) {
     let output = site.mid.run(binary(), &format!("router {words}"));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -172,8 +172,7 @@ fn file(scratch: &Scratch, name: &str, config: &str) -> String {
     file
 }
 
-/// What the machine lacks, all of it at once; an address of the kernel is named, with what is to be
-/// done.
+/// All problems of the machine at once; an address of the kernel is named, with the fix.
 fn what_is_in_the_way_is_said_before_anything_is_begun() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -203,7 +202,7 @@ fn what_is_in_the_way_is_said_before_anything_is_begun() {
         let (code, said) = ends(&site, &format!("{path} --check"));
         assert_eq!(code, Some(0), "{said}");
     }
-    // A reload that adds such a port is refused, and nothing is changed.
+    // A reload that adds such a port is refused, and changes nothing.
     let one = port("af_packet", "a", &["10.1.0.1/24"], "");
     let router = Router::start(&site.mid, &scratch, &one);
     site.mid.ip("addr add 10.2.0.9/24 dev b");
@@ -231,15 +230,14 @@ fn what_is_in_the_way_is_said_before_anything_is_begun() {
     }
 }
 
-/// One process forwards by an interface, whatever kind of port it is to others; when it is killed,
-/// it has it no more.
+/// One process owns an interface, for every kind of port; a kill releases it.
 fn an_interface_is_one_processs() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let config = two_ports("af_packet", "", "");
     let mut router = Router::start(&site.mid, &scratch, &config);
     let own = format!("process {}", router.running().pid().as_raw_nonzero());
-    // Whoever is about to reload asks so.
+    // The check before a reload.
     let running = scratch.file("router.toml");
     let (code, said) = ends(&site, &format!("{running} --check"));
     assert_eq!(code, Some(0), "{said}");
@@ -257,7 +255,7 @@ fn an_interface_is_one_processs() {
         .run(binary(), "l2fwd af_packet:b null: --duration 5");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains(&own), "{said}");
-    // A port of another specification takes the place of its predecessor.
+    // A port with another specification replaces its predecessor.
     let other = config.replacen("af_packet:a", "af_packet:a,handover=frame", 1);
     router.reload(&other);
     site.works();

@@ -1,6 +1,6 @@
-//! Who may do what: the router has no capabilities while it forwards, and its privilege helper has
-//! no more than the ports take. Interfaces that come back are opened again, and when either process
-//! is killed, nothing is left.
+//! Privileges: the router has no capabilities while it forwards, and its privilege helper has only
+//! what the ports need. Interfaces that come back are opened again, and when either process is
+//! killed, nothing is left.
 
 use super::instance::{Router, port, two_ports};
 use super::site::{self, GATE4, GATE6, LEFT4, LEFT6, Site};
@@ -32,7 +32,7 @@ const IPC_LOCK: u64 = 1 << 14;
 const SYS_ADMIN: u64 = 1 << 21;
 pub(super) const BPF: u64 = 1 << 39;
 
-/// What `/proc` says of a process, or of one of its threads: field to value.
+/// `/proc`'s status of a process, or of one of its threads: field to value.
 pub(super) fn status(path: &Path) -> HashMap<String, String> {
     let text = std::fs::read_to_string(path.join("status")).unwrap_or_default();
     let fields = text.lines().filter_map(|line| line.split_once(':'));
@@ -58,8 +58,7 @@ fn number(status: &HashMap<String, String>, field: &str) -> u64 {
     u64::from_str_radix(&status[field], 16).unwrap()
 }
 
-/// What an af_xdp port cannot do without where the limit of locked memory can be raised by nobody
-/// here.
+/// The capability that an af_xdp port needs if the limit of locked memory cannot be raised here.
 fn to_lock_memory(router: &mut Router) -> u64 {
     let limits = proc(router.running().pid()).join("limits");
     let limits = std::fs::read_to_string(limits).unwrap();
@@ -70,7 +69,7 @@ fn to_lock_memory(router: &mut Router) -> u64 {
     if unlimited { 0 } else { IPC_LOCK }
 }
 
-/// Who a process or thread is: its users, its groups, and those it has besides.
+/// Identity of a process or thread: users, groups, and supplementary groups.
 fn identity(status: &HashMap<String, String>) -> [Vec<u32>; 3] {
     ["Uid", "Gid", "Groups"].map(|field| {
         let numbers = status[field].split_whitespace();
@@ -78,8 +77,8 @@ fn identity(status: &HashMap<String, String>) -> [Vec<u32>; 3] {
     })
 }
 
-/// No thread of the router is root's, may do more than `left`, or ever again, and the privilege
-/// helper just what it has `kept`.
+/// Checks that no thread of the router is root or has or can regain more than `left`, and that the
+/// privilege helper has just `kept`.
 #[track_caller]
 pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
     let threads = proc(router).join("task");
@@ -98,7 +97,7 @@ pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
         assert_eq!(status["NoNewPrivs"], "1", "{}", status["Name"]);
         let [users, groups, besides] = identity(&status);
         assert!(!users.contains(&0) && !groups.contains(&0), "{status:?}");
-        // A service manager says its own group once more.
+        // A service manager lists its own group once more.
         let is_own = |group: &u32| groups.contains(group);
         assert!(besides.iter().all(is_own), "{status:?}");
         count += 1;
@@ -119,8 +118,8 @@ pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
     });
 }
 
-/// It forwards, its host interfaces mirror, a reload makes another, and an interface that comes
-/// back is opened.
+/// The router forwards, its host interfaces mirror, a reload makes another, and an interface that
+/// comes back is opened.
 fn without_privileges(kind: &str, kept: u64) {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -147,7 +146,7 @@ fn without_privileges(kind: &str, kept: u64) {
     wait("the host interface of a new interface", || {
         site.mid.has("lr-a.5") && site.mid.ip("addr show lr-a.5").contains("10.5.0.1/24")
     });
-    // The interface goes, and comes back.
+    // The interface is deleted, and comes back.
     site.mid.ip("link del dev a");
     router.shows("ports", |text| {
         text.contains("down") || text.contains("no interface")
@@ -156,7 +155,7 @@ fn without_privileges(kind: &str, kept: u64) {
     site::host(&site.left, "veth0", LEFT4, LEFT6, GATE4, GATE6);
     site.works();
     is_divided(router.running().pid(), left, kept);
-    // And a host interface that somebody deletes is made again.
+    // A deleted host interface is made again.
     site.mid.ip("link del lr-a");
     wait("the host interface to be made again", || {
         site.mid.has("lr-a")
@@ -175,7 +174,7 @@ fn forwards_without_privileges_over_af_xdp() {
 }
 
 /// As the systemd unit starts it: a user of its own, and just the capabilities that it lists. It
-/// takes little memory, for who may lock it without limit is not known here.
+/// uses little memory, since the limit of locked memory is unknown here.
 fn as_a_user(kind: &str, kept: u64) {
     const CAPABILITIES: &str = "+net_admin,+net_raw,+bpf";
     let Some(site) = Site::new() else { return };
@@ -196,7 +195,7 @@ fn as_a_user(kind: &str, kept: u64) {
     router.stop();
 }
 
-/// Whether somebody with the identity of a process, and what it may do, can do this.
+/// Whether a process with the identity and capabilities of `pid` can run this command.
 fn can(pid: Pid, does: &[&str]) -> bool {
     let [users, groups, _] = identity(&status(&proc(pid)));
     let mut command = std::process::Command::new("setpriv");
@@ -224,8 +223,8 @@ fn written(pid: Pid) -> Vec<std::path::PathBuf> {
     files
 }
 
-/// Started by root, in a folder of root's: what sees packets is somebody else, who can write none
-/// of root's files, and what it needs of them it has from its privilege helper.
+/// Started by root, in a folder of root's: the packet process has another user, which cannot write
+/// root's files, and gets what it needs of them from its privilege helper.
 fn root_is_not_who_sees_packets() {
     use std::os::unix::fs::PermissionsExt;
     let Some(site) = Site::new() else { return };
@@ -241,14 +240,14 @@ fn root_is_not_who_sees_packets() {
     site.works();
     let pid = router.running().pid();
     is_divided(pid, 0, NET_ADMIN | NET_RAW);
-    // It has no way to the file, nor to any other of root's.
+    // It cannot open the file, nor any other of root's.
     assert!(can(pid, &["true"]), "`setpriv` works");
     for path in [&*file, "/etc/passwd", "/proc/sys/net/ipv4/ip_forward"] {
         assert!(!can(pid, &["test", "-w", path]), "{path}");
     }
     assert!(!can(pid, &["test", "-r", &file]));
     assert_eq!(written(pid), [Path::new(&capture)]);
-    // And is given what is in it, at a reload, and the file of another capture.
+    // It gets its content at a reload, and the file of another capture.
     let later = scratch.file("b.pcapng");
     let more = format!(
         "\n[[port]]\nname = \"c\"\nspec = \"null:,capture={later}\"\n\
@@ -272,7 +271,7 @@ fn root_is_not_who_sees_packets() {
     assert!(std::fs::metadata(&capture).unwrap().len() > 1000);
 }
 
-/// Whoever the file names, and nobody whom it does not know.
+/// The user that the file names; an unknown one is an error.
 fn the_user_is_the_one_that_the_file_names() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -300,7 +299,7 @@ fn a_user_with_the_units_capabilities_over_af_xdp() {
     as_a_user("af_xdp", NET_ADMIN | NET_RAW | BPF);
 }
 
-/// Nothing of the router is in the kernel any more.
+/// Checks that nothing of the router is left in the kernel.
 #[track_caller]
 fn nothing_is_left(site: &Site) {
     wait("the host interfaces and programs to go", || {
@@ -311,7 +310,7 @@ fn nothing_is_left(site: &Site) {
     });
 }
 
-/// kill -9 of the privilege helper: the router ends, and says why.
+/// kill -9 of the privilege helper: the router ends, with the reason.
 fn the_helper_killed() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -325,7 +324,7 @@ fn the_helper_killed() {
     assert_eq!(status.code(), Some(1), "{said}");
     assert!(said.contains("keeps the router's privileges"), "{said}");
     nothing_is_left(&site);
-    // What it could not put back, its successor does.
+    // The next start restores what it could not.
     let setting = || {
         site.mid
             .inside(|| std::fs::read_to_string("/proc/sys/net/ipv4/conf/a/arp_ignore"))
@@ -360,7 +359,7 @@ fn signals_to_the_helper_are_none() {
     for signal in [Signal::HUP, Signal::INT, Signal::TERM] {
         kill_process(helper, signal).unwrap();
     }
-    // It still opens what is new.
+    // It still opens new ports.
     let more = port("af_packet", "a", &["10.1.0.1/24"], "")
         + &port("af_packet", "b", &["10.2.0.1/24"], "");
     router.reload(&(more + "\n[[interface]]\nport = \"a\"\nvlan = 7\n"));
@@ -393,8 +392,7 @@ fn host_interfaces_in_a_name_space_that_the_router_cannot_enter() {
     mirrors("lr-a", "10.1.0.1/24");
     mirrors("lr-b", "fd00:2::1/64");
     assert!(!site.mid.has("lr-a"));
-    // What the kernel knows there is heard, and a host interface that was deleted there is made
-    // again.
+    // The kernel's routes there are learned, and a host interface deleted there is made again.
     host_interfaces.ip("route add 10.44.0.0/16 via 10.2.0.2 dev lr-b");
     router.shows("routes", |text| text.contains("10.44.0.0/16"));
     host_interfaces.ip("link del lr-a");

@@ -25,7 +25,7 @@ struct Customers {
     red: Site,
     left: Namespace,
     right: Namespace,
-    /// Where the host interfaces of the blue VRF are.
+    /// The namespace of the blue VRF's host interfaces.
     host_interfaces: Namespace,
 }
 
@@ -75,7 +75,7 @@ impl Customers {
             let addresses: Vec<&str> = addresses.iter().map(String::as_str).collect();
             text += &super::instance::port(kind, name, &addresses, &format!("vrf = \"{vrf}\""));
         }
-        // Only blue knows a way to here, and its gateway is blue's right host.
+        // Only blue has this route, and its gateway is blue's right host.
         text += &format!(
             "\n[[route]]\nprefix = \"10.66.0.0/16\"\nvia = \"{}\"\nvrf = \"blue\"\n",
             site::RIGHT4
@@ -84,7 +84,7 @@ impl Customers {
     }
 }
 
-/// How many echo requests have come to a host.
+/// Number of echo requests received by a host.
 fn pinged(host: &Namespace) -> u64 {
     let text = host.inside(|| std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
     let mut lines = text.lines().filter(|line| line.starts_with("Icmp:"));
@@ -132,7 +132,7 @@ fn customers_do_not_meet(kind: &str) {
     // The host interfaces are where they should be.
     assert!(customers.red.mid.has("lr-a") && !customers.red.mid.has("lr-c"));
     assert!(customers.host_interfaces.has("lr-c") && customers.host_interfaces.has("lr-d"));
-    // A route of one VRF is none of the other's.
+    // A route of one VRF is not in the other.
     customers.right.ip("addr add 10.66.0.1/32 dev lo");
     customers.red.right.ip("addr add 10.66.0.1/32 dev lo");
     reaches(&customers.left, "10.66.0.1");
@@ -201,7 +201,7 @@ interface = "b.300"
     )
 }
 
-/// The frames of a host's that a wait for some seconds brings: those that hold a text.
+/// The captured frames that contain a text.
 fn with<'a>(frames: &'a [Vec<u8>], text: &[u8]) -> Vec<&'a Vec<u8>> {
     let holds = |frame: &&Vec<u8>| frame.windows(text.len()).any(|window| window == text);
     frames.iter().filter(holds).collect()
@@ -246,12 +246,12 @@ fn vlan_subinterfaces(kind: &str) {
         tagged(&back, 100),
         untagged.clone(),
         tagged(&unknown, 4000),
-        // An address of another VLAN is asked for: nobody's.
+        // A request for an address of another VLAN is not answered.
         tagged(&asks, 200),
         tagged(&ping, 100),
     ];
     inject(&site.left, "veth0", &frames, &scratch);
-    // The kernel behind the host interface asks who has that address, to answer the ping.
+    // The kernel behind the host interface resolves that address, to answer the ping.
     let answers = frame::arp(2, (NEAR, "10.100.0.2"), (a, "10.100.0.1"));
     let answers = ethernet(a, NEAR, ARP, &answers);
     inject(&site.left, "veth0", &[tagged(&answers, 100)], &scratch);
@@ -283,8 +283,8 @@ fn vlan_subinterfaces(kind: &str) {
         tagged(&frame::forwarded(&back, NEAR, a), 200),
     );
     assert!(with(&right, b"no such vlan").is_empty());
-    // One answer to the question in the right VLAN; the kernel behind the host interface answers
-    // the ping, and its frames are tagged.
+    // One answer to the request in the right VLAN; the kernel behind the host interface answers the
+    // ping, and its frames are tagged.
     let answers: Vec<&Vec<u8>> = (left.iter())
         .filter(|frame| frame[12..18] == [0x81, 0, 0, 100, 8, 6] && frame[24..26] == [0, 2])
         .collect();

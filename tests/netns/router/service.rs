@@ -1,5 +1,5 @@
 //! The router as its unit has systemd run it: in a guest, whose first process is systemd and whose
-//! own network namespace has the ports. `../../vm` boots that guest; here is what happens in it.
+//! own network namespace has the ports. `../../vm` boots that guest; this is the test inside.
 
 use super::instance::port;
 use super::privileges::{BPF, NET_ADMIN, NET_RAW, helper, is_divided, proc, status};
@@ -28,12 +28,12 @@ fn config() -> String {
     head.to_owned() + &ports.replace("\"af_packet:a\"", captured)
 }
 
-/// What a command says, on both streams.
+/// Output of a command, of both streams.
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Runs `systemctl` for the unit: whether it succeeds, and what it says.
+/// Runs `systemctl` for the unit: whether it succeeds, and its output.
 fn try_systemctl(verb: &str) -> (bool, String) {
     let mut command = Command::new("systemctl");
     let output = command.args([verb, "linerate-router"]).output().unwrap();
@@ -46,7 +46,7 @@ fn systemctl(verb: &str) {
     assert!(succeeds, "systemctl {verb}: {text}\n{}", journal());
 }
 
-/// What systemd and the router have said of the unit.
+/// The journal of the unit.
 fn journal() -> String {
     let mut command = Command::new("journalctl");
     let words = ["-u", "linerate-router", "-o", "cat", "--no-pager"];
@@ -65,8 +65,7 @@ fn router() -> Pid {
     pid.unwrap_or_else(|| panic!("it does not run\n{}", journal()))
 }
 
-/// `linerate` with these words: whether it succeeds, and what it says. Root asks as one who has
-/// logged in.
+/// `linerate` with these words: whether it succeeds, and its output, run by root as in a login.
 fn try_linerate(words: &str) -> (bool, String) {
     let mut command = Command::new(binary());
     command.env("XDG_RUNTIME_DIR", "/run/user/0");
@@ -81,7 +80,7 @@ fn ctl(words: &str) -> String {
     text
 }
 
-/// Waits until systemd has started it again after it had this number, and it forwards.
+/// Waits until systemd has restarted it with another process number, and it forwards.
 #[track_caller]
 fn is_back(site: &Site, before: Pid) {
     let number = before.as_raw_nonzero().to_string();
@@ -102,7 +101,7 @@ fn huge_pages(what: &str) -> u64 {
     number.unwrap_or_else(|| panic!("no {what}: {memory}"))
 }
 
-/// Settings of the ports' interfaces: what the router changes, and puts back.
+/// Sysctls of the ports' interfaces that the router changes and restores.
 fn settings() -> [String; 2] {
     ["ipv4/conf/a/rp_filter", "ipv6/conf/b/disable_ipv6"].map(|setting| {
         let value = fs::read_to_string(format!("/proc/sys/net/{setting}")).unwrap();
@@ -110,7 +109,7 @@ fn settings() -> [String; 2] {
     })
 }
 
-/// All that is promised of the unit.
+/// Checks everything that the unit promises.
 pub(crate) fn as_the_unit_says() {
     let Some(site) = Site::of_the_guest() else {
         return;
@@ -120,7 +119,7 @@ pub(crate) fn as_the_unit_says() {
     fs::write("/etc/systemd/system/linerate-router.service", UNIT).unwrap();
     fs::write(FILE, config()).unwrap();
 
-    // It has started when it forwards.
+    // The unit is active when the router forwards.
     systemctl("start");
     for expected in [("ActiveState", "active"), ("Type", "notify")] {
         assert_eq!(property(expected.0), expected.1, "{}", journal());
@@ -134,7 +133,8 @@ pub(crate) fn as_the_unit_says() {
     is_confined();
     all_doors_are_open(&site);
 
-    // A reload is over when its command is; one that is refused changes nothing, and says why.
+    // `systemctl reload` returns when the reload is done; a refused one changes nothing, and gives
+    // the reason.
     fs::write(FILE, config() + ROUTE).unwrap();
     systemctl("reload");
     assert!(ctl("show routes").contains("10.88.0.0/16"));
@@ -147,7 +147,8 @@ pub(crate) fn as_the_unit_says() {
     assert!(ctl("show routes").contains("10.88.0.0/16"));
     fs::write(FILE, config()).unwrap();
 
-    // Killed, and its privilege helper; with huge pages this time, if there are enough.
+    // The router and its privilege helper are killed; with huge pages this time, if there are
+    // enough.
     let _ = fs::write("/proc/sys/vm/nr_hugepages", "24");
     let before = router();
     kill_process(before, Signal::KILL).unwrap();
@@ -171,7 +172,7 @@ pub(crate) fn as_the_unit_says() {
     is_back(&site, before);
     assert!(journal().contains("Watchdog timeout"), "{}", journal());
 
-    // A wrong file: not again and again, and the first look shows what is wrong.
+    // An invalid file: no restarts, and the status shows the error.
     fs::write(FILE, config().replace("fpm =", "fpn =")).unwrap();
     let (succeeds, _) = try_systemctl("restart");
     let (_, shown) = try_systemctl("status");
@@ -189,7 +190,7 @@ pub(crate) fn as_the_unit_says() {
         !links.contains(": lr-") && !links.contains("xdp"),
         "{links}"
     );
-    // Three of them could not put this back: it was kept for who came after.
+    // Three killed runs could not restore this: the state was kept for the next one.
     assert_eq!(settings(), ["2", "0"]);
     assert!(!Path::new("/run/linerate/router.sock").exists());
     let captured = fs::metadata("/var/lib/linerate/a.pcapng").unwrap();
@@ -200,7 +201,7 @@ pub(crate) fn as_the_unit_says() {
     );
 }
 
-/// No more than the unit says, for neither process.
+/// Neither process has more than the unit allows.
 #[track_caller]
 fn is_confined() {
     let router = router();
@@ -209,8 +210,7 @@ fn is_confined() {
         let status = status(&proc(process));
         assert_eq!(status["Seccomp"], "2");
         assert!(!status["Uid"].starts_with("0\t"), "{}", status["Uid"]);
-        // Nothing of the machine can be written but what the unit names, and no device but the
-        // TAPs' is there.
+        // Only paths that the unit names are writable, and only the TAP device exists.
         let within = |path: &str| proc(process).join("root").join(path);
         assert!(within("dev/net/tun").exists() && !within("dev/kmsg").exists());
         let mounts = fs::read_to_string(proc(process).join("mounts")).unwrap();
@@ -219,7 +219,7 @@ fn is_confined() {
     }
 }
 
-/// What listens and what is written, through all that confines it.
+/// Sockets and written files work under the unit's restrictions.
 #[track_caller]
 fn all_doors_are_open(site: &Site) {
     assert!(ctl("show interfaces").contains("lr-b"));

@@ -23,7 +23,7 @@ pub(super) const GATE6: &str = "fd00:1::1";
 pub(super) const FAR_GATE4: &str = "10.2.0.1";
 pub(super) const FAR_GATE6: &str = "fd00:2::1";
 
-/// Hosts with a default route each, and the router's place between them.
+/// Hosts with a default route each, and the router's namespace between them.
 pub(super) struct Site {
     pub(super) left: Namespace,
     pub(super) mid: Namespace,
@@ -71,7 +71,7 @@ impl Site {
         Some(site)
     }
 
-    /// Linux as the router, to see that a test's own part is right.
+    /// Makes Linux the router, to check the test itself.
     pub(super) fn kernel(&self) {
         for (port, at) in [("a", 1), ("b", 2)] {
             self.mid.ip(&format!("addr add 10.{at}.0.1/24 dev {port}"));
@@ -90,7 +90,7 @@ impl Site {
             + self.mid.rx_dropped("lr-")
     }
 
-    /// Both hosts reach each other and the router, with both families.
+    /// Checks that both hosts reach each other and the router, with both families.
     #[track_caller]
     pub(super) fn works(&self) {
         for address in [RIGHT4, RIGHT6, GATE4, GATE6, FAR_GATE4, FAR_GATE6] {
@@ -133,7 +133,7 @@ pub(super) fn reaches(from: &Namespace, address: &str) {
     });
 }
 
-/// What a ping that cannot succeed is told: all that it prints.
+/// The output of a ping that cannot succeed.
 pub(super) fn ping_says(from: &Namespace, words: &str) -> String {
     let output = from.run("ping", &format!("-n {words}"));
     let [stdout, stderr] =
@@ -141,7 +141,7 @@ pub(super) fn ping_says(from: &Namespace, words: &str) -> String {
     stdout + &stderr
 }
 
-/// Waits until ping is told something.
+/// Waits until ping prints this text.
 #[track_caller]
 pub(super) fn ping_hears(from: &Namespace, words: &str, expected: &str) {
     let mut said = String::new();

@@ -1,4 +1,4 @@
-//! Numbered datagrams from one host to another, one a millisecond: which of them are lost?
+//! Numbered datagrams from one host to another, one a millisecond, to find lost ones.
 
 use linerate_testkit::netns::Namespace;
 use std::collections::HashSet;

@@ -1,5 +1,5 @@
 //! Two customers with the same addresses, each in a VRF of its own, all on VLANs of one trunk: the
-//! same packets go through Linux with its VRF and VLAN devices, and what comes out is compared.
+//! same packets go through Linux with its VRF and VLAN devices, and the output is compared.
 //!
 //! ```text
 //!                       ,- a.101 10.1.0.1 \ red      10.1.0.2, 10.2.0.2: red's hosts
@@ -8,7 +8,7 @@
 //!                       `- a.202 10.2.0.1 /
 //! ```
 //!
-//! A kernel without these devices cannot be asked; `../../vm` boots one that can.
+//! It needs a kernel with these devices; `../../vm` boots one.
 
 use super::compare::{self, Output, replay};
 use super::instance::Router;
@@ -33,7 +33,7 @@ struct Customer {
     table: u32,
     vlans: [u16; 2],
     hosts: [Mac; 2],
-    /// What becomes of destinations that its routes refuse, by the words of [`ROUTES`].
+    /// The kinds of its refusing routes, by the words of [`ROUTES`].
     refuses: [(&'static str, &'static str); 3],
 }
 
@@ -63,8 +63,8 @@ const CUSTOMERS: [Customer; 2] = [
 ];
 
 impl Customer {
-    /// Prefixes and what `ip route` says of each. Of IPv6 both refuse alike: what is told of it is
-    /// compared by kinds of packets.
+    /// Prefixes and what `ip route` says of each. For IPv6 both customers refuse alike, since ICMP
+    /// errors are compared by kind of packet.
     fn routes(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
         ROUTES.into_iter().map(|(prefix, next_hop)| {
             let other = self.refuses.iter().find(|(word, _)| *word == next_hop);
@@ -87,7 +87,7 @@ impl Customer {
     }
 }
 
-/// The host's end of the trunk, which only looks and sends, and the router's.
+/// The host's end of the trunk, which only sends and captures, and the router's.
 struct Trunk {
     host: Namespace,
     mid: Namespace,
@@ -107,7 +107,7 @@ impl Trunk {
         Some(trunk)
     }
 
-    /// Linux as the router; false, and the reason told, where this kernel has no such devices.
+    /// Makes Linux the router; false, with a skip message, if this kernel has no such devices.
     fn kernel(&self) -> bool {
         let mid = &self.mid;
         let makes = |words: &str| mid.run("ip", words).status.success();
@@ -205,7 +205,7 @@ impl Trunk {
         router
     }
 
-    /// Sends frames into the trunk, and returns what comes out of it.
+    /// Sends frames into the trunk, and returns the output.
     #[track_caller]
     fn through(&self, file: &str, scratch: &Scratch) -> Output {
         let onlooker = Tcpdump::start(&self.host, "veth0", "in", scratch);
@@ -236,7 +236,7 @@ fn customers_on_a_trunk(kind: &str, count: usize, seed: u64) {
     let scratch = Scratch::new();
     let mut cases = mix::cases(count, &mut Random::new(seed));
     for (number, case) in cases.iter_mut().enumerate() {
-        // A tag is as good behind the addresses of a frame that is cut off.
+        // A frame that is cut off behind its addresses may have a tag as well.
         let customer = &CUSTOMERS[number % 2];
         case.frame = tagged(&case.frame, customer.vlans[0]);
     }
@@ -246,11 +246,11 @@ fn customers_on_a_trunk(kind: &str, count: usize, seed: u64) {
     let mut router = ours.linerate(kind, &scratch);
     let through = |trunk: &Trunk| trunk.through(&file, &scratch);
     let output = compare::agree(&cases, || through(&theirs), || through(&ours), &router);
-    // Each customer's packets came to its own host, and to no other.
+    // Each customer's packets reached its own host only.
     let mut own = [0; 2];
     for frame in &output.forwarded {
         let Some(number) = mix::number_of(frame) else {
-            continue; // the kernel behind a host interface has something to say
+            continue; // the kernel behind a host interface sends messages of its own
         };
         let at = number as usize % 2;
         let Customer { vlans, hosts, .. } = &CUSTOMERS[at];
@@ -259,7 +259,7 @@ fn customers_on_a_trunk(kind: &str, count: usize, seed: u64) {
         own[at] += 1;
     }
     assert!(own.iter().all(|own| *own > count / 4), "{own:?} of {count}");
-    // What the kernel is taught about a VRF's host interfaces, the router learns for that VRF.
+    // Routes by a VRF's host interfaces in the kernel are learned for that VRF.
     ours.mid
         .ip("route add 10.99.0.0/16 via 10.2.0.2 dev lr-a.202 vrf blue");
     router.shows("routes", |text| {

@@ -1,4 +1,4 @@
-//! `router.veth.64`: three namespaces in a row, and who forwards in the middle one.
+//! `router.veth.64`: three namespaces in a row, with the forwarder in the middle one.
 //!
 //! ```text
 //! feeder g0 ------- a :middle: b ------- s0 sink
@@ -69,7 +69,7 @@ impl Placement {
     }
 }
 
-/// The namespaces; gone when the `undo` that it was made with is.
+/// The namespaces; removed with the `undo` that they were made with.
 pub(super) struct Crossing {
     /// Of the feeder, the middle and the sink.
     namespaces: [String; 3],
@@ -130,14 +130,13 @@ impl Crossing {
             namespaces,
             folder,
         };
-        let middle = crossing.middle();
         // GRO gives the port a NAPI of its own, without which veth takes no XDP frames.
         process::read(
             crossing
                 .inside("ethtool")
                 .args(["-K", PORTS[0], "gro", "on"]),
         )?;
-        // The way back of the feeder's addresses is not looked at.
+        // No reverse path check for the feeder's addresses.
         for interface in ["all", PORTS[0]] {
             crossing.sysctl(&format!("net.ipv4.conf.{interface}.rp_filter=0"))?;
         }
@@ -321,7 +320,7 @@ pub(super) const NULL: &str = "null_forward_mpps";
 /// And under this, what the feeder brought.
 const OFFERED: &str = "offered_mpps";
 
-/// What came through, in Mpps.
+/// The forwarded rate, in Mpps.
 struct Through {
     forwarded: f64,
     offered: f64,
@@ -359,7 +358,7 @@ pub(super) fn bottleneck(router: f64, null: f64) -> String {
 /// A process that forwards.
 pub(super) struct Forwarder {
     child: Child,
-    // Its end must not be told that nobody reads.
+    // A closed pipe must not end it.
     _output: BufReader<std::process::ChildStdout>,
 }
 
@@ -400,7 +399,7 @@ impl Forwarder {
 
     /// Ends it as its user would; kills it if it does not listen.
     pub(super) fn stop(&mut self) {
-        // An error means that it is gone already.
+        // An error means that it has ended already.
         let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
         let deadline = Instant::now() + STOP;
         while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {

@@ -135,7 +135,7 @@ impl Setting<'_> {
 
     /// Both ports of DPDK's l3fwd on one core, each playing its capture.
     fn l3fwd(&self, lookup: &str) -> Result<Sample, TaskError> {
-        let program = self.dpdk.l3fwd()?.expect("whoever asks has found it");
+        let program = self.dpdk.l3fwd()?.expect("the caller has found it");
         let input = self.input.expect("written for these rows").display();
         let vdevs =
             [0, 1].map(|port| format!("net_pcap{port},rx_pcap={input}.{port}.pcap,infinite_rx=1"));

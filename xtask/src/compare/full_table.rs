@@ -211,7 +211,7 @@ impl Drop for Daemon {
     }
 }
 
-/// The neighbour: a BGP session that only speaks (RFC 4271).
+/// The neighbour: a BGP session that only sends (RFC 4271).
 struct Speaker(TcpStream);
 
 /// Kinds of message (RFC 4271 4.1).
@@ -221,7 +221,7 @@ const KEEPALIVE: u8 = 4;
 const MESSAGE_MAX: usize = 4096;
 
 impl Speaker {
-    /// Connects from a namespace, again and again until the session stands.
+    /// Connects from a namespace, repeatedly until the session is established.
     fn connect(namespace: &str) -> Result<Speaker, TaskError> {
         let deadline = Instant::now() + START;
         loop {
@@ -238,7 +238,7 @@ impl Speaker {
         }
     }
 
-    /// Says all of it, and reads what the other has to say meanwhile.
+    /// Sends everything, and reads the other side's messages meanwhile.
     fn say(&self, messages: &[u8]) -> Result<(), TaskError> {
         let say = || {
             let mut heard = self.0.try_clone()?;
@@ -391,7 +391,7 @@ impl Questions {
         Ok(Questions(BufReader::new(socket), path.into()))
     }
 
-    /// Whether a prefix has a route that FRR's FPM has told.
+    /// Whether a prefix has a route from FRR's FPM.
     fn has(&mut self, (address, len): &Prefix) -> Result<bool, TaskError> {
         let params = json!({ "what": "routes", "filter": format!("{address}/{len}"), "limit": 10 });
         let question = json!({ "id": 1, "method": "show", "params": params });

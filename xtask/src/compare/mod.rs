@@ -50,7 +50,7 @@ use veth::Veth;
 use crate::error::TaskError;
 use crate::undo::Undo;
 
-/// `--only AREA` ends within 10 minutes; after this nobody waits for near cores any more.
+/// `--only AREA` ends within 10 minutes; after this near cores are not waited for any more.
 const WAITING_ENDS: Duration = Duration::from_secs(7 * 60);
 
 #[derive(Args)]
@@ -103,6 +103,12 @@ impl Options {
 /// Rows with a target, and the least ratio that meets it.
 pub(crate) fn targets() -> impl Iterator<Item = (&'static str, f64)> {
     ROWS.iter().filter_map(|row| Some((row.name, row.target?)))
+}
+
+/// Rows with a peer.
+#[cfg(test)]
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ROWS.iter().map(|row| row.name)
 }
 
 /// Rows without a peer, and what they may be at most.
@@ -212,7 +218,7 @@ fn select(options: &Options) -> Result<(Vec<Row>, Vec<&'static Absolute>), TaskE
     Ok((rows, absolutes))
 }
 
-/// One measuring process at a time on this machine: the lock of whoever compares now.
+/// One measuring process at a time on this machine: the lock of the running comparison.
 fn wait_until_alone() -> Result<std::fs::File, TaskError> {
     let path = std::env::temp_dir().join("linerate-compare.lock");
     // The name is known to all, so that they meet: nothing is written, and no link followed.

@@ -10,7 +10,7 @@ use super::rows::Row;
 use super::sample::Sample;
 use super::stats::{median, spread};
 
-/// What became of a row.
+/// The outcome of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Passed,
@@ -125,7 +125,7 @@ impl Line {
         self.data.note.as_deref().or_else(remark)
     }
 
-    /// Who was the limit, where a null-forwarding run stands beside ours.
+    /// The limit of the measurement, if there is a null-forwarding run.
     fn bottleneck(&self) -> Option<String> {
         let null = beside(&self.data.ours)?[crossing::NULL].as_f64()?;
         Some(crossing::bottleneck(self.ours?, null))

@@ -15,7 +15,7 @@ use crate::undo::Undo;
 pub(super) const PORT: &str = "d0";
 const GENERATOR: &str = "g0";
 
-/// Both namespaces; gone when `undo` is.
+/// Both namespaces; removed with `undo`.
 pub(super) struct Veth {
     dut: String,
     generator: String,
@@ -136,7 +136,7 @@ impl Drop for FarEnd {
     }
 }
 
-/// Makes a namespace in which the kernel itself says nothing.
+/// Makes a namespace in which the kernel itself sends nothing.
 pub(super) fn quiet_namespace(undo: &mut Undo, name: &str) -> Result<(), TaskError> {
     if !process::is_root() {
         return Err(TaskError::Missing {

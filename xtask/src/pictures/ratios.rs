@@ -6,9 +6,9 @@ use super::svg::{escaped, head};
 use crate::figures::{Compared, Figures};
 
 const WIDTH: f64 = 720.0;
-/// Where bars begin, and how long one of ratio 1 is.
+/// Where bars begin, and where the longest may end, before its figure.
 const LEFT: f64 = 270.0;
-const UNIT: f64 = 118.0;
+const RIGHT: f64 = 660.0;
 const TOP: f64 = 44.0;
 const STEP: f64 = 34.0;
 const BAR: f64 = 18.0;
@@ -38,7 +38,10 @@ pub(super) fn draw(figures: &Figures) -> String {
         svg,
         "<rect width=\"{WIDTH}\" height=\"{height}\" rx=\"6\" fill=\"var(--ground)\"/>"
     );
-    let one = LEFT + UNIT;
+    let longest = rows.iter().map(|row| row.ratio).fold(1.0, f64::max);
+    // How long a bar of ratio 1 is.
+    let unit = (RIGHT - LEFT) / longest;
+    let one = LEFT + unit;
     let _ = writeln!(
         svg,
         "<text class=\"dim middle\" x=\"{one}\" y=\"22\">DPDK = 1</text>\n\
@@ -46,7 +49,7 @@ pub(super) fn draw(figures: &Figures) -> String {
          x1=\"{one}\" x2=\"{one}\" y1=\"30\" y2=\"{bottom}\"/>"
     );
     for (row, number) in rows.iter().zip(0u32..) {
-        bar(&mut svg, row, TOP + STEP * f64::from(number));
+        bar(&mut svg, row, unit, TOP + STEP * f64::from(number));
     }
     let _ = writeln!(
         svg,
@@ -58,9 +61,9 @@ pub(super) fn draw(figures: &Figures) -> String {
     svg
 }
 
-fn bar(svg: &mut String, row: &Compared, y: f64) {
+fn bar(svg: &mut String, row: &Compared, unit: f64, y: f64) {
     let class = if row.is_met() { "met" } else { "missed" };
-    let (length, middle) = (row.ratio * UNIT, y + BAR / 2.0 + 5.0);
+    let (length, middle) = (row.ratio * unit, y + BAR / 2.0 + 5.0);
     let label = escaped(row.picture.as_deref().unwrap_or_default());
     let said = if row.is_met() { "" } else { ": missed" };
     let _ = writeln!(
@@ -72,7 +75,7 @@ fn bar(svg: &mut String, row: &Compared, y: f64) {
     );
     let mut end = LEFT + length;
     if let Some(target) = row.target() {
-        let x = LEFT + target * UNIT;
+        let x = LEFT + target * unit;
         end = end.max(x);
         let _ = writeln!(
             svg,

@@ -1,5 +1,5 @@
 //! Two configurations of one router that differ in half of the routes and in every rule of the
-//! access list, and forward the same packets: whatever is lost between them was lost by the change.
+//! access list, and forward the same packets, so that any loss is due to the change.
 
 use std::fmt::Write;
 use std::fs;
@@ -16,12 +16,12 @@ use linerate_appliance::error::Error;
 /// Gateways, 10.0.1.10 and those behind it: neighbours whose addresses are pinned. No generated
 /// route is in 10.0.0.0/8, so nothing else leads there.
 const GATEWAYS: u32 = 16;
-/// Routes that only one of the two files has. Nobody asks for them.
+/// Routes that only one of the two files has. No packet goes there.
 const COMINGS: u32 = 256;
 /// Where frames go to: the router's first port has this address.
 pub(super) const ROUTER: MacAddr = MacAddr([2, 0, 0, 1, 0, 0]);
 
-/// Both files, and the one that the router reads. All are gone with this value.
+/// Both files, and the one that the router reads. All are deleted with this value.
 pub(super) struct Files {
     pub(super) used: PathBuf,
     both: [PathBuf; 2],
@@ -57,7 +57,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Puts one of them where the router will read it.
+    /// Writes one of them to the router's file.
     pub(super) fn put(&self, turn: usize) -> Result<(), Error> {
         let copied = fs::copy(&self.both[turn % 2], &self.used);
         copied.map(drop).map_err(|source| Error::File {
@@ -91,7 +91,7 @@ fn text(routes: &[(Prefix4, u32)], rules: u32, turn: u32, cpus: [u32; 2]) -> Str
         "[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [\n"
     ));
     for rule in 0..rules {
-        // 100.64.0.0/10 sends nothing here (RFC 6598).
+        // No frame is from 100.64.0.0/10 (RFC 6598).
         line(format_args!(
             "{{ action = \"deny\", source = \"100.64.{}.{}/32\", protocol = \"udp\", \
              destination_port = \"{}\" }},\n",

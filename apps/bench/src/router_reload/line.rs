@@ -10,21 +10,22 @@ use linerate_drivers::Drivers;
 use crate::l3fwd::Frame;
 use linerate_appliance::error::Error;
 
-/// Where the number stands: behind the headers of Ethernet, IPv4 and UDP.
+/// Position of the number: behind the headers of Ethernet, IPv4 and UDP.
 const NUMBER: std::ops::Range<usize> = 42..50;
 /// How long the last frames may take, in ns.
 const DRAIN_NS: u64 = 2_000_000_000;
-/// Receive bursts for each one that is sent: what waited in the rings comes faster than it went.
+/// Receive bursts for each one that is sent: frames that waited in the rings come faster than they
+/// were sent.
 const TAKES: usize = 4;
 
 /// When frames are due.
 pub(super) struct Pace {
     began: u64,
     per_tick: f64,
-    /// Frames that are due at once before the rest is left out.
+    /// Limit of frames due at once; further ones are left out.
     most: u64,
     taken: u64,
-    /// Frames that were due while nobody could send them.
+    /// Frames that were due while the generator could not send.
     pub(super) left_out: u64,
 }
 
@@ -54,7 +55,7 @@ impl Pace {
 /// Which numbers have come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Numbers {
-    /// The one that is to come next.
+    /// The number expected next.
     next: u64,
     missing: u64,
     pub(super) came: u64,
@@ -84,7 +85,7 @@ impl Numbers {
 pub(super) struct Line {
     to_router: Box<dyn TxQueue>,
     from_router: Box<dyn RxQueue>,
-    /// What the router says to the generator's side.
+    /// Frames of the router to the generator's side.
     back: Box<dyn RxQueue>,
     cache: PoolCache,
     pool: Pool,
@@ -92,22 +93,23 @@ pub(super) struct Line {
     frames: Vec<Frame>,
     /// The number of the next frame: frames that were due so far.
     pub(super) sent: u64,
-    /// The number behind the last that the ring to the router took.
+    /// One more than the last number that the ring to the router accepted.
     taken: u64,
-    /// Of those that were due, the ones that the ring to the router had no room for.
+    /// Due frames that did not fit into the ring to the router.
     pub(super) no_room: u64,
     pub(super) numbers: Numbers,
-    /// What came that the generator has not sent.
+    /// Received frames that the generator has not sent.
     pub(super) strays: u64,
-    /// Whether the router may be waiting for this very CPU.
+    /// Whether the router may be waiting for this CPU.
     shares_cpu: bool,
-    // Their queues go first.
+    // Dropped after their queues.
     _ports: [Box<dyn Port>; 2],
 }
 
 impl Line {
     /// Opens the far ends of `ring:wan` and `ring:lan`. The ring to the router holds `room` frames,
-    /// the one from it twice that: all that waited at a router which had no CPU comes out at once.
+    /// the one from it twice that: all frames that waited while the router had no CPU come out at
+    /// once.
     pub(super) fn open(
         drivers: &mut Drivers,
         frames: Vec<Frame>,
@@ -160,7 +162,7 @@ impl Line {
         }
     }
 
-    /// Takes what is under way, until all of it is here or nothing more can be hoped for.
+    /// Receives frames under way, until all have come or the timeout is over.
     pub(super) fn drain(&mut self) {
         let end = self.clock.now() + self.clock.ticks(DRAIN_NS);
         while self.under_way() > 0 && self.clock.now() < end {
@@ -168,12 +170,12 @@ impl Line {
         }
     }
 
-    /// Frames that did not come, of all that were due: call it when nothing is under way.
+    /// Lost frames of all that were due; valid when none is under way.
     pub(super) fn lost(&self) -> u64 {
         self.numbers.lost(self.sent)
     }
 
-    /// Frames that the ring took behind the last that has come: one worker keeps their order.
+    /// Frames sent after the last one received: one worker keeps their order.
     fn under_way(&self) -> u64 {
         self.taken.saturating_sub(self.numbers.next)
     }
@@ -199,7 +201,7 @@ impl Line {
     fn send(&mut self, count: usize) {
         let mut burst = Burst::new();
         self.cache.fill(&self.pool, &mut burst, count);
-        // Slots that are away count as frames that had no room.
+        // Without a free slot a frame counts as one without room.
         let went = self.sent;
         self.sent += count as u64;
         for (number, packet) in (went..).zip(burst.iter_mut()) {
@@ -233,15 +235,15 @@ impl Line {
 
     fn rest(&mut self) {
         match self.shares_cpu {
-            // It is no use to wait for a thread that waits for this one.
+            // Spinning is no use if the other thread waits for this CPU.
             true => std::thread::yield_now(),
             false => pause(),
         }
     }
 }
 
-/// The number of a frame of ours: IPv4 and UDP of its length, and nothing that the router itself
-/// says.
+/// The number of a test frame: IPv4 and UDP of the right length; `None` for the router's own
+/// messages.
 fn number(frame: &[u8]) -> Option<u64> {
     let is_ours =
         frame.len() == size_of::<Frame>() && frame[12..15] == [8, 0, 0x45] && frame[23] == 17;

@@ -1,20 +1,20 @@
 //! Packets lost while a router under half its load takes another configuration: 100 K routes, of
 //! which half change, and 1 K rules of an access list, all of which do.
 //!
-//! The router is the one that users run, less its socket and its host interfaces, on in-process
-//! rings. Worker on the first CPU; generator and sink, in turns on one thread, on the second, with
-//! control, the slow worker and who reads the file. What is due while the generator has no CPU is
-//! held, up to a bound, and left out beyond it: that is load which was not offered, and no loss.
-//! The load is half of what the worker can do by its own books: packets for each tick in which it
-//! had some. A frame for which the ring to the router has no room is lost, and so is whatever the
+//! The router is the one that users run, without its socket and host interfaces, on in-process
+//! rings. The worker has the first CPU; the second has generator and sink, in turns on one thread,
+//! with control, the slow worker and the reader of the file. Frames that are due while the
+//! generator has no CPU are held, up to a bound, and left out beyond it: they count as not offered,
+//! not as lost. The load is half of the worker's capacity by its own counters: packets per busy
+//! tick. A frame that does not fit into the ring to the router is lost, and so is any that the
 //! router drops.
 //!
-//! The ring is deeper than a card's, since here others may have the worker's CPU, for which no
-//! reload is to blame. So that its depth hides nothing, the worker's own times stand beside: the
-//! longest stop between two rounds to take messages, which is all that a reload asks of it, and the
-//! longest round. Stretches without a reload stand beside, too; those in which the scheduler or the
-//! host had the worker's CPU for long enough to explain a loss are done again, and what was lost in
-//! them is told apart.
+//! The ring is deeper than a card's, since here other threads may take the worker's CPU, which is
+//! not the reload's fault. As its depth could hide stops, the worker's own times are reported as
+//! well: the longest stop between two rounds to take messages, which is all that a reload needs of
+//! it, and the longest round. Intervals without a reload are reported, too; those in which the
+//! scheduler or the host took the worker's CPU for long enough to explain a loss are repeated, and
+//! their loss is reported separately.
 
 mod files;
 mod line;
@@ -38,7 +38,7 @@ pub(super) const ROWS: &[Row] = &[Row {
     run,
 }];
 
-/// How much there is of everything.
+/// Sizes of the benchmark.
 struct Size {
     routes: usize,
     rules: u32,
@@ -61,13 +61,13 @@ const QUICK: Size = Size {
     room: 4096,
 };
 
-/// Part of what the worker can do that is offered.
+/// Offered load as a part of the worker's capacity.
 const LOAD: f64 = 0.5;
 /// Before and behind each reload, in ns.
 const AROUND_NS: u64 = 50_000_000;
 /// How long the router may take to forward a first frame, and to reload, in ns.
 const PATIENCE_NS: u64 = 120_000_000_000;
-/// How often each reload is done again at most where somebody has disturbed it.
+/// How often a disturbed reload is repeated at most.
 const AGAIN: u64 = 3;
 /// Part of the ring's room that is held for when the generator has its CPU again.
 const HELD: usize = 8;
@@ -81,7 +81,7 @@ fn run(row: &'static str, run: Run) -> Result<Sample, Error> {
     measured.join()?
 }
 
-/// A router at work, and who is at the far ends of its rings.
+/// A running router, and the generator and sink on its rings.
 fn begin(size: &Size, cpus: [u32; 2]) -> Result<(Files, Line, Embedded), Error> {
     let [worker_cpu, other_cpu] = cpus;
     let files = Files::write(size, [other_cpu, worker_cpu])?;
@@ -113,7 +113,7 @@ fn measure(
     let reloads = (run.duration.as_secs_f64() * 3.0).ceil().clamp(2.0, 100.0) as u64;
     let (mut tally, mut turn) = (Tally::default(), 0);
     while tally.reloads < reloads {
-        // Each changes as much as the others: from one file to the other, and back.
+        // Each reload changes the same amount: from one file to the other, and back.
         turn += 1;
         files.put(turn)?;
         let held = size.room / HELD;
@@ -159,10 +159,10 @@ fn asks(number: u64, dst: u32) -> Frame {
     frame
 }
 
-/// Waits until frames come through: the router sees that its ports are connected.
+/// Waits until frames come through, when the router has found its ports connected.
 fn first_frame(line: &mut Line, clock: Clock) -> Result<(), Error> {
     let end = clock.now() + clock.ticks(PATIENCE_NS);
-    // A few: those that come too early are lost, and not counted.
+    // Sends a few, since early ones are lost and not counted.
     let slowly = 1000.0 / clock.hz();
     line.offer(&mut Pace::new(clock.now(), slowly, 64), |line, now| {
         line.numbers.came >= 16 || now > end
@@ -181,7 +181,7 @@ fn silent(what: &str) -> Error {
     }
 }
 
-/// Packets for each tick that the worker spends on them, while it has as many as it can take.
+/// Packets per busy tick of the worker at full load.
 fn capacity(line: &mut Line, router: &Embedded, size: &Size, ns: u64) -> f64 {
     let (stats, clock) = (&router.worker.1, router.clock);
     let time = clock.ticks(ns.clamp(20_000_000, 500_000_000));
@@ -198,14 +198,14 @@ fn capacity(line: &mut Line, router: &Embedded, size: &Size, ns: u64) -> f64 {
     (after.0 - before.0) as f64 / (after.1 - before.1).max(1) as f64
 }
 
-/// What happens in a stretch.
+/// What happens in an interval.
 enum With {
     Reload,
     /// For so many ticks.
     Nothing(u64),
 }
 
-/// What became of a stretch.
+/// The result of an interval.
 #[derive(Default)]
 struct Stretch {
     ticks: u64,
@@ -219,7 +219,7 @@ struct Stretch {
     /// The longest stop of the worker to take messages, and its longest round, if that was a gap.
     stop_ns: u64,
     gap_ns: u64,
-    /// Whether somebody had the worker's CPU for long enough to explain the loss.
+    /// Whether other threads had the worker's CPU for long enough to explain the loss.
     disturbed: bool,
 }
 
@@ -233,7 +233,7 @@ fn stretch(
     let clock = router.clock;
     let around = clock.ticks(AROUND_NS);
     let patience = clock.ticks(PATIENCE_NS);
-    // A long round does not say whose fault it is: the scheduler's books are read.
+    // A long round does not show its cause, so the scheduler's accounting is read.
     let involved = Involved {
         lcores: vec![router.worker.0.clone()],
         others: Vec::new(),
@@ -284,7 +284,7 @@ fn stretch(
     Ok(stretch)
 }
 
-/// All stretches that count.
+/// All intervals that count.
 #[derive(Default)]
 struct Tally {
     reloads: u64,
@@ -298,7 +298,7 @@ struct Tally {
     /// The longest of each, with and without a reload.
     stop_ns: [u64; 2],
     gap_ns: [u64; 2],
-    /// Pairs of stretches that do not count, and what was lost in them.
+    /// Pairs of intervals that do not count, and their loss.
     disturbed: u64,
     lost_disturbed: u64,
 }
@@ -357,8 +357,8 @@ mod tests {
         assert_eq!((tally.lost, tally.lost_disturbed, tally.reloads), (2, 7, 1));
     }
 
-    /// Wherever this runs, on however many CPUs: every frame is accounted for, and reloads change
-    /// what they should. Whether frames are lost is the machine's affair here.
+    /// On any number of CPUs every frame is accounted for, and reloads change what they should. The
+    /// number of lost frames depends on the machine.
     #[test]
     fn the_row_works() {
         let sample = run("router.reload", Run::quick()).unwrap();
@@ -372,8 +372,7 @@ mod tests {
         );
     }
 
-    /// However busy the machine is: what the router has taken comes out, in order, whatever it
-    /// reloads.
+    /// On any machine, every frame that the router has received comes out in order during reloads.
     #[test]
     fn nothing_is_lost_over_reloads_of_twenty_thousand_routes() {
         let size = Size {

@@ -45,8 +45,8 @@ struct Report {
     port: String,
     #[serde(flatten)]
     tally: Tally,
-    /// Packets on the queue that the model says, in percent of those it can say; absent where none
-    /// came.
+    /// Packets on the queue that the model says, in percent of those that it can predict; absent if
+    /// none came.
     agreement_percent: Option<f64>,
     /// The same for the hash, where the driver reports it.
     hash_agreement_percent: Option<f64>,
@@ -61,7 +61,7 @@ struct Tally {
     agreed: u64,
     hashes_compared: u64,
     hashes_agreed: u64,
-    /// By queue, what came and what the model says.
+    /// Received and predicted packets, by queue.
     queues: Vec<QueueRow>,
     disagreements: Vec<Disagreement>,
 }
@@ -126,8 +126,8 @@ pub(super) fn run(model: &Model, args: &CheckArgs, json: bool) -> Result<(), Err
     }
 }
 
-/// Polls all queues until `over`, which may sleep, says so; it is asked whenever nothing came, and
-/// every 64 rounds, so that a flood does not keep us.
+/// Polls all queues until `over`, which may sleep, returns true; it is called when nothing came,
+/// and every 64 rounds, so that a flood cannot prevent the end.
 fn receive(
     model: &Model,
     queues: &mut Queues,

@@ -1,4 +1,4 @@
-//! What comes to the NIC: flows drawn from a description, or the packets of a capture.
+//! Input of the NIC: flows drawn from a description, or the packets of a capture.
 
 use std::fs::File;
 use std::net::IpAddr;
@@ -27,7 +27,7 @@ pub struct FlowArgs {
     pub(super) pcap: Option<PathBuf>,
 }
 
-/// What is drawn where nobody says.
+/// The default description.
 const DEFAULT: &str =
     "tcp,src=10.0.0.0/8,dst=192.0.2.1,src_port=1024-65535,dst_port=443,count=10000,seed=1";
 
@@ -41,12 +41,12 @@ pub enum Seen {
 }
 
 impl FlowArgs {
-    /// Whether any were asked for.
+    /// Whether flows were given.
     pub fn is_given(&self) -> bool {
         self.flows.is_some() || self.pcap.is_some()
     }
 
-    /// Calls `each` for every packet; returns what they are called in reports.
+    /// Calls `each` for every packet; returns their name in reports.
     pub fn for_each(&self, mut each: impl FnMut(Seen)) -> Result<String, Error> {
         if let Some(path) = &self.pcap {
             read(path, each)?;
@@ -77,7 +77,7 @@ fn read(path: &Path, mut each: impl FnMut(Seen)) -> Result<(), Error> {
     Ok(())
 }
 
-/// What RSS makes of a frame.
+/// How RSS classifies a frame.
 pub(super) fn seen(frame: &[u8]) -> Seen {
     let Ok(headers) = linerate_wire::parse(frame) else {
         return Seen::Other;
@@ -97,7 +97,7 @@ pub(super) fn seen(frame: &[u8]) -> Seen {
         _ => return Seen::Other,
     };
     match flow {
-        // What has no ports is hashed like a fragment: by addresses.
+        // Packets without ports are hashed like fragments: by addresses.
         Ok(flow) => Seen::Ip {
             flow,
             fragment: headers.is_fragment || headers.ports.is_none(),
@@ -165,7 +165,7 @@ pub(super) struct FlowSpec {
 }
 
 impl FlowSpec {
-    /// Reads `tcp,src=10.0.0.0/8,...`; ports that are not said stay absent.
+    /// Reads `tcp,src=10.0.0.0/8,...`; ports that are not given stay absent.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
         let mut parts = text.split(',');
         let first = parts.next().unwrap_or_default();
@@ -241,8 +241,7 @@ impl FlowSpec {
         }
     }
 
-    /// The one flow of single addresses; what is not said of the ports, and ranges, is their first
-    /// port.
+    /// The flow of single addresses; absent ports and ranges count as their first port.
     pub(super) fn single(&self) -> Option<Flow> {
         let first =
             |ports: &Option<RangeInclusive<u16>>| ports.as_ref().map_or(0, |ports| *ports.start());
@@ -349,7 +348,7 @@ impl Prefix {
         }
     }
 
-    /// Ones where the host may choose.
+    /// Ones in the host bits.
     fn mask(self) -> u128 {
         match self.width() - self.bits {
             128 => u128::MAX,

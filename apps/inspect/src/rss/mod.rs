@@ -1,9 +1,9 @@
 //! Receive side scaling, shown: `linerate bench rss` and the part of `linerate plan --rss` that
 //! knows NICs.
 //!
-//! [`ModelArgs`] says which NIC, [`flows`] what comes to it, [`spread`] what lands where;
-//! [`invert`] lists the ports of a queue, [`placed`] puts queues on a plan's lcores, and [`check`]
-//! holds a real port against the model.
+//! [`ModelArgs`] selects the NIC, [`flows`] its input, [`spread`] shows the queues; [`invert`]
+//! lists the ports of a queue, [`placed`] puts queues on a plan's lcores, and [`check`] holds a
+//! real port against the model.
 
 mod check;
 mod flows;
@@ -48,7 +48,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     spread::run(&model, &args.flows, args.list, args.json)
 }
 
-/// Queues where nobody says how many.
+/// Default number of queues.
 const DEFAULT_QUEUES: u16 = 4;
 
 /// Which NIC, and how it is set up.
@@ -77,7 +77,7 @@ pub struct ModelArgs {
         conflicts_with = "queues"
     )]
     weights: Vec<u32>,
-    /// What is done to source and destination first: none, xor, or-xor, sorted
+    /// Symmetry, applied to source and destination before hashing: none, xor, or-xor, sorted
     #[arg(long, value_name = "HOW")]
     symmetry: Option<String>,
 }
@@ -90,13 +90,13 @@ const SYMMETRIES: [(&str, Symmetry); 4] = [
 ];
 
 impl ModelArgs {
-    /// Whether anything of the NIC was said.
+    /// Whether any option of the NIC was given.
     pub fn is_given(&self) -> bool {
         let numbers = !self.reta.is_empty() || self.queues.is_some() || !self.weights.is_empty();
         numbers || self.profile.is_some() || self.key.is_some() || self.symmetry.is_some()
     }
 
-    /// The NIC; `queues` where nobody says how many.
+    /// The NIC; `queues` is the default number.
     pub fn model(&self, queues: u16) -> Result<Model, Error> {
         let name = self.profile.as_deref().unwrap_or(PROFILES[0].name);
         let profile = Profile::find(name)?;
@@ -110,7 +110,7 @@ impl ModelArgs {
         Ok(Model::new(profile, key.as_deref(), reta)?.symmetric(self.symmetry()?))
     }
 
-    /// The table that was given entry by entry.
+    /// The table from a list of its entries.
     fn table(&self) -> Result<Reta, Error> {
         let usage = |problem: String, fix: &str| Error::Usage {
             problem: format!("--reta: {problem}"),
@@ -118,7 +118,7 @@ impl ModelArgs {
         };
         if self.queues.is_some() || !self.weights.is_empty() {
             let fix = "leave out --queues and --weights, or give --reta as one number";
-            return Err(usage("a whole table says its queues itself".into(), fix));
+            return Err(usage("a whole table already has the queues".into(), fix));
         }
         let queue = |&queue: &usize| {
             u16::try_from(queue)

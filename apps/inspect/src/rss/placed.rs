@@ -13,10 +13,10 @@ use linerate_appliance::error::Error;
 use linerate_appliance::output::{Cell, Column, Table, Tone};
 use linerate_appliance::runtime::wiring::{self, PortShape};
 
-/// From here on an lcore's share is worth a second look.
+/// From this imbalance on an lcore's share is marked.
 const UNEVEN: f64 = 1.25;
 
-/// The queues of every port on the lcores of a plan. Each port is taken to get the same flows.
+/// The queues of every port on the lcores of a plan. Each port is assumed to get the same flows.
 #[derive(Serialize)]
 pub struct Placed {
     nic: ModelReport,
@@ -45,7 +45,7 @@ struct Polled {
 }
 
 impl Placed {
-    /// Spreads the queues as `linerate l2fwd` does. One port stands for all where none is named.
+    /// Spreads the queues as `linerate l2fwd` does. Without named ports, one port stands for all.
     pub fn on(
         plan: &Plan,
         ports: &[String],
@@ -109,7 +109,7 @@ impl Placed {
         })
     }
 
-    /// A table for people.
+    /// A table for users.
     pub fn text(&self, colour: bool) -> String {
         let mut text = format!("\nRSS by {}\nflows: {}\n\n", self.nic.line(), self.of);
         let mut table = Table::new([

@@ -1,4 +1,4 @@
-//! What lands where: flows and packets by queue.
+//! The distribution of flows and packets over queues.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ use super::flows::{self, FlowArgs, Seen};
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, Cell, Column, Table, Tone};
 
-/// From here on the busiest queue is worth a second look.
+/// From this imbalance on the busiest queue is marked.
 const UNEVEN: f64 = 1.25;
 
 /// Flows and packets, by queue.
@@ -21,7 +21,7 @@ pub(super) struct Spread {
     pub of: String,
     flows: usize,
     packets: u64,
-    /// Packets by what was hashed of them.
+    /// Packets by the hashed fields.
     addresses_and_ports: u64,
     addresses_only: u64,
     /// Hashed by more than the 4-tuple, so that the queue is unknown.

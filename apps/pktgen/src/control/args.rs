@@ -1,4 +1,4 @@
-//! The command line of `linerate pktgen`, and what it says together with a run file.
+//! The command line of `linerate pktgen`, merged with a run file.
 
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -17,9 +17,9 @@ use linerate_appliance::runtime::PlanArgs;
 
 /// Generate traffic, and check what comes back.
 ///
-/// Exit codes: 0 all went well; 1 an error; 2 an option that there is not; 3 more frames were lost
-/// than --max-loss-ppm allows; 4 the run is invalid: a port failed, or more frames were left unsent
-/// than --max-unsent-ppm allows.
+/// Exit codes: 0 all went well; 1 an error; 2 an unknown option; 3 more frames were lost than
+/// --max-loss-ppm allows; 4 the run is invalid: a port failed, or more frames were left unsent than
+/// --max-unsent-ppm allows.
 #[derive(Debug, Default, clap::Args)]
 pub struct Args {
     /// A port, [NAME=]KIND:TARGET[,key=value...], also with speed=10G, rate=, count=,
@@ -49,7 +49,8 @@ pub struct Args {
     /// Seed of everything random; chosen and shown where absent
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// What signatures call this session: frames of others are foreign; by chance where absent
+    /// Number of this session in signatures: frames of other sessions are foreign; random where
+    /// absent
     #[arg(long, value_name = "N")]
     session: Option<u16>,
     /// Write a part of this program to standard output, and do nothing else: `dissector`, in Lua,
@@ -59,7 +60,7 @@ pub struct Args {
     /// Run without a screen; FILE is a run file, as -f takes it
     #[arg(long, value_name = "FILE", num_args = 0..=1, conflicts_with = "tui")]
     headless: Option<Option<PathBuf>>,
-    /// A run file (FILE.toml), or a file of commands, one a line
+    /// A run file (FILE.toml), or a file of commands, one per line
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
     /// Open the ports, but do not send until told to
@@ -135,20 +136,20 @@ impl Printed {
     }
 }
 
-/// A run, as the command line and its file say together.
+/// A run: the command line merged with its file.
 #[derive(Debug, Default)]
 pub(super) struct Settings {
     pub(super) config: SessionConfig,
-    /// Set after the ports are open: they say what the shortcuts say of port 0.
+    /// Commands for port 0 that the shortcut options stand for, run once the ports are open.
     pub(super) shortcuts: Vec<String>,
-    /// Where they come from, and each with its number.
+    /// The file that the commands are from, and each with its line number.
     pub(super) commands: (PathBuf, Vec<(usize, String)>),
     pub(super) start: bool,
     pub(super) duration: Option<Duration>,
     pub(super) limits: Limits,
     pub(super) listen: Vec<Address>,
     pub(super) token: Option<String>,
-    /// Where `linerate ctl` and others may ask.
+    /// Where `linerate ctl` and metrics are served.
     pub(super) places: Places,
     pub(super) change: bool,
     pub(super) tui: bool,
@@ -166,7 +167,8 @@ pub(super) struct Limits {
     pub(super) unsent_ppm: Option<f64>,
 }
 
-/// Unsent frames that a run may have whose loss is judged: the generator was as good as asked.
+/// Limit of unsent frames for a run whose loss is judged: beyond it the generator was too slow for
+/// a verdict.
 pub(super) const UNSENT_PPM: f64 = 1000.0;
 
 pub fn run(args: &Args) -> Result<(), Error> {
@@ -232,7 +234,8 @@ impl Settings {
         let has_shortcuts = args.size.is_some() || args.rate.is_some() || args.count.is_some();
         let own_streams = !streams.is_empty() || has_commands;
         if !own_streams && (!is_run_file || lines.is_empty()) {
-            // Nobody says what to send: a stream of defaults on each port, or on the one spoken of.
+            // Without any stream: a stream of defaults on each port, or on the port of the
+            // shortcuts.
             let senders = if has_shortcuts { 1 } else { ports.len() };
             streams = (0..senders).map(default_stream).collect();
         }
@@ -254,7 +257,7 @@ impl Settings {
         let start = match (args.no_start, file.run.start) {
             (true, _) => false,
             (false, Some(start)) => start,
-            // A file of commands starts what it wants, a person types `start`.
+            // A file of commands starts what it needs, a user types `start`.
             (false, None) => !tui && !has_commands,
         };
         let ppm = |name: &str, value: Option<f64>| match value {
@@ -290,7 +293,7 @@ impl Settings {
             && args.dump.is_none()
         {
             return Err(usage(
-                "nothing would ever be sent: no start, no commands, and nobody could give any",
+                "nothing would ever be sent: --no-start without commands and without --listen",
                 "add --listen, or -f FILE with commands, or leave out --no-start",
             ));
         }

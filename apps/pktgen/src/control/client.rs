@@ -26,19 +26,19 @@ pub(crate) enum Message {
 
 /// A connection to a session.
 ///
-/// [`call`](Self::call) and what is built on it wait for the answer. Who must not wait (the screen)
-/// uses [`send`](Self::send) and [`receive`](Self::receive).
+/// [`call`](Self::call) and what is built on it wait for the answer. The screen, which must not
+/// wait, uses [`send`](Self::send) and [`receive`](Self::receive).
 #[derive(Debug)]
 pub(crate) struct Client {
     wire: Wire,
     lines: Lines,
     next: u64,
-    /// What came while an answer was waited for.
+    /// Messages that came before the awaited answer.
     early: VecDeque<Message>,
 }
 
 impl Client {
-    /// Talks over a connected socket.
+    /// Uses a connected socket.
     pub(crate) fn over(wire: Wire) -> io::Result<Self> {
         let lines = Lines::new(wire.try_clone()?, ANSWER_BYTES);
         Ok(Self {
@@ -157,7 +157,7 @@ fn message(line: &[u8]) -> Result<Message, Problem> {
     };
     match (answer.id.as_u64(), result) {
         (Some(id), result) => Ok(Message::Answer(id, result)),
-        // Said to no request: that there are too many clients, or that a line was too long.
+        // An error without a request: too many clients, or a line that was too long.
         (None, Err(problem)) => Err(problem),
         (None, Ok(_)) => Err(Problem::new("an answer without a question", VERSIONS)),
     }
@@ -167,7 +167,7 @@ const VERSIONS: &str = "use the same version of linerate on both sides";
 
 fn foreign(error: serde_json::Error) -> Problem {
     Problem::new(
-        format!("the other side speaks otherwise: {error}"),
+        format!("the other side uses another protocol: {error}"),
         VERSIONS,
     )
 }

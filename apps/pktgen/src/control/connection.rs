@@ -1,8 +1,7 @@
-//! One client: who asks ([`Asker`]) and what a request means to the session.
+//! One client: its rights ([`Asker`]), and its requests to the session.
 //!
 //! A connection has two threads. One reads a request, has it answered and only then reads the next,
-//! so a client waits for itself and never makes others wait for more than one request. The other
-//! writes.
+//! so a client delays others by one request at most. The other writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,11 +18,11 @@ use super::wire::{Line, Lines, Wire};
 use crate::stream::StreamSpec;
 use linerate_appliance::error::Error;
 
-/// Lines on their way to a client before its own requests wait, and snapshots are left out.
+/// Queued lines for a client, beyond which its requests wait and snapshots are left out.
 const QUEUED: usize = 4;
 /// How long a client may take to read a line, or to send the rest of one that it began.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How often a connection looks whether all ends.
+/// How often a connection checks whether the session ends.
 const LOOK: Duration = Duration::from_millis(100);
 /// Lines that are no requests before the client is left alone.
 const NONSENSE: u32 = 10;
@@ -45,16 +44,16 @@ impl Access {
     };
 }
 
-/// Somebody who asks: a client, or the command line with its files of commands.
+/// Source of requests: a client, or the command line with its files of commands.
 pub(crate) struct Asker {
     pub(super) control: ControlHandle,
     pub(super) access: Access,
-    /// All ends; who waits gives up.
+    /// Set when the session ends; waiting calls give up.
     pub(super) closing: Arc<AtomicBool>,
-    /// Where events go; none where nobody could read them.
+    /// Where events go; `None` for a source that reads no events.
     pub(super) out: Option<SyncSender<Outgoing>>,
     pub(super) subscription: Option<u64>,
-    /// Files that load files that load files.
+    /// How deep the current file of commands is nested.
     pub(super) depth: u32,
 }
 
@@ -70,7 +69,7 @@ impl Asker {
         }
     }
 
-    /// Does what a line says; an empty one says nothing.
+    /// Runs a command line; an empty one does nothing.
     pub(crate) fn command(&mut self, line: &str) -> Done {
         let line = expanded(line);
         if line.is_empty() {
@@ -80,13 +79,10 @@ impl Asker {
         self.run(row, given)
     }
 
-    /// Does what a method says that is a command as well.
+    /// Runs the command that a method stands for.
     pub(super) fn run_named(&mut self, name: &str, given: Vec<String>) -> Done {
         let row = COMMANDS.iter().find(|row| row.name == name);
-        self.run(
-            row.expect("methods name commands that there are"),
-            Given(given),
-        )
+        self.run(row.expect("methods name existing commands"), Given(given))
     }
 
     fn run(&mut self, row: &Row, given: Given) -> Done {
@@ -114,7 +110,7 @@ impl Asker {
         }
     }
 
-    /// Waits, but not past the end of all.
+    /// Waits, at most until the session ends.
     pub(super) fn pause(&self, time: Duration) -> Result<(), Problem> {
         let end = Instant::now() + time;
         loop {
@@ -143,7 +139,7 @@ impl Asker {
     }
 }
 
-/// Whether a command names a file of the session's machine, in whatever way.
+/// Whether a command names a file of the session's machine, as an argument or as a key.
 fn names_file(row: &Row, given: &Given) -> bool {
     row.args
         .iter()
@@ -151,7 +147,7 @@ fn names_file(row: &Row, given: &Given) -> bool {
         .any(|(arg, text)| match arg.from {
             Source::Files => true,
             Source::Keys | Source::StreamKeys => text == "pcap",
-            // What is no stream is refused by the command itself.
+            // The command itself refuses a word that is not a stream.
             Source::Line => text
                 .parse::<StreamSpec>()
                 .is_ok_and(|spec| spec.pcap.is_some()),
@@ -162,7 +158,7 @@ fn names_file(row: &Row, given: &Given) -> bool {
 impl Drop for Asker {
     fn drop(&mut self) {
         if let Some(number) = self.subscription.take() {
-            // Where the session has ended there is nothing left to take back.
+            // After the end of the session there is nothing to undo.
             let _ = self
                 .control
                 .call(move |control| control.unsubscribe(number));
@@ -170,13 +166,13 @@ impl Drop for Asker {
     }
 }
 
-/// What a value of ours is in JSON.
+/// A value as JSON.
 pub(super) fn to_value(value: impl serde::Serialize) -> Value {
     serde_json::to_value(value).expect("what is said has only texts as keys")
 }
 
-/// Serves one client until it goes, breaks the rules, or all ends. With a `token`, its first
-/// request has to be `hello` with it.
+/// Serves one client until it disconnects, breaks the protocol, or the session ends. With a
+/// `token`, its first request has to be `hello` with it.
 pub(super) fn serve(wire: Wire, mut asker: Asker, token: Option<&str>) -> Result<(), Error> {
     let mut writer = wire.try_clone()?;
     let ender = wire.try_clone()?;
@@ -189,7 +185,7 @@ pub(super) fn serve(wire: Wire, mut asker: Asker, token: Option<&str>) -> Result
                 break;
             }
         }
-        // Wakes the reader, which has nobody to answer any more.
+        // Wakes the reader, which cannot answer any more.
         writer.shutdown();
     };
     let writing = std::thread::Builder::new()
@@ -250,7 +246,7 @@ fn read(wire: Wire, asker: &mut Asker, token: Option<&str>, out: &SyncSender<Out
             let hello = request.method.as_deref() == Some("hello");
             known = hello && given.is_some_and(|given| same(given.as_bytes(), token.as_bytes()));
             if !known {
-                // Guessing costs time.
+                // A delay, so that guessing tokens takes long.
                 let _ = asker.pause(Duration::from_millis(500));
                 say(refusal(
                     "the first request is to be `hello` with this session's token".into(),
@@ -270,7 +266,8 @@ pub(super) fn refusal(problem: String, fix: &str) -> Answer {
     Answer::new(Value::Null, Err(Problem::new(problem, fix)))
 }
 
-/// Whether two secrets are the same, in a time that does not tell where they differ.
+/// Whether two secrets are the same, in constant time, so that timing does not reveal where they
+/// differ.
 fn same(given: &[u8], token: &[u8]) -> bool {
     let mut differ = given.len() ^ token.len();
     for (at, byte) in token.iter().enumerate() {

@@ -75,7 +75,7 @@ pub(super) fn text(
     Ok(text)
 }
 
-/// What each layer says of itself, outermost first, as far as they are whole.
+/// Describes each complete layer, outermost first.
 fn layers(frame: &[u8], depth: u32, say: &mut impl FnMut(String)) -> Option<()> {
     let ethernet = Ethernet::new_checked(frame).ok()?;
     say(ethernet.to_string());
@@ -86,7 +86,7 @@ fn layers(frame: &[u8], depth: u32, say: &mut impl FnMut(String)) -> Option<()> 
     above(inside.ethertype, &frame[inside.offset..], depth, say)
 }
 
-/// The same of what an EtherType names.
+/// The same for what an EtherType names.
 fn above(
     ethertype: EtherType,
     packet: &[u8],

@@ -1,5 +1,5 @@
-//! A run from opening the ports to the last table: the part of `linerate pktgen` that is alike with
-//! and without a screen.
+//! A run from opening the ports to the last table: the part of `linerate pktgen` that is the same
+//! with and without a screen.
 
 use std::fs::OpenOptions;
 use std::io::{IsTerminal, Write};
@@ -14,7 +14,6 @@ use linerate_drivers::Drivers;
 use serde::Serialize;
 
 use super::args::{Limits, Settings, UNSENT_PPM};
-use super::asked::Asked;
 use super::client::Client;
 use super::commands::run_lines;
 use super::connection::{Access, Asker};
@@ -26,7 +25,7 @@ use super::summary;
 use super::wire::Wire;
 use crate::session::Session;
 use crate::{Snapshot, Tally};
-use linerate_appliance::control::answers::Listeners;
+use linerate_appliance::control::answers::{Listeners, Methods};
 use linerate_appliance::control::ledger;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts};
@@ -37,18 +36,18 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(1);
 
-/// What a run ends with, as JSON.
+/// The result of a run, as JSON.
 #[derive(Serialize)]
 struct Report<'a> {
     machine: &'a MachineFacts,
     verdict: &'a Verdict,
-    /// Whether a slot is missing, and who had it.
+    /// Whether a slot is missing, and which account it was lost from.
     ledger: ledger::Verdict,
     #[serde(flatten)]
     snapshot: &'a Snapshot,
 }
 
-/// Whether a run was as it was to be.
+/// Whether a run met its limits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Verdict {
     /// `good`, `behind`, `lossy` or `invalid`.
@@ -83,7 +82,7 @@ impl Verdict {
         };
         let due = all_sent + unsent;
         let late = too_many(unsent, due, limits.unsent_ppm, "unsent");
-        // Said in any case: what was not sent was not tested.
+        // Always reported, since frames that were not sent were not tested.
         let told = (late.is_none() && unsent > 0).then(|| {
             format!(
                 "{unsent} of {due} frames unsent: {:.1} ppm",
@@ -92,15 +91,15 @@ impl Verdict {
         });
         let mut invalid: Vec<String> = failed.iter().cloned().chain(late).collect();
         if limits.loss_ppm.is_some() {
-            // A limit that nothing was held against is not kept.
+            // A limit without any measured frame is not met.
             if !unknown.is_empty() {
                 let which = unknown.join(", ");
                 invalid.push(format!(
-                    "nobody knows what streams {which} lost: no signature"
+                    "the loss of streams {which} is unknown: no signature"
                 ));
             }
             if sent == 0 {
-                invalid.push("no test frame was sent: nothing is known of loss".into());
+                invalid.push("no test frame was sent: loss is unknown".into());
             }
             if !snapshot.settled {
                 invalid.push("test frames are still under way".into());
@@ -122,7 +121,7 @@ impl Verdict {
                 reasons: [lossy, told].concat(),
             },
             (true, true) => Self {
-                // Nobody set a limit, but it is not what was asked for either.
+                // Without a limit, but less than was asked for.
                 word: match limits.unsent_ppm.is_none() && ppm(unsent, due) > UNSENT_PPM {
                     true => "behind",
                     false => "good",
@@ -134,9 +133,9 @@ impl Verdict {
     }
 }
 
-/// Opens, runs and ends a session; prints what came of it.
+/// Opens, runs and ends a session; prints the result.
 pub(super) fn run(settings: &Settings) -> Result<(), Error> {
-    // Before anything is opened: a run whose result cannot be kept is not begun.
+    // Before anything is opened: without a place for its result a run does not begin.
     settings.output.as_deref().map(probe).transpose()?;
     let interrupts = Interrupts::catch()?;
     let clock = Clock::calibrate();
@@ -155,21 +154,14 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
     for address in &settings.listen {
         let at = server.listen(address, settings.change, settings.token.as_deref())?;
         if let Some(at) = at.filter(|at| !at.ip().is_loopback()) {
-            eprintln!("warning: whoever reaches {at} and knows the token controls this session");
+            eprintln!("warning: anyone who reaches {at} and has the token controls this session");
         }
         if let Some(at) = at {
             eprintln!("listening at tcp:{at}");
         }
     }
-    let asked = Asked {
-        control: control.clone(),
-        began: Instant::now(),
-    };
-    let listeners = Listeners::at(&settings.places, &asked)?;
-    if let Some(http) = &listeners.http {
-        eprintln!("metrics at http://{}/metrics", http.at);
-    }
-    drop(asked);
+    let methods = Methods::new(control.0.clone(), None);
+    let listeners = Listeners::at(&settings.places, methods)?;
     let mut asker = Asker::new(control.clone(), Access::FULL, server.closing());
     let result = work(settings, &control, &server, &mut asker, &interrupts);
     drop(asker);
@@ -198,7 +190,7 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
     }
 }
 
-/// Why the session says that its counts are worth nothing.
+/// Why the session's counts are invalid.
 fn failures(control: &ControlHandle) -> Vec<String> {
     let failed = |control: &mut Control| {
         let session = control.session()?;
@@ -211,7 +203,7 @@ fn failures(control: &ControlHandle) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// All between opening and closing. True where it was interrupted before an end that it had.
+/// The run between opening and closing. True where it was interrupted before its planned end.
 fn work(
     settings: &Settings,
     control: &ControlHandle,
@@ -237,7 +229,7 @@ fn work(
         let client = Client::over(Wire::Unix(ours))?;
         return screen(client, control, server, interrupts).map(|()| false);
     }
-    // Commands may wait; Ctrl-C ends them through what they look at while they do.
+    // Commands may wait; Ctrl-C sets the flag that they check meanwhile.
     let closing = server.closing();
     let (file, lines) = settings.commands.clone();
     let mut own = Asker::new(control.clone(), Access::FULL, closing.clone());
@@ -247,7 +239,7 @@ fn work(
     while !commands.is_finished() {
         if interrupts.wait(LOOK) {
             closing.store(true, Ordering::SeqCst);
-            // What it was waiting for is over; why it ended is known.
+            // The wait was interrupted; the cause is known.
             let _ = commands.join();
             return Ok(true);
         }
@@ -262,7 +254,7 @@ fn work(
     watch(settings, control, interrupts)
 }
 
-/// Shows the screen until it is left, or another client says `quit`.
+/// Shows the screen until the user leaves it, or another client sends `quit`.
 fn screen(
     client: Client,
     control: &ControlHandle,
@@ -276,7 +268,7 @@ fn screen(
         scope.spawn(|| {
             while !left.load(Ordering::SeqCst) {
                 if is_quitting() {
-                    // All connections end, the screen's too.
+                    // This ends all connections, also the screen's.
                     closing.store(true, Ordering::SeqCst);
                     return;
                 }
@@ -288,7 +280,7 @@ fn screen(
         shown
     });
     match shown {
-        // The screen may call it an error that the session went away: here it was asked to.
+        // The screen may report the end of the session as an error, but here it was requested.
         Err(_) if is_quitting() => Ok(()),
         shown => shown.map(drop),
     }
@@ -301,7 +293,7 @@ fn start(control: &ControlHandle, duration: Option<Duration>) -> Result<(), Erro
 }
 
 /// Waits for the end: all sent, `quit`, or Ctrl-C. A session that was not started here and has
-/// listeners goes on until somebody says `quit`. True where Ctrl-C came before the end of a
+/// listeners goes on until a client sends `quit`. True where Ctrl-C came before the end of a
 /// duration.
 fn watch(
     settings: &Settings,
@@ -349,7 +341,7 @@ fn probe(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Prints the last counts, and writes them to a file where one was named.
+/// Prints the last counts, and writes them to a file if one was named.
 fn show(
     settings: &Settings,
     snapshot: &Snapshot,
@@ -421,7 +413,11 @@ mod tests {
         assert_eq!(judge(999_000, 0, 1000, &[]), 0);
         assert_eq!(judge(998_000, 0, 2000, &[]), 4);
         assert_eq!(judge(1_000_000, 500, 0, &["port 0 is gone".into()]), 4);
-        assert_eq!(judge(0, 0, 0, &[]), 4, "nothing was held against the limit");
+        assert_eq!(
+            judge(0, 0, 0, &[]),
+            4,
+            "no frame was measured against the limit"
+        );
         for spoil in [
             |all: &mut Snapshot| all.streams[0].tested = false,
             |all: &mut Snapshot| all.settled = false,

@@ -15,7 +15,7 @@ const LINE_BYTES: usize = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct History {
     lines: Vec<String>,
-    /// Where one is while walking back: a place in `lines`.
+    /// Position in `lines` while walking back.
     at: Option<usize>,
     /// What was typed before walking back.
     draft: String,
@@ -34,8 +34,8 @@ impl History {
         Some(state.join("linerate/pktgen_history"))
     }
 
-    /// Reads the file at `path`, and adds to it from now on. Where that cannot be, lines are kept
-    /// until the end only, and the error says why.
+    /// Reads the file at `path`, and adds to it from now on. If that fails, lines are kept in
+    /// memory only, and the error is returned.
     pub(crate) fn open(path: &Path) -> (Self, io::Result<()>) {
         let mut history = Self::default();
         let result = history.begin(path);
@@ -86,7 +86,7 @@ impl History {
         }
         self.lines.push(line.into());
         let text = format!("{line}\n");
-        // A disk that is full costs the history, not the session.
+        // A full disk must not end the session.
         if self
             .file
             .as_mut()
@@ -96,7 +96,7 @@ impl History {
         }
     }
 
-    /// The line before; `typed` is what stands there now, and comes back at the end of
+    /// The line before; `typed` is the current line, which comes back at the end of
     /// [`forth`](Self::forth). None at the oldest.
     pub(crate) fn back(&mut self, typed: &str) -> Option<&str> {
         let at = match self.at {
@@ -110,7 +110,7 @@ impl History {
         Some(&self.lines[at])
     }
 
-    /// The line after, at last what was typed before; none where nobody walked back.
+    /// The line after, at last what was typed before; `None` without a step back before.
     pub(crate) fn forth(&mut self) -> Option<&str> {
         let at = self.at? + 1;
         if at < self.lines.len() {

@@ -102,10 +102,11 @@ pub(super) enum Listener {
 }
 
 impl Listener {
-    /// Listens on a Unix socket at `path`, mode 0600. What a dead process left there is taken away.
+    /// Listens on a Unix socket at `path`, mode 0600. Removes the socket that a dead process left
+    /// there.
     ///
     /// # Errors
-    /// A session that lives listens there, or the place cannot be written.
+    /// A running session listens there, or the path cannot be written.
     pub(super) fn unix(path: &Path) -> Result<Self, Error> {
         let usual = Address::Unix(path.into()) == Address::usual();
         UnixDoor::open(path, usual, "--listen PATH (clients: --connect PATH)").map(Self::Unix)
@@ -124,7 +125,7 @@ impl Listener {
     }
 
     /// The next client, where one came within `time_ms`. Over a Unix socket only processes of this
-    /// user and root are let in.
+    /// user and root are admitted.
     pub(super) fn accept(&self, time_ms: u32) -> io::Result<Option<Wire>> {
         match self {
             Self::Unix(door) => Ok(door.accept(time_ms)?.map(Wire::Unix)),

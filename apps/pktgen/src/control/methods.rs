@@ -12,7 +12,7 @@ use super::names::unknown;
 use super::protocol::{Problem, Request, VERSION};
 use super::table::rows;
 
-/// What comes of a method.
+/// The result of a method.
 type Result = std::result::Result<Value, Problem>;
 
 /// One method.
@@ -163,7 +163,7 @@ struct Seconds {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Hello {
-    /// Looked at before any method is called.
+    /// Checked before any method is called.
     #[serde(rename = "token")]
     _token: Option<String>,
     #[serde(default)]
@@ -213,7 +213,7 @@ struct At {
     cursor: Option<usize>,
 }
 
-/// Ports as JSON says them: a list as in commands, one number, or an array of numbers and names.
+/// Ports in JSON: a list as in commands, one number, or an array of numbers and names.
 fn ports(value: &Value) -> std::result::Result<String, Problem> {
     let bad = || {
         Problem::new(
@@ -259,7 +259,7 @@ fn subscribe(asker: &mut Asker, request: &Request) -> Result {
     let period: Period = params(request)?;
     let period_ms = period.period_ms.unwrap_or(1000).clamp(50, 3_600_000);
     let Some(out) = asker.out.clone() else {
-        return Err(Problem::new("nobody would read the events", "connect"));
+        return Err(Problem::new("this source reads no events", "connect"));
     };
     unsubscribe_now(asker)?;
     let id = request.id.clone();

@@ -1,9 +1,9 @@
 //! The command table, the JSON interface over a socket, command files, and the command line.
 //!
-//! Start with [`protocol`], what lines say, and [`table`], the commands. The session lives on a
-//! thread of its own ([`control`]), which [`server`] and [`connection`] let clients ask;
-//! [`headless`] is a run from beginning to end. [`Client`] is the other side of the interface: the
-//! screen and scripts are clients.
+//! Start with [`protocol`], the lines, and [`table`], the commands. The session has a thread of its
+//! own ([`control`]); [`server`] and [`connection`] pass clients' requests to it; [`headless`] is a
+//! run from beginning to end. [`Client`] is the other side of the interface: the screen and scripts
+//! are clients.
 
 mod args;
 mod asked;
@@ -39,8 +39,8 @@ pub(crate) use wire::Wire;
 use linerate_appliance::config;
 use linerate_appliance::socket::wire;
 
-/// Any text as a line of commands, a run file or a port: taken, or refused with what would be
-/// right.
+/// Takes any text as a line of commands, a run file or a port: it is accepted, or refused with a
+/// fix.
 #[cfg(any(test, feature = "fuzz"))]
 pub fn fuzz(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else {

@@ -1,10 +1,10 @@
-//! Names that users type: what is near to one that is not known, and lists such as `0,2-3,wan`.
+//! Names that users type: near names for an unknown one, and lists such as `0,2-3,wan`.
 
 use super::protocol::Problem;
 pub(super) use linerate_appliance::nearest::nearest;
 use linerate_appliance::nearest::offer;
 
-/// A `kind` that there is none of called `word`, with the nearest `names`, or all where none is
+/// The error for an unknown `kind` called `word`, with the nearest `names`, or all where none is
 /// near.
 pub(super) fn unknown<'a>(
     kind: &str,
@@ -20,7 +20,7 @@ pub(super) fn unknown<'a>(
 }
 
 /// The numbers that a list such as `all`, `0`, `0,2-3` or `wan,lan` says, in the order given, each
-/// once. `names` are those of `numbers`, at the same places.
+/// once. `names` and `numbers` are parallel.
 pub(super) fn list(
     kind: &str,
     text: &str,

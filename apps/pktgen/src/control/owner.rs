@@ -1,5 +1,5 @@
-//! The session's thread: it alone owns the [`Session`], and does what others ask, one thing after
-//! the other. Whoever asks has a [`ControlHandle`].
+//! The session's thread: it alone owns the [`Session`], and runs requests one after the other.
+//! Other threads have a [`ControlHandle`].
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,14 +22,16 @@ use linerate_appliance::error::Error;
 /// A finished line, its end included, on its way to a client.
 pub(super) type Outgoing = Arc<[u8]>;
 
-/// The session, and who is told of it.
+/// The session, and its subscribers.
 pub(crate) struct Control {
     session: Option<Session>,
+    /// Since when there is one.
+    pub(super) began: Instant,
     /// Where a run file or a file of commands was loaded from.
     pub(super) profile: String,
-    /// Somebody said `quit`.
+    /// Whether `quit` was given.
     pub(super) quitting: bool,
-    /// What Pktgen's `range` has said so far, by port and key.
+    /// Parts of ranges that Pktgen's `range` has set so far, by port and key.
     pub(super) ranges: HashMap<(u16, String), Parts>,
     subscribers: Vec<Subscriber>,
     next_subscriber: u64,
@@ -48,7 +50,7 @@ struct Subscriber {
 
 /// Asks the session's thread.
 #[derive(Clone)]
-pub(crate) struct ControlHandle(Mailbox<Control>);
+pub(crate) struct ControlHandle(pub(super) Mailbox<Control>);
 
 impl Control {
     /// Gives a session its thread, which ends after [`ControlHandle::close`], or when no handle is
@@ -60,6 +62,7 @@ impl Control {
         let (mailbox, jobs) = Mailbox::new("session");
         let control = Self {
             session: Some(session),
+            began: Instant::now(),
             profile,
             quitting: false,
             ranges: HashMap::new(),
@@ -151,7 +154,7 @@ impl Control {
                 .iter()
                 .filter(|(id, _, _)| streams[..done].contains(id))
             {
-                // It was so a moment ago, and can be so again.
+                // Undo: the old value was valid a moment ago.
                 let value = spec.get(key).unwrap_or_else(|| "default".into());
                 let _ = self.session()?.set_stream(*id, key, &value);
             }
@@ -211,7 +214,7 @@ impl Control {
             }
         }
         if result.is_err() {
-            // It was so a moment ago, and can be so again.
+            // Undo: the old value was valid a moment ago.
             for (&port, value) in ports.iter().zip(before) {
                 let value = value.as_deref().unwrap_or(PortAsked::default_of(key));
                 let _ = self.session()?.set_port(port, key, value);
@@ -248,8 +251,8 @@ impl Control {
             .retain(|subscriber| subscriber.number != number);
     }
 
-    /// Sends snapshots to those who are due; one snapshot serves all. Who does not read is left
-    /// out, and told how often once it reads again.
+    /// Sends snapshots to those who are due; one snapshot serves all. A subscriber that does not
+    /// read is skipped, and later gets the number of skips.
     fn tell(&mut self, now: Instant) {
         if !self
             .subscribers
@@ -285,7 +288,7 @@ impl Control {
 }
 
 impl ControlHandle {
-    /// Has `work` done on the session's thread and returns what it returns.
+    /// Runs `work` on the session's thread and returns its result.
     ///
     /// # Errors
     /// The session has ended.
@@ -296,7 +299,7 @@ impl ControlHandle {
         self.0.call(work)
     }
 
-    /// Ends the session; its last counts, its books, and what went wrong. None where it has ended
+    /// Ends the session; returns its last counts, its ledger, and errors. `None` where it has ended
     /// before.
     pub(crate) fn close(&self) -> Option<(Snapshot, Balance, Vec<Error>)> {
         let close = |control: &mut Control| control.session.take().map(Session::close);

@@ -1,12 +1,11 @@
-//! Forms that Pktgen's users type by habit, in our words: `set 0 src ip 10.0.0.1/24` is
-//! `set 0 src 10.0.0.1`, `set 0 rate 99` is 99 %, and a range that comes in four commands is put
-//! together here.
+//! Translates forms that Pktgen's users type by habit: `set 0 src ip 10.0.0.1/24` is `set 0 src
+//! 10.0.0.1`, `set 0 rate 99` is 99 %, and a range in four commands is collected here.
 
 use std::net::IpAddr;
 
 use super::protocol::Problem;
 
-/// The key and value of a `set` of Pktgen's, where they are other than ours.
+/// Our key and value for a `set` of Pktgen, where they differ.
 pub(super) fn set(key: &str, value: &str) -> Option<(String, String)> {
     let (first, left) = value.split_once(char::is_whitespace).unwrap_or((value, ""));
     let left = left.trim();
@@ -16,7 +15,7 @@ pub(super) fn set(key: &str, value: &str) -> Option<(String, String)> {
             .is_ok_and(|rate: f64| (0.0..=100.0).contains(&rate))
     };
     let (key, value) = match (key, first) {
-        // The mask says what the port's own network is, not that the address varies.
+        // The mask is that of the port's own network; the address does not vary.
         ("src" | "dst", "ip") => (key.into(), left.split('/').next().unwrap_or(left).into()),
         ("src" | "dst", "mac") => (format!("{key}_mac"), colons(left)),
         ("rate", _) if percent() => ("rate".into(), format!("{value}%")),
@@ -42,7 +41,7 @@ pub(super) fn set(key: &str, value: &str) -> Option<(String, String)> {
     Some((key, value))
 }
 
-/// Pktgen takes `0011:2233:4455` as well.
+/// Pktgen also accepts `0011:2233:4455`.
 fn colons(mac: &str) -> String {
     let digits: String = mac.chars().filter(|c| *c != ':').collect();
     if mac.len() != 14 || digits.len() != 12 {
@@ -54,7 +53,7 @@ fn colons(mac: &str) -> String {
     pairs.join(":")
 }
 
-/// What has been said of a range so far.
+/// The parts of a range so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parts {
     start: Option<String>,
@@ -63,7 +62,7 @@ pub(super) struct Parts {
     inc: Option<String>,
 }
 
-/// Words of Pktgen's `range`: the key in ours, and the rest; none where it is not of that form.
+/// Splits Pktgen's `range` into our key and the rest; `None` where it does not have that form.
 pub(super) fn range<'a>(key: &'a str, value: &'a str) -> Option<(String, &'a str)> {
     let (first, left) = value.split_once(char::is_whitespace).unwrap_or((value, ""));
     let left = left.trim();
@@ -109,7 +108,7 @@ impl Parts {
         Ok(())
     }
 
-    /// The field in our words; none while a bound is missing.
+    /// The field in our syntax; `None` while a bound is missing.
     pub(super) fn field(&self) -> Option<String> {
         let first = self.min.as_ref().or(self.start.as_ref())?;
         let last = self.max.as_ref()?;

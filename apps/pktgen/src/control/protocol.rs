@@ -1,10 +1,9 @@
-//! The JSON interface: what a line to and from a session says.
+//! The JSON interface: the lines to and from a session.
 //!
-//! Each line is one JSON object. A client asks with a [`Request`], either a command as a person
-//! would type it, `{"id": 1, "command": "set 0 rate 99%"}`, or a method with parameters,
-//! `{"id": 2, "method": "start", "params": {"ports": "0", "seconds": 2}}`. Each request has one
-//! [`Answer`] with its `id`; after `subscribe` there are [`Event`]s as well. `docs/pktgen.md` lists
-//! the methods.
+//! Each line is one JSON object. A client asks with a [`Request`], either a command as a user types
+//! it, `{"id": 1, "command": "set 0 rate 99%"}`, or a method with parameters, `{"id": 2, "method":
+//! "start", "params": {"ports": "0", "seconds": 2}}`. Each request has one [`Answer`] with its
+//! `id`; after `subscribe` there are [`Event`]s as well. `docs/pktgen.md` lists the methods.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -12,25 +11,25 @@ use serde_json::Value;
 use crate::Snapshot;
 pub(crate) use linerate_appliance::socket::protocol::{Answer, Problem, REQUEST_BYTES, Request};
 
-/// Version of requests and answers; grows when a member changes its meaning or goes.
+/// Version of requests and answers; grows when a member changes its meaning or is removed.
 pub(crate) const VERSION: u32 = 1;
 /// Longest answer in bytes that a [`Client`](super::Client) takes: snapshots of thousands of
 /// streams.
 pub(crate) const ANSWER_BYTES: usize = 256 << 20;
 
-/// What a subscriber is told without asking each time.
+/// An event, which a subscriber gets without a request.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Event {
     /// The `id` of the `subscribe` request.
     pub(crate) id: Value,
     /// `snapshot`.
     pub(crate) event: String,
-    /// Events that were left out since the one before, because the client did not read.
+    /// Events skipped since the one before, because the client did not read.
     pub(crate) skipped: u64,
     pub(crate) result: Snapshot,
 }
 
-/// What the screen is to do after a command: it is the same for each client that draws one.
+/// What a screen is to do after a command, the same for each client that draws one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ScreenAction {
@@ -47,16 +46,16 @@ pub(crate) enum ScreenAction {
 /// The result of a command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Reply {
-    /// For people: one line, or several.
+    /// Text for users: one line, or several.
     pub(crate) text: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) screen: Option<ScreenAction>,
-    /// For programs, where there is more than the text.
+    /// Data for programs, where it has more than the text.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub(crate) data: Value,
 }
 
-/// One way to go on with a command line.
+/// One candidate for completing a command line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Candidate {
     /// What replaces the word under the cursor.

@@ -10,8 +10,8 @@ use linerate_appliance::error::Error;
 use linerate_appliance::output;
 use linerate_appliance::runtime::Interrupts;
 
-/// Connects, and gives the commands in order, up to the first that fails. Without any: the screen
-/// on a terminal, else one snapshot.
+/// Connects, and runs the commands in order, up to the first that fails. Without commands: shows
+/// the screen on a terminal, else prints one snapshot.
 pub(super) fn run(
     address: &Address,
     token: Option<&str>,

@@ -26,7 +26,7 @@ pub(crate) struct RunFile {
     pub(crate) stream: Vec<StreamSpec>,
 }
 
-/// `[run]`: how long, what counts as good, and what else is to be done.
+/// `[run]`: duration, limits, and commands.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct RunStanza {
     /// Seconds to send; absent: until all counts are reached, or Ctrl-C.
@@ -105,23 +105,23 @@ pub struct PortEntry {
     pub rx_burst: Option<u16>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_burst: Option<u16>,
-    /// Addresses that it answers for: `192.0.2.1/24`.
+    /// Addresses that the port answers for: `192.0.2.1/24`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addr: Vec<String>,
-    /// Whether it does.
+    /// Whether the port answers for its addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub process: Option<bool>,
     /// How late a frame may be: `10ms`, `never`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub give_up: Option<String>,
-    /// Whether checksums of what comes in are looked at, and flows counted.
+    /// Whether checksums of received frames are checked, and flows counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<bool>,
 }
 
 impl PortEntry {
-    /// What `--port` says: `[NAME=]KIND:TARGET[,key=value...]`, where keys of the port that are not
-    /// the driver's may stand among the driver's.
+    /// What `--port` says: `[NAME=]KIND:TARGET[,key=value...]`, where keys of the port may be among
+    /// those of the driver.
     pub fn parse(text: &str) -> Result<Self, Error> {
         let kind = text.find([':', ',']).unwrap_or(text.len());
         let (name, spec) = match text[..kind].split_once('=') {
@@ -158,7 +158,7 @@ impl PortEntry {
             let Some(At { value, line }) = section.scalar(key, &legal) else {
                 continue;
             };
-            // What is written with it is told here, and not when the port is opened.
+            // Errors of keys in the specification are reported here, not when the port is opened.
             let taken = match key {
                 "speed" => parse_speed(&value).map(|_| entry.speed = Some(value)),
                 _ => PortAsked::default()
@@ -173,7 +173,7 @@ impl PortEntry {
         (port, entry)
     }
 
-    /// Takes a key that is the port's; false where it is the driver's.
+    /// Takes a key of the port; false for a key of the driver.
     fn take(&mut self, key: &str, value: &str) -> Result<bool, Error> {
         let bad = |problem: String| Error::Usage {
             problem: format!("{key}={value}: {problem}"),
@@ -203,7 +203,7 @@ impl PortEntry {
         Ok(true)
     }
 
-    /// As the session takes it.
+    /// Converts to the session's form.
     pub fn asked(&self) -> Result<PortAsked, Error> {
         let speed = self.speed.as_deref().map(parse_speed).transpose();
         let speed_bps = speed.map_err(|problem| Error::Usage {
@@ -235,7 +235,7 @@ impl PortEntry {
         Ok(asked)
     }
 
-    /// The other way round.
+    /// Converts from the session's form.
     pub(crate) fn of(asked: &PortAsked) -> Self {
         Self {
             name: asked.name.clone(),
@@ -263,7 +263,7 @@ fn write_speed(bps: f64) -> String {
     }
 }
 
-/// What a file says, by its name: a run file where it ends in `.toml`, else lines of commands.
+/// The content of a file, by its name: a run file where it ends in `.toml`, else lines of commands.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Script {
     Run(Box<RunFile>),
@@ -300,7 +300,7 @@ impl RunFile {
         config::read(path, Self::of)
     }
 
-    /// What can be made of a file; what cannot is noted.
+    /// Reads what is right in a file; what is wrong is collected as errors.
     pub(crate) fn of(file: &Section<'_>) -> Self {
         let run = file.table("run", "run", "a table: [run]");
         let (mut stanzas, mut port) = (Vec::new(), Vec::new());
@@ -341,7 +341,7 @@ impl RunFile {
         }
         text.push_str("stream remove all\n");
         for (number, port) in self.port.iter().enumerate() {
-            // Where it came from a session, it makes sense.
+            // It came from a session, so it is valid.
             let asked = port.asked().unwrap_or_default();
             for (key, _, _) in PORT_KEYS {
                 if let Some(value) = asked.get(key) {

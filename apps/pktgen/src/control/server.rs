@@ -1,4 +1,4 @@
-//! Takes clients and gives each its threads. Dropping the [`Server`] sends them away.
+//! Accepts clients and gives each its threads. Dropping the [`Server`] disconnects them.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use super::wire::Wire;
 use linerate_appliance::control::acceptor::{Acceptor, Clients, Places};
 use linerate_appliance::error::Error;
 
-/// Clients at once.
+/// Limit of clients at a time.
 const CLIENTS: Clients = Clients {
     listener: "listener",
     client: "client",
@@ -47,15 +47,16 @@ impl Server {
         }
     }
 
-    /// What is set once all ends: who waits gives up then.
+    /// The flag that is set when the session ends: waiting calls give up then.
     pub(crate) fn closing(&self) -> Arc<AtomicBool> {
         self.closing.clone()
     }
 
-    /// Takes clients at `address`; over TCP they have to know `token`. Returns where, for TCP.
+    /// Accepts clients at `address`; over TCP they have to know `token`. Returns the address for
+    /// TCP.
     ///
     /// # Errors
-    /// The address is taken, or wants a token.
+    /// The address is in use, or needs a token.
     pub(crate) fn listen(
         &mut self,
         address: &Address,
@@ -66,7 +67,7 @@ impl Server {
             (Address::Unix(path), _) => (Listener::unix(path)?, None, None),
             (Address::Tcp(_), None) => {
                 return Err(Error::Usage {
-                    problem: format!("{address}: whoever reaches that port could send traffic"),
+                    problem: format!("{address}: anyone who reaches that port could send traffic"),
                     fix: "add --token-file FILE, a secret that clients have to know".into(),
                 });
             }
@@ -113,7 +114,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Also clients that came by no listener.
+        // Also ends clients that did not come by a listener.
         self.closing.store(true, Ordering::SeqCst);
     }
 }
@@ -129,7 +130,7 @@ impl Door {
                 format!("{} clients are connected already", CLIENTS.most),
                 "close some of them",
             );
-            // It is short: a socket takes it at once, or the client does not listen.
+            // It is short: a socket takes it at once, unless the client does not read.
             let _ = io::Write::write_all(&mut wire, &line(&answer));
         })
     }

@@ -40,7 +40,7 @@ fn per_second(pps: f64) -> String {
     }
 }
 
-/// All that a run came to.
+/// The final tables of a run.
 pub(super) fn table(
     snapshot: &Snapshot,
     verdict: &Verdict,
@@ -94,7 +94,7 @@ pub(super) fn table(
             true => format!("{} on port {}", stream.id, stream.port),
             false => format!("{} {}, port {}", stream.id, stream.name, stream.port),
         };
-        // Of others nobody knows what became of them.
+        // The fate of frames without a signature is unknown.
         let tested = |cell: Cell| if stream.tested { cell } else { Cell::new("-") };
         let Tally {
             sent,

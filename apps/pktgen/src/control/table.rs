@@ -1,9 +1,9 @@
 //! The command table: one row for each command, from which parsing, completion, help and the guide
 //! come.
 //!
-//! A row names its arguments, and where candidates for each come from; what it does is a function
-//! of [`commands`](super::commands). [`ALIASES`] are other words for the same, [`ELSEWHERE`] says
-//! to those who know Pktgen where its other commands went.
+//! A row names its arguments, and where candidates for each come from; the work is a function of
+//! [`commands`](super::commands). [`ALIASES`] are other words for the same; [`ELSEWHERE`] tells
+//! Pktgen's users what replaces its other commands.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use super::names::unknown;
 use super::owner::Control;
 use super::protocol::{Problem, Reply};
 
-/// What comes of a command.
+/// The result of a command.
 pub(super) type Done = Result<Reply, Problem>;
 
 /// One command.
@@ -28,10 +28,10 @@ pub(super) struct Row {
     pub(super) does: Does,
 }
 
-/// Who does it.
+/// Which thread runs the command.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Does {
-    /// The session's thread; whoever is connected may ask.
+    /// The session's thread, for any client.
     Look(fn(&mut Control, &Given) -> Done),
     /// The session's thread, for clients that may change things.
     Change(fn(&mut Control, &Given) -> Done),
@@ -73,7 +73,7 @@ pub(super) enum Source {
     Themes,
     Commands,
     Files,
-    /// Nothing can be guessed.
+    /// There are no candidates.
     Free,
 }
 
@@ -82,7 +82,7 @@ pub(super) enum Source {
 pub(super) struct Given(pub(super) Vec<String>);
 
 impl Given {
-    /// One that the table says is there.
+    /// An argument that the table requires.
     pub(super) fn get(&self, position: usize) -> &str {
         self.optional(position).unwrap_or_default()
     }
@@ -93,7 +93,7 @@ impl Given {
 }
 
 impl Arg {
-    /// Whether help on it is a list of keys.
+    /// Whether its help has a list of keys.
     pub(super) fn takes_keys(&self) -> bool {
         matches!(self.from, Source::Keys | Source::StreamKeys | Source::Line)
     }
@@ -193,7 +193,7 @@ pub(super) const COMMANDS: &[Row] = &[
     Row {
         name: "wait",
         args: &[optional("SECONDS", Source::Free)],
-        help: "go on when all that was asked for has been sent and none of it is under way, or \
+        help: "wait until all that was asked for has been sent and none of it is under way, or \
             after so long",
         example: "wait 60",
         does: Does::Wait(run::wait),
@@ -201,14 +201,14 @@ pub(super) const COMMANDS: &[Row] = &[
     Row {
         name: "sleep",
         args: &[one("SECONDS", Source::Free)],
-        help: "go on after so many seconds",
+        help: "wait for so many seconds",
         example: "sleep 2.5",
         does: Does::Wait(run::sleep),
     },
     Row {
         name: "delay",
         args: &[one("MILLISECONDS", Source::Free)],
-        help: "go on after so many milliseconds",
+        help: "wait for so many milliseconds",
         example: "delay 500",
         does: Does::Wait(run::delay),
     },
@@ -385,7 +385,7 @@ pub(super) const COMMANDS: &[Row] = &[
     },
 ];
 
-/// Words that stand for others, as Pktgen's users type them.
+/// Aliases, as Pktgen's users type them.
 pub(super) const ALIASES: &[(&str, &str)] = &[
     ("str", "start all"),
     ("stp", "stop all"),
@@ -399,7 +399,7 @@ pub(super) const ALIASES: &[(&str, &str)] = &[
     ("script", "load"),
 ];
 
-/// Commands of Pktgen that have no counterpart, and what does their job here.
+/// Commands of Pktgen without a counterpart, and what replaces them.
 pub(super) const ELSEWHERE: &[(&str, &str)] = &[
     (
         "enable",
@@ -479,7 +479,11 @@ pub(crate) const PAGES: &[Named] = &[
         &["stats"],
         "drops by reason, and where frames were lost",
     ),
-    named("xstats", &["facts"], "what drivers say of their ports"),
+    named(
+        "xstats",
+        &["facts"],
+        "facts that drivers report of their ports",
+    ),
     named("log", &[], "what happened"),
     named("help", &[], "commands and keys"),
 ];
@@ -496,7 +500,7 @@ pub(crate) const THEMES: &[Named] = &[
     named("mono", &["none", "off"], "no colours"),
 ];
 
-/// The name in `list` that `word` says.
+/// The name in `list` that `word` means.
 pub(super) fn named_in(kind: &str, list: &[Named], word: &str) -> Result<&'static str, Problem> {
     let matches = |named: &&Named| named.name == word || named.also.contains(&word);
     match list.iter().find(matches) {
@@ -548,7 +552,7 @@ impl Row {
     }
 }
 
-/// The first word of a text without blanks before it, quotes taken off, and what follows.
+/// The first word of a text without blanks before it, without quotes, and what follows.
 pub(super) fn first_word(text: &str) -> (&str, &str) {
     for quote in ['"', '\''] {
         let inside = text.strip_prefix(quote);
@@ -568,8 +572,8 @@ fn unquoted(text: &str) -> &str {
     inside('"').or_else(|| inside('\'')).unwrap_or(text)
 }
 
-/// A line without its comment and the blanks around it; empty where it asks for nothing. `#` begins
-/// a comment at the beginning of a word.
+/// A line without its comment and the blanks around it; empty where it has no command. `#` begins a
+/// comment at the beginning of a word.
 pub(super) fn without_comment(line: &str) -> &str {
     let begins = |&(at, _): &(usize, &str)| at == 0 || line[..at].ends_with(char::is_whitespace);
     let end = line.match_indices('#').find(begins);
@@ -581,7 +585,7 @@ pub(super) fn expanded(line: &str) -> String {
     let line = without_comment(line);
     let (word, left) = first_word(line);
     match ALIASES.iter().find(|(alias, _)| *alias == word) {
-        // `clear.stats all`: all is what is cleared anyway.
+        // `clear.stats all`: `clear` always clears all.
         Some((_, "clear")) => "clear".into(),
         Some((_, meaning)) => format!("{meaning} {left}").trim_end().into(),
         None => line.into(),

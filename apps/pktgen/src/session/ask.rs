@@ -1,4 +1,4 @@
-//! What a session says of its ports and streams as they were asked for.
+//! The session's ports and streams as the user asked for them.
 
 use linerate_wire::ethernet::MacAddr;
 
@@ -7,7 +7,7 @@ use super::{PortAsked, Session};
 use crate::stream::StreamSpec;
 
 impl Session {
-    /// What everything random begins with.
+    /// Seed of everything random.
     pub fn seed(&self) -> u64 {
         self.seed
     }
@@ -26,12 +26,12 @@ impl Session {
         self.ports.iter().map(|port| &port.asked)
     }
 
-    /// The value of a port's key, as [`Session::set_port`] takes it; none where nothing was asked.
+    /// The value of a port's key, as [`Session::set_port`] takes it; `None` where nothing was set.
     pub fn port_key(&self, port: u16, key: &str) -> Option<String> {
         self.ports.get(usize::from(port))?.asked.get(key)
     }
 
-    /// The addresses that a port's frames have where their streams say nothing of them.
+    /// The MAC addresses of a port's frames where their streams do not set any.
     pub fn macs_of(&self, port: u16) -> (MacAddr, MacAddr) {
         self.macs(port)
     }

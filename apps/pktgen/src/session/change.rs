@@ -1,5 +1,5 @@
-//! Streams and ports that change while they run: what is asked is checked first, then the senders
-//! are told, each between two frames. Numbers and counters go on.
+//! Streams and ports that change while they run: a change is checked first, then each sender gets
+//! it between two frames. Numbers and counters continue.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -128,13 +128,13 @@ impl Session {
             let placed = member
                 .handle
                 .call(move |engine| engine.senders[sender].add(scheduled, clock.now()));
-            // A scheduled stream without an order fits any other; a dead lcore sends nothing: the
-            // place does not matter.
+            // A scheduled stream without an order fits any other; a dead lcore sends nothing, so
+            // the position does not matter.
             shard.scheduled = placed.and_then(Result::ok).unwrap_or(0);
         }
     }
 
-    /// Receivers with room for all numbers on the wire.
+    /// Gives receivers room for all numbers on the wire.
     fn make_room(&mut self) {
         if usize::from(self.next_wire) > self.boundaries.streams() {
             let grown = self.boundaries.grown(room_for(self.next_wire.into()));
@@ -145,8 +145,7 @@ impl Session {
     /// Sets one key of a stream, as its one-line form has it; its counters and numbers go on.
     ///
     /// # Errors
-    /// An unknown stream or key, a value that makes no sense, an impossible rate; then nothing has
-    /// changed.
+    /// An unknown stream or key, an invalid value, an impossible rate; then nothing has changed.
     pub fn set_stream(&mut self, id: u16, key: &str, value: &str) -> Result<(), Error> {
         let index = self.stream_index(id)?;
         let mut spec = self.streams[index].spec.clone();
@@ -163,7 +162,7 @@ impl Session {
             .shards_at_work()
             .map(|shard| shard.wire)
             .collect();
-        // All of it is tried before any of it is done.
+        // Everything is checked before anything is changed.
         let compiled = self.compile(&spec, from, wires[0])?;
         let stream = &mut self.streams[index];
         let before = (
@@ -208,10 +207,10 @@ impl Session {
         self.apply(to, &there, Some(id))
     }
 
-    /// Takes a stream away. What it sent still counts for its port.
+    /// Removes a stream. What it sent still counts for its port.
     ///
     /// # Errors
-    /// There is none of that number.
+    /// There is no stream with that number.
     pub fn remove_stream(&mut self, id: u16) -> Result<(), Error> {
         let index = self.stream_index(id)?;
         let port = self.streams[index].port;
@@ -234,8 +233,7 @@ impl Session {
     /// Sets one of [`PORT_KEYS`].
     ///
     /// # Errors
-    /// An unknown key, a value that makes no sense, or an impossible rate; then nothing has
-    /// changed.
+    /// An unknown key, an invalid value, or an impossible rate; then nothing has changed.
     pub fn set_port(&mut self, port: u16, key: &str, value: &str) -> Result<(), Error> {
         self.check_port(port)?;
         let Some((_, takes, help)) = PORT_KEYS.iter().find(|row| row.0 == key) else {
@@ -265,7 +263,7 @@ impl Session {
         Ok(())
     }
 
-    /// Tells a port's senders and receivers what is asked of the port.
+    /// Applies a port's settings to its senders and receivers.
     fn fit_queues(&mut self, port: u16) {
         let state = &self.ports[usize::from(port)];
         for &(lcore, sender) in &state.senders {
@@ -291,7 +289,7 @@ impl Session {
         streams::loads(asked, &self.limits(port), &streams)
     }
 
-    /// Tells the senders of a port what is new to them; `changed` is told in any case.
+    /// Sends a port's senders their changes; the stream `changed` is sent in any case.
     fn apply(&mut self, port: u16, loads: &Loads, changed: Option<u16>) -> Result<(), Error> {
         let state = &mut self.ports[usize::from(port)];
         (state.asked_pps, state.count) = (loads.pps.unwrap_or(0.0), loads.count.unwrap_or(0));
@@ -358,7 +356,7 @@ impl Session {
         replaced.unwrap_or(Ok(()))
     }
 
-    /// Gives each transmit queue its part of what scheduled streams without a rate share.
+    /// Gives each transmit queue its part of the rate that streams without one share.
     fn share_out(&mut self, port: u16, shared_pps: Option<f64>, weights: &[f64]) {
         let all: f64 = weights.iter().sum();
         let clock = self.clock;

@@ -1,4 +1,4 @@
-//! What a session is opened with.
+//! The configuration of a session.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const BURSTS: std::ops::RangeInclusive<u16> = 1..=Burst::CAPACITY as u16;
 pub struct PortAsked {
     pub name: Option<String>,
     pub spec: String,
-    /// What percentages are of, in bit/s.
+    /// Line rate that percentages refer to, in bit/s.
     pub speed_bps: Option<f64>,
     /// Receive and transmit queues; where absent, one each, or more where there are lcores for
     /// them.
@@ -32,11 +32,11 @@ pub struct PortAsked {
     pub rx_burst: Option<u16>,
     /// Addresses that the port answers for and asks from.
     pub addrs: Vec<PortAddr>,
-    /// Whether it does; default on.
+    /// Whether it answers; default on.
     pub process: Option<bool>,
     /// How late a frame may be before it is given up, [`Duration::MAX`] for never; default 10 ms.
     pub give_up: Option<Duration>,
-    /// Whether checksums of what comes in are looked at, and flows are counted.
+    /// Whether checksums of received frames are checked, and flows counted.
     pub verify: bool,
 }
 
@@ -50,17 +50,17 @@ pub const PORT_KEYS: &[(&str, &str, &str)] = &[
     (
         "count",
         "N",
-        "frames in all, shared by its streams without a count; 0: for ever",
+        "frames in all, shared by its streams without a count; 0: no limit",
     ),
     (
         "speed",
         "SPEED",
-        "what percentages are of, such as 10G; none: no wire",
+        "line rate that percentages refer to, such as 10G; none: unknown",
     ),
     (
         "addr",
         "ADDRESS/LEN,...",
-        "addresses that it answers ARP, neighbour discovery and ping for; none: takes them away",
+        "addresses that it answers ARP, neighbour discovery and ping for; none: removes them",
     ),
     (
         "process",
@@ -125,7 +125,7 @@ impl PortAsked {
         Ok(())
     }
 
-    /// The value of a key, as [`set`](Self::set) takes it; none where nothing was asked.
+    /// The value of a key, as [`set`](Self::set) takes it; `None` where nothing was set.
     pub fn get(&self, key: &str) -> Option<String> {
         let switch = |on: bool| if on { "on" } else { "off" }.to_owned();
         match key {
@@ -149,7 +149,7 @@ impl PortAsked {
         }
     }
 
-    /// What a key means where nothing was asked, as [`set`](Self::set) takes it.
+    /// The default of a key, as [`set`](Self::set) takes it.
     pub fn default_of(key: &str) -> &'static str {
         match key {
             "speed" | "addr" => "none",
@@ -162,7 +162,7 @@ impl PortAsked {
         }
     }
 
-    /// Looks at what other ways of writing it than [`set`](Self::set) let through.
+    /// Checks values that did not come through [`set`](Self::set).
     pub(super) fn check(&self) -> Result<(), Error> {
         for (key, frames) in [("tx_burst", self.tx_burst), ("rx_burst", self.rx_burst)] {
             if let Some(frames) = frames.filter(|frames| !BURSTS.contains(frames)) {
@@ -175,18 +175,18 @@ impl PortAsked {
         Ok(())
     }
 
-    /// Has a sender of the port keep to it.
+    /// Applies the settings to a sender of the port.
     pub(super) fn fit_sender(&self, sender: &mut Sender) {
         sender.give_up_after(self.give_up.unwrap_or(GIVE_UP_AFTER));
         sender.burst_of(self.tx_burst.map_or(Burst::CAPACITY, usize::from));
     }
 
-    /// Has a receiver of the port keep to it.
+    /// Applies the settings to a receiver of the port.
     pub(super) fn fit_receiver(&self, receiver: &mut Receiver) {
         receiver.most = self.rx_burst.map_or(Burst::CAPACITY, usize::from);
     }
 
-    /// What its receivers look at beyond the usual.
+    /// Additional checks of its receivers.
     pub(super) fn checks(&self) -> Checks {
         Checks {
             checksums: self.verify,
@@ -195,9 +195,9 @@ impl PortAsked {
     }
 }
 
-/// A port's specification as a generator opens it: so that frames are seen when they come. A kernel
-/// that hands them over by the block keeps a lone one for a millisecond, which would be in every
-/// latency. Who writes how they are handed over has it so.
+/// A port's specification as a generator opens it: without blocks, since a kernel that delivers
+/// frames by the block holds a lone frame for a millisecond, which would be in every latency. A
+/// specification that sets blocks itself stays as it is.
 pub(super) fn timely(spec: &str) -> String {
     let asks = |option: &str| option.starts_with("handover=");
     match spec.starts_with("af_packet:") && !spec.split(',').any(asks) {
@@ -206,7 +206,7 @@ pub(super) fn timely(spec: &str) -> String {
     }
 }
 
-/// What a session is opened with.
+/// The configuration of a session.
 #[derive(Clone, Debug, Default)]
 pub struct SessionConfig {
     pub profile: String,
@@ -220,12 +220,12 @@ pub struct SessionConfig {
     /// Roles and slots, for the automatic map.
     pub plan: PlanSpec,
     pub seed: u64,
-    /// What signatures call the session; by chance where absent.
+    /// Number of the session in signatures; random where absent.
     pub session: Option<u16>,
     /// Slots of the main pool; chosen by the queues where absent.
     pub pool_slots: Option<u32>,
-    /// Slots for frames up to 64 KiB as well, also where no stream needs them yet.
+    /// Whether to allocate slots for frames up to 64 KiB even if no stream needs them yet.
     pub jumbo: bool,
-    /// Lcores poll on where nothing is sent and nothing comes.
+    /// Whether lcores keep polling when nothing is sent and nothing comes.
     pub no_sleep: bool,
 }

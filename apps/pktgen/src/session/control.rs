@@ -1,4 +1,4 @@
-//! What a session is told to do: start, stop, clear, wait; change streams and ports while they run.
+//! Commands of a session: start, stop, clear, wait; change streams and ports while they run.
 
 use std::sync::Arc;
 use std::thread::sleep;
@@ -13,12 +13,12 @@ use crate::engine::{Books, Boundaries, Engine};
 use linerate_appliance::error::Error;
 use linerate_appliance::nearest::offer;
 
-/// Time from a start to the first frame: all lcores learn of it before.
+/// Time from a start to the first frame, in which all lcores get the message.
 const LEAD_NS: u64 = 2_000_000;
-/// How often a wait looks.
+/// Polling interval of waits.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Where the achieved rate is measured from, and what it was when last looked at.
+/// The start of the measurement of the achieved rate, and its last value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     pub(super) from: u64,
@@ -28,11 +28,11 @@ pub(super) struct Pace {
 }
 
 impl Session {
-    /// Begins to send on `ports` (none named: on all that have streams), all at the same tick; for
+    /// Begins to send on `ports` (empty: all that have streams), all at the same tick; for
     /// `duration`, or until stopped.
     ///
     /// # Errors
-    /// A port that is not there or has nothing to send.
+    /// A port that does not exist or has nothing to send.
     pub fn start(&mut self, ports: &[u16], duration: Option<Duration>) -> Result<(), Error> {
         let has_streams = |port: u16| {
             let mut streams = self.streams.iter();
@@ -56,7 +56,7 @@ impl Session {
             return Err(nothing_to_send("no port has an enabled stream"));
         }
         self.watch_links();
-        // Up and at the messages before the clock is set.
+        // Wakes the lcores, so that they read messages, before the start time is set.
         self.ask_all(|_| |_: &mut Engine| ());
         let at = self.clock.now() + self.clock.ticks(LEAD_NS);
         let until = duration.map_or(u64::MAX, |time| {
@@ -94,7 +94,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends sending on `ports`; none named: on all.
+    /// Ends sending on `ports` (empty: all).
     pub fn stop(&mut self, ports: &[u16]) {
         let all: Vec<u16> = (0..self.port_count()).collect();
         let ports = if ports.is_empty() { &all } else { ports };
@@ -124,12 +124,12 @@ impl Session {
         }
     }
 
-    /// Begins a new epoch: all counts of later snapshots are from here on. A frame that is under
-    /// way counts neither as sent nor as received.
+    /// Begins a new epoch: later snapshots count from here. A frame that is under way counts
+    /// neither as sent nor as received.
     pub fn clear(&mut self) {
         self.install_books(self.boundaries.clone(), false);
-        // Each sender says with which numbers its streams begin, between two frames, and at the
-        // same moment what it has counted so far.
+        // Each sender reports, between two frames, the next sequence numbers of its streams and its
+        // counters at the same moment.
         let boundaries = self.boundaries.clone();
         let clock = self.clock;
         let books: Vec<_> = self
@@ -176,8 +176,7 @@ impl Session {
         }
     }
 
-    /// Has all receivers go on with fresh books; the counts of the old ones stay where `keeps` says
-    /// so.
+    /// Gives all receivers new counters; the counts of the old ones are kept where `keeps` is set.
     pub(super) fn install_books(&mut self, boundaries: Arc<Boundaries>, keeps: bool) {
         let mut fresh: Vec<Vec<Books>> = Vec::new();
         for (member, share) in self.lcores.iter_mut().zip(&self.map.lcores) {
@@ -227,7 +226,7 @@ impl Session {
     }
 
     /// Waits for frames that are under way: until as many test frames have come as were sent, or
-    /// none came for `quiet`; at most `longest`. False where time was up while frames still came.
+    /// none came for `quiet`; at most `longest`. False if frames still came after `longest`.
     pub fn drain(&mut self, quiet: Duration, longest: Duration) -> bool {
         let deadline = Instant::now() + longest;
         let (mut received, mut since) = (0, Instant::now());
@@ -253,7 +252,7 @@ impl Session {
     /// The port of that number or name.
     ///
     /// # Errors
-    /// Where there is none; near names are offered.
+    /// There is none; the fix has near names.
     pub fn port_by_name(&self, text: &str) -> Result<u16, Error> {
         if let Ok(number) = text.parse::<u16>() {
             return self.check_port(number).map(|()| number);
@@ -283,7 +282,7 @@ impl Session {
         })
     }
 
-    /// For each lcore its senders of these ports.
+    /// By lcore, its senders of these ports.
     fn senders_of(&self, ports: &[u16]) -> Vec<Vec<usize>> {
         let mut places = vec![Vec::new(); self.lcores.len()];
         for &port in ports {
@@ -295,8 +294,8 @@ impl Session {
         places
     }
 
-    /// Has each lcore run what `work` makes for it, all at about the same time, and waits for the
-    /// answers. An lcore that has died makes the run invalid.
+    /// Makes each lcore run what `work` returns for it, all at about the same time, and waits for
+    /// the answers. An lcore that has died makes the run invalid.
     fn ask_all<R, W>(&mut self, mut work: impl FnMut(usize) -> W) -> Vec<Option<R>>
     where
         R: Send + 'static,
@@ -314,7 +313,7 @@ impl Session {
         {
             let name = &self.map.lcores[lcore].name;
             self.spoil(format!(
-                "lcore {name} has died: what it polls is out of work"
+                "lcore {name} has died: its queues are not polled any more"
             ));
         }
         answers
@@ -346,7 +345,7 @@ impl Session {
         }
     }
 
-    /// Notes which ports have sent all.
+    /// Records which ports have sent everything.
     pub(super) fn read_done(&mut self) {
         let mut done = Vec::new();
         for (number, port) in (0u16..).zip(&mut self.ports) {
@@ -366,7 +365,8 @@ impl Session {
         }
     }
 
-    /// Notes links that went down or came up; one that goes while its port sends spoils the run.
+    /// Records links that went down or came up; a link that goes down while its port sends makes
+    /// the run invalid.
     pub(super) fn watch_links(&mut self) {
         let mut events = Vec::new();
         for (number, (state, open)) in self.ports.iter_mut().zip(&self.opened.ports).enumerate() {
@@ -393,7 +393,7 @@ impl Session {
         }
     }
 
-    /// The run says nothing of the device any more, and why.
+    /// Marks the run as invalid, with the reason.
     fn spoil(&mut self, reason: String) {
         if !self.invalid.contains(&reason) {
             self.log.add(format!("run invalid: {reason}"));
@@ -401,12 +401,12 @@ impl Session {
         }
     }
 
-    /// Why the counts since `clear` say nothing of the device; empty where they do.
+    /// Why the counts since `clear` are invalid; empty if they are valid.
     pub fn invalid(&self) -> &[String] {
         &self.invalid
     }
 
-    /// What a port achieves is measured from here on, or from its start if that is to come.
+    /// Starts measuring the rate that a port achieves, from now or from its start if that is later.
     pub(super) fn start_pace(&mut self, port: u16) {
         let (packets, now) = (self.sent_by(port), self.clock.now());
         let state = &mut self.ports[usize::from(port)];
@@ -430,7 +430,7 @@ impl Session {
 }
 
 impl Member {
-    /// A new reading; where the lcore has died, what can still be read.
+    /// A new sample; of a dead lcore, what can still be read.
     fn take(&mut self, sample: Option<Sample>, clock: Clock) {
         if let Some(sample) = sample {
             self.last = sample;

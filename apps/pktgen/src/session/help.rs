@@ -1,8 +1,8 @@
-//! What a port says for itself: answers for its addresses, questions to neighbours, and what it
-//! heard.
+//! ARP, Neighbor Discovery and ping of ports: answers for their addresses, requests to neighbours,
+//! and the replies.
 //!
-//! Receivers answer by themselves ([`Helper`]); here is who they are told to answer for. Questions
-//! are made on the lcore that sends, so that an echo's time begins there.
+//! Receivers answer by themselves ([`Helper`]); this file sets their addresses. Requests are made
+//! on the lcore that sends, so that an echo's time begins there.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -17,25 +17,25 @@ use crate::engine::{
 };
 use linerate_appliance::error::Error;
 
-/// Neighbours that are remembered, and echoes that are waited for.
+/// Limit of remembered neighbours, and of pending echoes.
 const MOST: usize = 1024;
 /// Events of a queue that are taken at a time.
 const AT_A_TIME: usize = 1024;
 /// Bytes behind an echo's header, as other hosts' ping sends them.
 const ECHO_BYTES: usize = 56;
 
-/// A port's part of it.
+/// The state of one port.
 #[derive(Default)]
 pub(super) struct Help {
-    /// Whom it answers for now.
+    /// Addresses that it answers for now.
     addrs: Arc<[PortAddr]>,
     events: Vec<Mailbox<(u64, Event)>>,
-    /// Of all responders that the port ever had.
+    /// Counters of all responders that the port ever had.
     stats: Vec<Arc<ResponderStats>>,
-    /// At the last `clear`.
+    /// Counts at the last `clear`.
     base: [u64; 5],
     neighbours: BTreeMap<IpAddr, MacAddr>,
-    /// Echoes that went, by sequence number: to whom, and nanoseconds until the answer came.
+    /// Sent echoes by sequence number: destination, and nanoseconds until the answer came.
     echoes: BTreeMap<u16, (IpAddr, Option<u64>)>,
     next_sequence: u16,
 }
@@ -56,21 +56,21 @@ impl Help {
         self.base = self.counts().map(|(_, count)| count);
     }
 
-    /// What was answered since `clear`, by kind; what never happened is left out.
+    /// Answers since `clear`, by kind, without zeros.
     pub(super) fn answers(&self) -> Vec<(String, u64)> {
         let since = self.counts().into_iter().zip(self.base);
         let since = since.map(|((name, count), base)| (name.to_owned(), count - base));
         since.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Whether the port answers for anybody.
+    /// Whether the port answers for any address.
     pub(super) fn is_on(&self) -> bool {
         !self.addrs.is_empty()
     }
 }
 
 impl Session {
-    /// Has a port answer for the addresses that it was given, or for none where `process` is off.
+    /// Makes a port answer for its addresses, or for none if `process` is off.
     ///
     /// # Errors
     /// No memory.
@@ -115,9 +115,9 @@ impl Session {
         Ok(())
     }
 
-    /// Asks who has `to`, and forgets what was known of it; without one, tells all neighbours of
-    /// the port's own addresses. What comes is in the log, and [`neighbour`](Self::neighbour) knows
-    /// it.
+    /// Sends a request for `to`, and forgets its known MAC address; without one, announces the
+    /// port's own addresses. Replies are in the log, and [`neighbour`](Self::neighbour) returns
+    /// them.
     ///
     /// # Errors
     /// The port has no address of that kind, or sends nothing now.
@@ -128,7 +128,7 @@ impl Session {
         }
         let addrs = self.ports[usize::from(port)].help.addrs.clone();
         let frames = match to {
-            // Each receiver is told, since the answer may come to any; one question is sent.
+            // Each receiver gets the address, since the reply may come to any; one request is sent.
             Some(to) if addrs.iter().all(|own| own.ip != to) => {
                 let receivers = self.ports[usize::from(port)].receivers.iter();
                 let questions = receivers.filter_map(|&(lcore, receiver)| {
@@ -145,15 +145,14 @@ impl Session {
         self.send_own(port, to, move |_| frames)
     }
 
-    /// Where a neighbour is, as far as it has answered.
+    /// The MAC address of a neighbour, if it has answered.
     pub fn neighbour(&mut self, port: u16, ip: IpAddr) -> Option<MacAddr> {
         self.hear();
         let help = &self.ports.get(usize::from(port))?.help;
         help.neighbours.get(&ip).copied()
     }
 
-    /// Sends an echo request to a neighbour that is known. Returns its number for
-    /// [`echo`](Self::echo).
+    /// Sends an echo request to a known neighbour. Returns its number for [`echo`](Self::echo).
     ///
     /// # Errors
     /// The neighbour has not answered yet, the port has no address of that kind, or sends nothing
@@ -162,7 +161,7 @@ impl Session {
         self.check_port(port)?;
         let Some(mac) = self.neighbour(port, to) else {
             return Err(Error::Usage {
-                problem: format!("port {port} does not know where {to} is"),
+                problem: format!("port {port} does not know the MAC address of {to}"),
                 fix: format!("ask for it: `arp {port} {to}`"),
             });
         };
@@ -183,14 +182,15 @@ impl Session {
         Ok(sequence)
     }
 
-    /// Nanoseconds from sending an echo to its answer; none while there is none.
+    /// Nanoseconds from sending an echo to its answer; `None` before it comes.
     pub fn echo(&mut self, port: u16, sequence: u16) -> Option<u64> {
         self.hear();
         let help = &self.ports.get(usize::from(port))?.help;
         help.echoes.get(&sequence)?.1
     }
 
-    /// Sends what `make` makes, as frames of no stream, from the port's first transmit queue.
+    /// Sends the frames that `make` returns, which belong to no stream, by the port's first
+    /// transmit queue.
     fn send_own(
         &mut self,
         port: u16,
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Takes in what ports have heard since.
+    /// Reads the events of ports since the last call.
     pub(super) fn hear(&mut self) {
         for (number, state) in self.ports.iter_mut().enumerate() {
             let mut heard = Vec::new();
@@ -278,7 +278,7 @@ impl Session {
                         ));
                     }
                     Event::Conflict { ip, mac } => {
-                        // Once for each host that claims it, not for each frame of it.
+                        // Logged once for each host that claims it, not for each frame.
                         if help.neighbours.insert(ip, mac) != Some(mac) {
                             self.log.add(format!(
                                 "port {number}: {mac} claims {ip}, which is this port's address"
@@ -291,7 +291,7 @@ impl Session {
     }
 }
 
-/// Of this process's echoes.
+/// Identifier of this process's echoes.
 fn ident() -> u16 {
     std::process::id() as u16
 }

@@ -1,4 +1,4 @@
-//! What happened in a session, for people: the newest lines.
+//! The log of a session, for users: the newest lines.
 
 use std::collections::VecDeque;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Which lcore polls what: worked out from the ports and the plan, or as written in Pktgen's
+//! Which lcore polls which queues: computed from the ports and the plan, or written in Pktgen's
 //! notation.
 //!
 //! ```text
@@ -24,7 +24,7 @@ use linerate_appliance::error::Error;
 /// The largest number in a map; no machine has so many CPUs, no session so many ports.
 const MOST: u32 = 8191;
 
-/// What a map must know of a port.
+/// What a map needs to know of a port.
 #[derive(Clone, Debug)]
 pub struct PortShape {
     pub name: String,
@@ -58,12 +58,12 @@ impl Share {
     }
 }
 
-/// Who polls what. Every port has a receive and a transmit queue at least, and no lcore is without
-/// work.
+/// Which lcore polls which queues. Every port has at least a receive and a transmit queue, and
+/// every lcore has work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Map {
     pub lcores: Vec<Share>,
-    /// What the user should know of it.
+    /// Notes for the user.
     pub notes: Vec<String>,
 }
 
@@ -175,7 +175,7 @@ impl Map {
         (sum(|share| &share.rx) as u16, sum(|share| &share.tx) as u16)
     }
 
-    /// Who polls what, a line for each lcore, and what the user should know.
+    /// The queues of each lcore, a line each, and the notes.
     pub fn explain(&self, ports: &[PortShape]) -> String {
         let list = |queues: &[(u16, u16)]| -> String {
             let name = |port: u16| ports.get(usize::from(port)).map_or("?", |port| &port.name);

@@ -1,8 +1,8 @@
 //! A session: opened ports, lcores at work, control of both, and snapshots. It is the one engine
 //! behind the screen, scripts and `linerate bench`.
 //!
-//! [`map`] says who polls what, [`streams`] who sends what and how fast, `control` starts, stops
-//! and changes, `views` makes [`Snapshot`]s of what [`sample`] reads on the lcores.
+//! [`map`] assigns queues to lcores, [`streams`] streams and rates to queues, `control` starts,
+//! stops and changes, `views` makes [`Snapshot`]s of what [`sample`] reads on the lcores.
 
 mod ask;
 mod change;
@@ -51,10 +51,10 @@ use rates::Meter;
 use sample::{Books, Sample};
 use streams::{Limits, OpenStream};
 
-/// Test frames are under way for so long after the last that was sent or came; then those that have
-/// not come count as lost.
+/// Missing test frames count as lost so long after the last one that was sent or received.
 const QUIET: Duration = Duration::from_millis(500);
-/// So long after the last that was sent they count as lost even while others still come.
+/// Missing test frames count as lost so long after the last one that was sent, even while others
+/// still come.
 const LAST_DRAIN: Duration = Duration::from_secs(1);
 
 /// Opened ports and lcores at work. Dropping it ends both.
@@ -62,7 +62,7 @@ pub struct Session {
     clock: Clock,
     profile: String,
     seed: u64,
-    /// What signatures call it: the frames of other sessions are foreign.
+    /// Its number in signatures: frames of other sessions are foreign.
     number: u16,
     opened: OpenPorts,
     pools: Pools,
@@ -72,8 +72,8 @@ pub struct Session {
     streams: Vec<OpenStream>,
     /// Captures that streams send, by path.
     recordings: HashMap<String, Arc<Recording>>,
-    /// With which sequence number the counting of each number on the wire begins; receivers have
-    /// room for as many.
+    /// The first counted sequence number of each number on the wire; receivers have room for as
+    /// many.
     boundaries: Arc<Boundaries>,
     lcores: Vec<Member>,
     meter: Meter,
@@ -82,32 +82,32 @@ pub struct Session {
     cleared_at: u64,
     next_id: u16,
     next_wire: u16,
-    /// Why the counts since `clear` say nothing of the device: a port vanished, an lcore died.
+    /// Why the counts since `clear` are invalid: a port vanished, an lcore died.
     invalid: Vec<String>,
-    /// Nothing is waited for any more: what has not come is lost.
+    /// Whether the session is closing: frames that have not come count as lost.
     is_over: bool,
-    /// How often somebody has set taps.
+    /// How often taps were set.
     watched: u64,
 }
 
-/// What the session knows of a port besides the port itself.
+/// The session's state of a port.
 struct PortState {
     asked: PortAsked,
-    /// Its lcore and place there, for each queue.
+    /// Lcore and position there, for each queue.
     receivers: Vec<(usize, usize)>,
     senders: Vec<(usize, usize)>,
     activity: Activity,
-    /// Why its link is down, while it is.
+    /// Why its link is down; `None` while it is up.
     down: Option<String>,
-    /// The asked rate's counts when sending began: what is achieved is measured from there.
+    /// Start of the measurement of the achieved rate.
     pace: Option<control::Pace>,
     /// Driver's drops at the last `clear`.
     base: PortStats,
-    /// Frames a second over its streams; 0 for as many as go.
+    /// Frames a second over its streams; 0: unlimited.
     asked_pps: f64,
-    /// Frames in all over its streams; 0 for ever.
+    /// Frames in all over its streams; 0: no limit.
     count: u64,
-    /// What streams without a rate share at each transmit queue, as its sender was told.
+    /// The rate that streams without one share at each transmit queue, as its sender has it.
     shares: Vec<Option<f64>>,
     help: Help,
 }
@@ -121,30 +121,30 @@ enum Activity {
         at: u64,
         until: u64,
     },
-    /// All was sent that was asked for.
+    /// Everything asked for was sent.
     Done,
 }
 
 /// One lcore.
 struct Member {
     handle: EngineHandle,
-    /// Until it is joined.
+    /// `None` after it is joined.
     thread: Option<LcoreHandle<Engine>>,
     books: Arc<Books>,
-    /// At the last `clear`.
+    /// Sample at the last `clear`.
     base: Sample,
     departures: Vec<HistogramSnapshot>,
-    /// The last that was heard of it.
+    /// The last sample.
     last: Sample,
 }
 
 impl Session {
     /// Opens and starts ports through `drivers` (so that a device under test in this process can
-    /// own the other ends of rings) and starts lcores. Nothing is sent yet. All or nothing: on an
-    /// error no port stays open.
+    /// own the other ends of rings) and starts lcores. Nothing is sent yet. On an error no port
+    /// stays open.
     ///
     /// # Errors
-    /// A port that does not open, a map or a stream that makes no sense, an impossible rate.
+    /// A port that does not open, an invalid map or stream, an impossible rate.
     pub fn open(config: SessionConfig, drivers: &mut Drivers, clock: Clock) -> Result<Self, Error> {
         if config.ports.is_empty() {
             return Err(Error::Usage {
@@ -217,7 +217,7 @@ impl Session {
             watched: 0,
         };
         let mut timely = Vec::new();
-        // From here on dropping the session takes down what is there.
+        // From here on dropping the session stops what exists.
         session.spawn(queues, config.no_sleep)?;
         (0..session.port_count()).try_for_each(|port| session.fit_help(port))?;
         session.add_all(config.streams)?;
@@ -239,8 +239,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Adds the streams that are there from the beginning, spread over transmit queues by how many
-    /// each port has.
+    /// Adds the first streams, spread over the transmit queues of their port.
     fn add_all(&mut self, specs: Vec<StreamSpec>) -> Result<(), Error> {
         let port = |spec: &StreamSpec| self.port_by_name(spec.port.as_deref().unwrap_or("0"));
         let ports = specs.iter().map(port).collect::<Result<Vec<u16>, _>>()?;
@@ -262,7 +261,7 @@ impl Session {
             tx.push(queues.tx.into_iter().map(Some).collect::<Vec<_>>());
         }
         let usable = allowed_cpus().map_or(1, |cpus| cpus.len());
-        // Somebody else, such as the device, needs a CPU too.
+        // Another thread, such as the device under test, needs a CPU too.
         let is_shared = self.map.lcores.len() >= usable;
         let at_work = Arc::<AtomicUsize>::default();
         for share in &self.map.lcores {
@@ -323,7 +322,7 @@ impl Session {
         self.ports.len() as u16
     }
 
-    /// Who polls what, for people.
+    /// Which lcore polls what, for users.
     pub fn explain_map(&self) -> String {
         self.map.explain(&shapes(&self.opened, self.asked()))
     }
@@ -332,7 +331,7 @@ impl Session {
         self.ports.iter().map(|port| &port.asked)
     }
 
-    /// What the port is to streams.
+    /// The port's limits for streams.
     fn limits(&self, port: u16) -> Limits {
         let info = &self.opened.ports[usize::from(port)].info;
         let room = self.slots().room_bytes();
@@ -350,7 +349,7 @@ impl Session {
         }
     }
 
-    /// The pool that senders fill: of large slots in a session for jumbo frames.
+    /// The pool that senders fill: that of large slots in a session for jumbo frames.
     fn slots(&self) -> &Pool {
         match self.is_jumbo {
             true => self
@@ -389,7 +388,7 @@ impl Session {
         )
     }
 
-    /// The books at this moment: where each slot is.
+    /// The ledger at this moment: where each slot is.
     pub fn balance(&self) -> Balance {
         let mut is_whole = true;
         let balance = Balance::take(self.pools.as_slice(), || {
@@ -415,7 +414,7 @@ impl Session {
     }
 
     /// Ends sending, drains, joins the lcores and stops the ports. Returns the last counts, the
-    /// books, and what went wrong.
+    /// ledger, and errors.
     pub fn close(mut self) -> (Snapshot, Balance, Vec<Error>) {
         self.stop(&[]);
         self.drain(QUIET, LAST_DRAIN);
@@ -442,12 +441,12 @@ impl Session {
             let accounts = accounts.flat_map(|(name, engine)| engine.accounts(name));
             self.opened.in_rings(accounts.collect())
         });
-        // What an lcore had that has panicked is in nobody's books.
+        // Slots of a panicked lcore are in no account.
         let balance = Balance {
             exact: balance.exact && errors.is_empty(),
             ..balance
         };
-        // Before their devices.
+        // Before their devices are dropped.
         drop(engines);
         errors.extend(self.opened.stop_ports());
         self.opened.ports.clear();
@@ -461,7 +460,8 @@ impl Drop for Session {
     }
 }
 
-/// Commands name ports by number, by name, and by `all`: a name says which port is meant.
+/// Commands name ports by number, by name, and by `all`, so a name must be neither a number nor
+/// `all`, and unique.
 fn check_name(asked: &PortAsked, others: &[PortAsked]) -> Result<(), Error> {
     let Some(name) = &asked.name else {
         return Ok(());
@@ -475,7 +475,7 @@ fn check_name(asked: &PortAsked, others: &[PortAsked]) -> Result<(), Error> {
     }
     if name == "all" || name.parse::<u64>().is_ok() {
         return Err(wrong(format!(
-            "a port is named `{name}`, which means another"
+            "a port is named `{name}`, which means another port"
         )));
     }
     Ok(())
@@ -484,7 +484,7 @@ fn check_name(asked: &PortAsked, others: &[PortAsked]) -> Result<(), Error> {
 /// Slots of 64 KiB for each queue of a session for jumbo frames.
 const LARGE_SLOTS: u32 = 1024;
 
-/// Pools with one of large slots among them, enough for all that queues hold.
+/// Adds a pool of large slots, enough for all that queues hold.
 fn with_large(pools: Pools, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
     let mut all: Vec<Pool> = pools.iter().cloned().collect();
     all.retain(|pool| pool.class() == SlotClass::Small);
@@ -495,13 +495,13 @@ fn with_large(pools: Pools, queues: u32, slots: Option<u32>) -> Result<Pools, Er
     Ok(Pools::new(all))
 }
 
-/// A session's number by chance: two generators have the same once in 65,535 times.
+/// A random session number: two generators have the same with a probability of 1 in 65,535.
 fn any_number() -> u16 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     (RandomState::new().build_hasher().finish() % u64::from(u16::MAX)) as u16 + 1
 }
 
-/// How many streams' books to make for so many: growing them is rare.
+/// How many streams' counters to allocate for so many streams, so that they grow rarely.
 fn room_for(streams: usize) -> usize {
     streams.next_power_of_two().clamp(64, 1 << 16)
 }
@@ -524,7 +524,7 @@ impl PortState {
     }
 }
 
-/// What the map must know of the ports.
+/// What the map needs to know of the ports.
 fn shapes<'a>(opened: &OpenPorts, asked: impl Iterator<Item = &'a PortAsked>) -> Vec<PortShape> {
     opened
         .ports
@@ -571,7 +571,7 @@ fn choose_map(config: &SessionConfig, opened: &OpenPorts) -> Result<Map, Error> 
         })
         .collect();
     let plan = Plan::build(&config.plan, &topology, &places)?;
-    // Polling and processing are one here: a receiver checks what it polls.
+    // Polling and processing are the same here: a receiver checks what it polls.
     let busy = [Role::Io, Role::Eu]
         .into_iter()
         .flat_map(|role| plan.role(role));

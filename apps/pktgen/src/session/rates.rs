@@ -1,13 +1,13 @@
-//! Rates: what was counted between two moments, divided by the time that it took, as the lcore that
-//! counted read it. What is sent takes the time in which its sender was sending, so that waiting
-//! for a start, or for the last frames after the end, makes no rate smaller.
+//! Rates: counts between two moments, divided by the time between them on the counting lcore's
+//! clock. Transmit rates use only the time in which the sender was sending, so that waiting for a
+//! start, or for the last frames after the end, does not lower them.
 
 use std::collections::HashMap;
 
 use crate::Traffic;
 use crate::units::L1_BYTES;
 
-/// Shorter intervals say more of bursts than of rates.
+/// Shorter intervals would show bursts rather than rates.
 pub(super) const LEAST_INTERVAL_NS: u64 = 100_000_000;
 
 /// A count, and the ticks that it took so far. Bytes include FCS.
@@ -24,7 +24,7 @@ pub(super) enum Series {
     /// A queue: port and number.
     Rx(u16, u16),
     Tx(u16, u16),
-    /// Test frames by their number on the wire; received ones with lcore and receiver.
+    /// Test frames by their number on the wire; for received ones with lcore and receiver.
     Sent(u16),
     Received(u16, u16, u16),
 }
@@ -75,7 +75,7 @@ pub(super) struct Meter {
 }
 
 impl Meter {
-    /// Counts, and the ticks that they took, are 0 at tick `at`.
+    /// Starts with all counts and their ticks 0 at tick `at`.
     pub(super) fn new(hz: f64, at: u64) -> Self {
         Self {
             hz,
@@ -95,7 +95,7 @@ impl Meter {
             .iter()
             .map(|(series, &count)| (*series, Speed::between(before(series), count, self.hz)))
             .collect();
-        // Of each direction of a port the rate, and the time that it is of.
+        // By direction of a port: the rate, and its interval.
         let mut ports: HashMap<(u16, bool), (f64, u64)> = HashMap::new();
         for (series, speed) in &self.speeds {
             let key = match *series {
@@ -110,7 +110,7 @@ impl Meter {
         for (key, (pps, ticks)) in ports {
             let is_short = (ticks as f64) < LEAST_INTERVAL_NS as f64 * 1e-9 * self.hz;
             let most = self.most.entry(key).or_default();
-            // Of a run that is shorter than any interval that is all there is.
+            // A run shorter than one interval has only this rate.
             if !is_short || *most == 0.0 {
                 *most = most.max(pps);
             }
@@ -118,7 +118,7 @@ impl Meter {
         (self.before, self.before_at, self.interval) = (counts, now, interval);
     }
 
-    /// Ticks that the rates are averaged over.
+    /// Ticks over which the rates are averaged.
     pub(super) fn interval(&self) -> u64 {
         self.interval
     }

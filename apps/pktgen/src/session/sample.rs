@@ -18,12 +18,12 @@ pub(super) struct Books {
     pub(super) senders: Vec<Arc<SenderStats>>,
     /// By the number on the wire.
     pub(super) sent: Vec<(u16, Arc<StreamSent>)>,
-    /// For each receiver its counters since `clear`: those that are written now, and before them
-    /// such as had room for fewer streams.
+    /// For each receiver its counters since `clear`: the current ones, after earlier ones that had
+    /// room for fewer streams.
     pub(super) receivers: Vec<Vec<Arc<ReceiverStats>>>,
 }
 
-/// What they said.
+/// The values of the counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sample {
     /// The lcore's ticks.
@@ -172,7 +172,7 @@ fn receiver(all: &[Arc<ReceiverStats>]) -> ReceiverCount {
 }
 
 impl Sample {
-    /// What was counted since an earlier sample of the same books. The load is left as it is.
+    /// Counts since an earlier sample of the same counters. The load stays as it is.
     pub(super) fn since(&self, base: &Self) -> Self {
         let senders = (0..).zip(&self.senders).map(|(index, now)| {
             let before = base.senders.get(index).copied().unwrap_or_default();

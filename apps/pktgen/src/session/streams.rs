@@ -1,4 +1,4 @@
-//! Streams of a session: which transmit queues send them, how fast, and whether the port can.
+//! Streams of a session: their transmit queues, their rates, and whether the port can send so fast.
 //!
 //! A port with more transmit queues than streams shares each stream out: its shards have numbers of
 //! their own on the wire, and are shown as one.
@@ -17,11 +17,11 @@ use super::PortAsked;
 
 /// A stream of the session.
 pub(super) struct OpenStream {
-    /// What users call it by; never used again.
+    /// Number for users; never reused.
     pub(super) id: u16,
     pub(super) spec: StreamSpec,
     pub(super) port: u16,
-    /// Taken away by the user: it sends nothing and is not shown, but what it sent still counts.
+    /// Removed by the user: it sends nothing and is not shown, but what it sent still counts.
     pub(super) is_removed: bool,
     pub(super) template: TemplateView,
     /// FCS included.
@@ -40,7 +40,7 @@ impl OpenStream {
         is_tested(&self.spec)
     }
 
-    /// The shards that are in use; others were left behind when the stream moved to another port.
+    /// The shards in use; others are from before the stream moved to another port.
     pub(super) fn shards_at_work(&self) -> impl Iterator<Item = &Shard> {
         self.shards.iter().filter(|shard| shard.port == self.port)
     }
@@ -51,11 +51,11 @@ pub(super) struct Shard {
     /// The number in signatures.
     pub(super) wire: u16,
     pub(super) port: u16,
-    /// The transmit queue of the port, and the place in its sender.
+    /// The transmit queue of the port, and the index in its sender.
     pub(super) queue: u16,
     pub(super) scheduled: usize,
     pub(super) sent: Arc<StreamSent>,
-    /// What its sender was told.
+    /// The order that its sender has.
     pub(super) order: Order,
 }
 
@@ -63,11 +63,11 @@ pub(super) struct Shard {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Order {
     pub(super) is_enabled: bool,
-    /// Frames a second; none to share what the sender has for those without a rate.
+    /// Frames a second; `None`: shares what the sender has for streams without a rate.
     pub(super) pps: Option<f64>,
-    /// Frames in all; none for ever.
+    /// Frames in all; `None`: no limit.
     pub(super) count: Option<u64>,
-    /// Among those without a rate.
+    /// Weight among streams without a rate.
     pub(super) weight: u32,
 }
 
@@ -91,19 +91,19 @@ impl Load {
     }
 }
 
-/// What a port's enabled streams are to do.
+/// Rates and counts of a port's enabled streams.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Loads {
     /// In the order of the streams.
     pub(super) streams: Vec<Load>,
-    /// What those without a rate share, in frames a second; none for as many as go.
+    /// What those without a rate share, in frames a second; `None`: unlimited.
     pub(super) shared_pps: Option<f64>,
-    /// Over all streams: frames a second, and frames; none for as many as go, and for ever.
+    /// Over all streams: frames a second, and frames; `None`: unlimited.
     pub(super) pps: Option<f64>,
     pub(super) count: Option<u64>,
 }
 
-/// What a port is to streams.
+/// Limits of a port for its streams.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Largest frame, FCS included.
@@ -114,7 +114,7 @@ pub(super) struct Limits {
     pub(super) speed_bps: Option<f64>,
     /// What to do about longer ones.
     pub(super) longer: &'static str,
-    /// Ticks a second: nobody sends more frames than that.
+    /// Ticks a second: an upper bound of frames a second.
     pub(super) hz: f64,
 }
 
@@ -175,12 +175,12 @@ pub(super) fn is_tested(spec: &StreamSpec) -> bool {
     }
 }
 
-/// Whether the stream keeps times that several queues could not share out.
+/// Whether the stream has a timing (bursts, a delay) that several queues could not keep.
 pub(super) fn is_of_one_queue(spec: &StreamSpec) -> bool {
     spec.gap.is_some() || spec.pcap.is_some()
 }
 
-/// Whether it has no rate and no times of its own, and shares those of the port.
+/// Whether it has no rate and no timing of its own, and shares the port's rate.
 pub(super) fn shares(spec: &StreamSpec, pps: Option<f64>) -> bool {
     let cued = spec.pcap.is_some() && spec.rate.is_none();
     pps.is_none() && spec.gap.is_none() && !cued
@@ -194,11 +194,11 @@ pub(super) fn usage(error: StreamError) -> Error {
 }
 
 /// How fast and how much each of a port's enabled streams is to send: by its own rate, or by its
-/// weight of what the port's rate is. Who is to keep times of its own (bursts, a delay) has a rate
-/// of its own.
+/// weight of what the port's rate is. A stream with a timing of its own (bursts, a delay) has a
+/// rate of its own.
 ///
 /// # Errors
-/// A rate that is none, or more than the line or the clock takes; the most that goes is named.
+/// A rate that is invalid, or exceeds the line or the clock; the error has the maximum.
 pub(super) fn loads(
     port: &PortAsked,
     limits: &Limits,
@@ -259,7 +259,7 @@ pub(super) fn loads(
         }
         loads.streams.push(Load { pps, count });
     }
-    // A part in a million is a matter of rounding.
+    // Allows for rounding of one part in a million.
     if line_share > 1.000_001 {
         let speed = limits.speed_bps.unwrap_or_default();
         return Err(too_fast(streams, speed, line_share));
@@ -291,12 +291,12 @@ pub(super) fn weight(spec: &StreamSpec) -> f64 {
     spec.weight.unwrap_or(1).into()
 }
 
-/// A stream's rate of its own; `max` is as many as go, like none.
+/// A stream's rate of its own; `max` is unlimited, like no rate.
 fn own_rate(spec: &StreamSpec) -> Option<Rate> {
     spec.rate.filter(|rate| *rate != Rate::Max)
 }
 
-/// Whether its frames leave at times of its own.
+/// Whether it has a timing of its own.
 fn keeps_times(spec: &StreamSpec) -> bool {
     let poisson = spec.pacing == Some(Pacing::Poisson);
     let bursts = spec.burst.is_some_and(|burst| burst > 1) || spec.gap.is_some();
@@ -313,7 +313,7 @@ fn with_gap(spec: &StreamSpec, pps: Option<f64>) -> Option<f64> {
     Some(frames / (sending + gap.as_secs_f64()))
 }
 
-/// Frames a second; none for as many as go.
+/// Frames a second; `None`: unlimited.
 fn pps_of(rate: Rate, bytes: f64, limits: &Limits) -> Result<Option<f64>, Error> {
     let wrong = |problem: String, fix: String| Error::Usage { problem, fix };
     let pps = rate.pps(bytes, limits.speed_bps).map_err(|problem| {

@@ -1,5 +1,5 @@
-//! Sessions over rings of this process: what they count is exact, whatever befalls the frames.
-//! Streams send a number of frames at `max`, so that nothing depends on how fast the machine is.
+//! Sessions over rings of this process: their counts are exact, with every kind of fault. Streams
+//! send a number of frames at `max`, so that nothing depends on how fast the machine is.
 
 mod streams;
 
@@ -55,7 +55,7 @@ fn run(session: &mut Session) -> Snapshot {
     session.snapshot()
 }
 
-/// Sums that agree on any snapshot of any session.
+/// Checks sums that must agree in any snapshot of any session.
 fn check_sums(snapshot: &Snapshot) {
     for port in &snapshot.ports {
         let rx = port.rx.packets;
@@ -141,7 +141,7 @@ fn what_a_faulty_wire_did_is_reported_exactly() {
         (11, "loss:0.2+dup:0.1+reorder:0.3"),
     ] {
         let port = format!("ring:a,loop=on,faulty={faults}+seed:{seed}+on:rx");
-        // One stream: behind a frame of another one nothing is out of order.
+        // One stream: with two, frames of the other would not count as reordered.
         let mut session = open(&[&port], &["count=25000 size=64,200"]);
         let snapshot = run(&mut session);
         check_sums(&snapshot);
@@ -165,7 +165,7 @@ fn what_never_came_back_is_lost_at_the_end_and_not_before() {
     );
     session.start(&[], None).unwrap();
     assert!(sent_all(&mut session));
-    // Nobody can know yet: the last frame may be on its way.
+    // Loss is not known yet: the last frame may be under way.
     let first = session.snapshot();
     let deadline = Instant::now() + LONG;
     while session.is_under_way() && Instant::now() < deadline {
@@ -184,7 +184,7 @@ fn what_never_came_back_is_lost_at_the_end_and_not_before() {
         assert_eq!((&lost[..], snapshot.settled), (&[0, 200][..], true));
     }
     assert!(first.settled == (first.streams[1].tally.lost == 200));
-    // Without anybody who waits: the end does.
+    // Without a wait: closing the session waits.
     let mut session = open(&[faults], &["count=100"]);
     session.start(&[], None).unwrap();
     assert!(sent_all(&mut session));
@@ -236,7 +236,7 @@ fn rates_are_of_the_time_of_sending_alone() {
     for pps in [tx.pps, tx.max_pps, tx.mean_pps, stream.mean_pps] {
         assert!((250.0..=1020.0).contains(&pps), "{snapshot:?}");
     }
-    // Whoever receives late has less time for them.
+    // A late receiver has less time for them.
     for pps in [rx.pps, rx.mean_pps] {
         assert!(pps >= 250.0, "{snapshot:?}");
     }
@@ -349,7 +349,7 @@ fn a_stream_is_shared_out_over_lcores_and_shown_as_one() {
         &["ring:a,queues=3", "ring:a"],
         &["port=0 count=10000", "port=1 count=400 size=300"],
     );
-    // Lcores 0-6 on the CPUs that there are.
+    // Lcores 0-6 on the existing CPUs.
     config.cpus = (0..7).map(|lcore| lcore % 2).collect();
     config.map = Some("[1:2-4].0, [5/1/6:0].1".into());
     let mut session = open_with(config);
@@ -542,14 +542,14 @@ fn nothing_to_send_and_unknown_ports_are_said() {
     session.stop(&[9]);
 }
 
-/// Waits for what a session has heard.
+/// Waits for an event of a session.
 fn heard<T>(session: &mut Session, mut look: impl FnMut(&mut Session) -> Option<T>) -> T {
     let deadline = Instant::now() + LONG;
     loop {
         if let Some(found) = look(session) {
             return found;
         }
-        assert!(Instant::now() < deadline, "nothing was heard");
+        assert!(Instant::now() < deadline, "no event came");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -568,7 +568,10 @@ fn ports_answer_for_their_addresses_and_ask_from_them() {
     session.clear();
     for to in ["192.0.2.2", "2001:db8::2"] {
         let to: std::net::IpAddr = to.parse().unwrap();
-        assert!(session.ping(0, to).is_err(), "nobody knows where {to} is");
+        assert!(
+            session.ping(0, to).is_err(),
+            "the MAC address of {to} is unknown"
+        );
         session.arp(0, Some(to)).unwrap();
         let mac = heard(&mut session, |session| session.neighbour(0, to));
         assert_eq!(mac, session.macs_of(1).0);
@@ -589,7 +592,7 @@ fn ports_answer_for_their_addresses_and_ask_from_them() {
     assert_eq!(snapshot.ports[1].addrs.len(), 2);
     assert!(snapshot.ports[1].flags.starts_with('E'));
     check_sums(&snapshot);
-    // Switched off, it is deaf and dumb, and what it did still counts.
+    // With `process` off it neither asks nor answers, and earlier answers still count.
     session.set_port(1, "process", "off").unwrap();
     session.set_port(1, "process", "off").unwrap();
     let off = session.arp(1, None).unwrap_err();
@@ -613,7 +616,7 @@ fn what_a_wire_corrupts_is_counted_where_somebody_looks() {
     assert_eq!(session.snapshot().ports[0].corrupt, None);
     session.set_port(0, "verify", "on").unwrap();
     let port = &run(&mut session).ports[0];
-    // Some hit what no checksum covers: addresses of Ethernet, padding.
+    // Some errors are in bytes without a checksum: Ethernet addresses, padding.
     let (seen, done) = (port.corrupt.unwrap(), fault(port, "flip"));
     assert!(seen > 0 && seen <= done, "{seen} of {done}");
     assert!(port.flows.unwrap() >= 10, "{:?}", port.flows);

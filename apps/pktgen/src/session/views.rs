@@ -1,4 +1,4 @@
-//! Snapshots: what a session shows of itself, from counters read on each lcore between two turns.
+//! Snapshots: the state of a session, from counters read on each lcore between two turns.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl Session {
         }
     }
 
-    /// What rates are of.
+    /// Counts to compute rates of.
     fn series(&self, counts: &Counts) -> HashMap<Series, Count> {
         let mut all = HashMap::new();
         for (number, port) in (0u16..).zip(&self.ports) {
@@ -150,7 +150,7 @@ impl Session {
             };
             let until = match port.activity {
                 Activity::Sending { until, .. } => until,
-                // Measured to its end, where that is known.
+                // The measurement ends with the sending, if that has ended.
                 Activity::Done if pace.until != u64::MAX => pace.until,
                 Activity::Done | Activity::Idle => continue,
             };
@@ -183,8 +183,8 @@ impl Session {
         }
     }
 
-    /// The port at which each stream comes in: where most of it came; without any, where others of
-    /// the same port do, or the port that it is paired with.
+    /// The port at which each stream comes in: where most of it came; if none came, where other
+    /// streams of the same port come in, or the port that it is paired with.
     fn homes(&self, counts: &Counts) -> HashMap<u16, u16> {
         let arrivals = |stream: &OpenStream| {
             let came = |port: u16| {
@@ -261,7 +261,7 @@ impl Session {
         }
     }
 
-    /// Whether no test frame is under way, as far as the counts that were last read say.
+    /// Whether no test frame is under way, by the counts that were last read.
     pub(super) fn is_settled(&self) -> bool {
         let (sent, _, unique) = self.test_frames();
         let all_came = unique >= sent;
@@ -419,7 +419,7 @@ impl Session {
         }
     }
 
-    /// The state's word, and the reason where nothing is sent.
+    /// The name of the state, and the reason where nothing is sent.
     fn state(&self, number: u16, streams: &[&OpenStream]) -> (String, String) {
         let port = &self.ports[usize::from(number)];
         let dead = |&(lcore, _): &(usize, usize)| {
@@ -446,7 +446,7 @@ impl Session {
         }
     }
 
-    /// The asked rate, as one would write it.
+    /// The asked rate, as a user writes it.
     fn rate(&self, of_port: Option<Rate>, asked_pps: f64, streams: &[&OpenStream]) -> String {
         let own = match streams {
             [only] => only.spec.rate,
@@ -575,7 +575,7 @@ impl Counts {
         sum
     }
 
-    /// What came of a number on the wire at the receivers (lcore and place) that `at` names.
+    /// Counts of a number on the wire at the receivers (lcore and index) that `at` selects.
     fn received(&self, wire: u16, at: impl Fn((usize, usize)) -> bool) -> StreamReceived {
         let mut sum = StreamReceived::default();
         for (number, lcore) in self.lcores.iter().enumerate() {
@@ -589,7 +589,7 @@ impl Counts {
         sum
     }
 
-    /// The same of all shards of a stream; sequence numbers mean nothing then.
+    /// The same over all shards of a stream; sequence numbers have no meaning then.
     fn arrivals(&self, stream: &OpenStream, at: impl Fn((usize, usize)) -> bool) -> StreamReceived {
         let mut sum = StreamReceived::default();
         for shard in &stream.shards {
@@ -607,7 +607,7 @@ impl Counts {
                 .tally(Some(sent.packets), is_settled);
             sum.sent += part.sent;
             sum.received += part.received;
-            // Of frames without a signature nobody knows.
+            // Unknown for frames without a signature.
             sum.lost += if stream.is_tested() { part.lost } else { 0 };
             sum.reordered += part.reordered;
             sum.duplicates += part.duplicates;
@@ -623,7 +623,7 @@ fn per_packet(ticks: u64, packets: u64) -> f64 {
     }
 }
 
-/// Drops since an earlier reading, those that happened.
+/// Drops since an earlier reading, without zeros.
 fn drops(now: &[(&'static str, u64)], before: &[(&'static str, u64)]) -> Vec<(String, u64)> {
     let earlier = |name: &str| {
         let found = before.iter().find(|(other, _)| *other == name);

@@ -26,7 +26,7 @@ const CANDIDATES: usize = 8;
 const NOTE: usize = 5;
 const PROMPT: &str = "linerate> ";
 
-/// Where the cursor is to be, and how far the page can scroll.
+/// Where to put the cursor, and how far the page can scroll.
 #[derive(Debug, Default)]
 pub(super) struct Drawn {
     pub(super) cursor: Option<Position>,
@@ -80,7 +80,7 @@ pub(super) fn draw(snapshot: Option<&Snapshot>, ui: &Ui, buffer: &mut Buffer) ->
     }
 }
 
-/// The table of the page, and where it goes; what is not a table is painted.
+/// Returns the table of the page and its area; paints the rest.
 fn page<'a>(
     snapshot: &'a Snapshot,
     ui: &'a Ui,
@@ -100,7 +100,7 @@ fn page<'a>(
     if ui.page != Page::Latency {
         return (grid, body);
     }
-    // At least a few lines of histogram; the rest of the table scrolls.
+    // The histogram gets at least a few lines; the table scrolls.
     let height = (grid.len as u16 + 1).min(body.height.saturating_sub(8));
     let chart = Rect {
         y: body.y + height,
@@ -170,7 +170,7 @@ fn title(
     let name = ui.page.name();
     let left = format!("{turning}{across} <{name}> {down}");
     buffer.set_stringn(area.x, area.y, &left, area.width.into(), style);
-    // What is known of the run goes to the right, as much of it as there is room for.
+    // Facts of the run go to the right, as many as fit.
     let mut facts = vec![
         format!("run {}", clock(snapshot.since_clear_ns)),
         format!("epoch {}", snapshot.epoch),
@@ -215,7 +215,7 @@ fn page_bar(ui: &Ui, area: Rect, buffer: &mut Buffer) {
             false => dim,
         };
         let gap = if numbered { 2 } else { 1 };
-        // Brackets tell the page where there is no colour.
+        // Brackets mark the page on terminals without colour.
         let text = match page == ui.page {
             true => format!("[{text}]"),
             false => text,

@@ -75,7 +75,7 @@ pub(super) struct Grid<'a> {
     pub(super) line: Box<dyn Fn(usize) -> Vec<Cell> + 'a>,
 }
 
-/// Where one is in a table.
+/// The scroll position in a table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct View {
     /// First line, and first of the scrolling columns.
@@ -83,7 +83,7 @@ pub(super) struct View {
     pub(super) left: usize,
 }
 
-/// What of a table is seen in some area.
+/// The part of a table that an area shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Seen {
     /// The view, no further than the table goes.
@@ -115,7 +115,7 @@ impl Grid<'_> {
         usize::from(self.columns[column].width) + usize::from(column > 0)
     }
 
-    /// What is seen of it in `width` columns and `height` lines below the heads.
+    /// The part that `width` columns and `height` lines below the heads show.
     pub(super) fn seen(&self, width: u16, height: u16, view: View) -> Seen {
         let range = self.scrolling();
         let fixed: usize = (0..self.columns.len())
@@ -133,7 +133,7 @@ impl Grid<'_> {
                 .count()
                 .max(1)
         };
-        // No further right than where the last column is the last seen.
+        // Scrolls right at most until the last column is visible.
         let is_text = range.len() > 1 && self.columns[range.end - 1].left;
         let from_end = match is_text {
             // Text may need all the room there is.
@@ -203,7 +203,7 @@ impl Grid<'_> {
         for (nth, &index) in shown.iter().enumerate() {
             let room = area.right().saturating_sub(x);
             let gap = u16::from(index > 0);
-            // The last one may use what is left over.
+            // The last column may use the remaining width.
             let wanted = match nth + 1 == shown.len() && self.columns[index].left {
                 true => room.saturating_sub(gap),
                 false => self.columns[index].width,
@@ -312,7 +312,7 @@ mod tests {
         assert_eq!(far.view, View { top: 30, left: 6 });
         assert_eq!(far.view, far.last());
         assert_eq!((far.columns, far.lines), (6, 20));
-        // However narrow, one is seen.
+        // Even the narrowest area shows one column.
         assert_eq!(table.seen(5, 20, View::default()).columns, 1);
     }
 

@@ -1,5 +1,5 @@
-//! The screen's connection to a session, on a thread of its own: a session that is busy, or gone,
-//! never stops the screen from drawing and from taking keys.
+//! The screen's connection to a session, on a thread of its own: a busy or ended session never
+//! stops the screen from drawing and from taking keys.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 use super::ui::Ask;
 use crate::{Client, Completion, Message, Problem, Reply, Request, Snapshot};
 
-/// Between two snapshots.
+/// Time between two snapshots.
 pub(super) const PERIOD: Duration = Duration::from_millis(200);
-/// Longest that a question waits until it is sent on.
+/// Longest time that a request waits to be sent.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What the session says.
+/// Messages of the session.
 #[derive(Debug)]
 pub(super) enum Heard {
     Snapshot(Box<Snapshot>),
@@ -42,21 +42,20 @@ impl Link {
             .name("screen-link".into())
             .spawn(move || {
                 if let Err(problem) = converse(client, &asked, &tell) {
-                    // Nobody listens any more where this fails.
+                    // If this fails the screen has been left.
                     let _ = tell.send(Heard::Gone(problem));
                 }
             })?;
         Ok(Self { asks, heard })
     }
 
-    /// Asks without waiting. What is asked of a session that has gone is answered by
-    /// [`Heard::Gone`].
+    /// Sends a request without waiting. If the session has ended the answer is [`Heard::Gone`].
     pub(super) fn ask(&self, ask: Ask) {
         let _ = self.asks.send(ask);
     }
 }
 
-/// What an answer will be an answer to.
+/// The kind of a pending request.
 enum Question {
     Command,
     Completion,
@@ -64,7 +63,7 @@ enum Question {
     Subscription,
 }
 
-/// Sends questions and passes answers on, until the screen has gone (no error) or the session has.
+/// Sends requests and passes answers on, until the screen is left (no error) or the session ends.
 fn converse(
     mut client: Client,
     asked: &Receiver<Ask>,
@@ -88,7 +87,7 @@ fn converse(
                     let id = client.send(method("complete", params))?;
                     open.push((id, Question::Completion));
                 }
-                // That is the screen's own.
+                // The screen handles these itself.
                 Ok(Ask::SaveTheme) => {}
                 Ok(Ask::Leave) | Err(mpsc::TryRecvError::Disconnected) => return Ok(()),
                 Err(mpsc::TryRecvError::Empty) => break,
@@ -104,7 +103,7 @@ fn converse(
                 match open.swap_remove(at).1 {
                     Question::Command => Heard::Answer(result.and_then(read)),
                     Question::Help => Heard::Help(result.and_then(read)),
-                    // Without completion one types a little more.
+                    // Completion is optional: its errors are ignored.
                     Question::Completion => {
                         Heard::Completion(result.and_then(read).unwrap_or_default())
                     }
@@ -150,17 +149,17 @@ mod tests {
     /// Long enough for any machine.
     const PATIENCE: Duration = Duration::from_secs(30);
 
-    /// A session of few words: it answers each request once, tells one snapshot to who subscribes,
-    /// and goes at `quit`.
+    /// A minimal session: it answers each request once, sends one snapshot to a subscriber, and
+    /// ends at `quit`.
     fn session(stream: UnixStream) -> JoinHandle<Vec<String>> {
         std::thread::spawn(move || {
             let mut out = stream.try_clone().unwrap();
             let mut asked = Vec::new();
-            // Who leaves before it has read all resets the connection.
+            // A client that leaves before it has read everything resets the connection.
             for line in BufReader::new(stream).lines().map_while(Result::ok) {
                 let request: Request = serde_json::from_str(&line).unwrap();
                 let what = request.command.or(request.method).unwrap();
-                // The other side may have gone; then there is nothing more to read either.
+                // The other side may have closed; then there is nothing more to read either.
                 let mut say = |value: Value| drop(writeln!(out, "{value}"));
                 let id = request.id;
                 match what.as_str() {
@@ -214,7 +213,7 @@ mod tests {
         let link = Link::start(Client::over(Wire::Unix(ours)).unwrap()).unwrap();
         assert!(matches!(next(&link), Heard::Snapshot(_)));
         drop(link);
-        // It sees the end of what we say, and ends.
+        // It sees the end of the stream, and ends.
         session.join().unwrap();
     }
 }

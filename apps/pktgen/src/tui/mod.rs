@@ -1,8 +1,8 @@
 //! The terminal screen of `linerate pktgen`: a client of its JSON interface, as scripts are.
 //!
 //! [`draw`] makes a picture from a snapshot and the state of the screen, [`ui`] changes that state
-//! by keys and answers, [`link`] talks to the session on a thread of its own. [`pages`] holds one
-//! table for each page; read [`grid`] and [`sheet`] first, which all of them are made of.
+//! by keys and answers, [`link`] connects to the session on a thread of its own. [`pages`] has one
+//! table for each page; read [`grid`] and [`sheet`] first, on which they are based.
 
 mod draw;
 mod grid;
@@ -51,14 +51,14 @@ pub(crate) fn run(client: Client, interrupts: &Interrupts) -> Result<Option<Snap
     }
     let variable = |name: &str| std::env::var(name).ok();
     let mut ui = Ui::new(Theme::of_terminal(variable), !is_utf8(variable));
-    // NO_COLOR is stronger than what was saved.
+    // NO_COLOR overrides the saved theme.
     if let (false, Some(path)) = (ui.theme.palette == Palette::Mono, theme_path()) {
         match fs::read_to_string(&path) {
             Ok(text) if !ui.theme.obey(&text) => ui.problem(&Problem::new(
                 format!("{}: not all of it is a theme", path.display()),
                 "choose colours and `theme save` them again",
             )),
-            // Nobody needs one.
+            // A saved theme is optional.
             _ => {}
         }
     }
@@ -67,7 +67,7 @@ pub(crate) fn run(client: Client, interrupts: &Interrupts) -> Result<Option<Snap
         ui.line.history = history;
         if let Err(error) = opened {
             ui.tell(&format!(
-                "what is typed is kept until the end only: {}: {error}",
+                "the history of commands is not saved: {}: {error}",
                 path.display()
             ));
         }
@@ -107,7 +107,7 @@ impl Screen {
             if interrupts.wait_until(Instant::now()) {
                 return Ok(());
             }
-            // Every event that is there, then one picture.
+            // All pending events first, then one picture.
             let mut pause = PAUSE;
             while event::poll(pause)? {
                 changed = true;
@@ -155,7 +155,7 @@ impl Screen {
         Ok(None)
     }
 
-    /// True where the screen is to be left.
+    /// True if the screen is to be left.
     fn hear(&mut self, heard: Heard, ui: &mut Ui) -> Result<bool, Error> {
         match heard {
             Heard::Snapshot(snapshot) => {

@@ -4,7 +4,7 @@
 /// A number in a cell.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Figure {
-    /// Nothing to say: printed as `-`.
+    /// No value: printed as `-`.
     None,
     Count(u64),
     /// A value and its decimals.
@@ -57,7 +57,7 @@ impl Figure {
         }
     }
 
-    /// Of two figures of one kind; nothing adds nothing.
+    /// The sum of two figures of one kind; [`Self::None`] counts as 0.
     pub(super) fn plus(self, other: Self) -> Self {
         match (self, other) {
             (Self::None, figure) | (figure, Self::None) => figure,

@@ -14,11 +14,11 @@ pub(super) const LABEL: u16 = 18;
 pub(super) const COLUMN: u16 = 19;
 pub(super) const TOTAL: u16 = 21;
 
-/// What stands in the column of totals.
+/// The content of the column of totals.
 pub(super) enum Total {
     /// The sum of the columns.
     Sum,
-    /// These: there is no sum of percentiles.
+    /// Given values, since percentiles have no sum.
     Of(Vec<Figure>),
     Nothing,
 }
@@ -151,7 +151,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// A line that parts groups of rows; alone in its line, it goes over all columns.
+    /// A heading between groups of rows, over all columns.
     pub(super) fn heading(&mut self, text: &str) {
         self.lines
             .push(vec![Cell::new(format!("-- {text}"), Tone::Dim)]);

@@ -1,5 +1,5 @@
-//! The terminal while the screen has it: raw, on its alternate screen. It is given back as it was
-//! when [`Screened`] is dropped, and before the message of a panic is printed.
+//! The terminal while the screen has it: raw, on its alternate screen. Its state is restored when
+//! [`Screened`] is dropped, and before the message of a panic is printed.
 
 use std::io::{self, Stdout, Write, stdout};
 use std::panic::{self, PanicHookInfo};
@@ -20,7 +20,7 @@ type Hook = dyn Fn(&PanicHookInfo<'_>) + Sync + Send;
 /// A terminal that shows the screen.
 pub(super) struct Screened {
     pub(super) terminal: Terminal<CrosstermBackend<Stdout>>,
-    /// What other threads said when they panicked: printed at once, it would be drawn over.
+    /// Panic messages of other threads: printed at once, they would be drawn over.
     panics: Receiver<String>,
     said: Vec<String>,
     hook: Arc<Hook>,
@@ -37,7 +37,7 @@ impl Screened {
                     give_back();
                     before(info);
                 }
-                // Nobody listens any more once the screen has been left.
+                // The receiver is gone once the screen has been left.
                 false => drop(tell.send(info.to_string())),
             }
         }));
@@ -59,7 +59,7 @@ impl Screened {
         }
     }
 
-    /// What a thread said that has panicked since the last time.
+    /// The message of a thread that has panicked since the last call.
     pub(super) fn panicked(&mut self) -> Option<String> {
         let text = self.panics.try_recv().ok()?;
         self.said.push(text.clone());
@@ -70,7 +70,7 @@ impl Screened {
 impl Drop for Screened {
     fn drop(&mut self) {
         give_back();
-        // While panicking, the hook may not be changed; it has done its part.
+        // While panicking, the hook must not be changed; it has already run.
         if !thread::panicking() {
             restore_hook(Arc::clone(&self.hook));
         }
@@ -84,7 +84,7 @@ fn restore_hook(hook: Arc<Hook>) {
     panic::set_hook(Box::new(move |info| hook(info)));
 }
 
-/// Doing it twice does no harm. Where it fails there is no terminal any more, and nobody to tell.
+/// Calling it twice does no harm. If it fails there is no terminal any more, so errors are ignored.
 fn give_back() {
     let _ = execute!(
         stdout(),

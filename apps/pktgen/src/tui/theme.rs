@@ -1,5 +1,5 @@
-//! Colours. A meaning is never told by colour alone: what is bad carries a `!` and is bold in every
-//! theme, and no theme tells two meanings apart by red and green.
+//! Colours. Colour is never the only sign of a meaning: errors have a `!` and are bold in every
+//! theme, and no theme distinguishes two meanings by red and green only.
 //!
 //! The sixteen colours of a terminal suffice; the colour-blind safe theme takes the palette of
 //! Okabe and Ito (blue, orange, vermillion) where the terminal has all colours, and its nearest of
@@ -21,13 +21,13 @@ pub(super) enum Tone {
     Title,
     /// Sums.
     Total,
-    /// As it should be: a link that is up.
+    /// Normal: a link that is up.
     Good,
-    /// Worth a look: a port that does not send what was asked.
+    /// Warning: a port that does not send what was asked.
     Warn,
     /// Wrong: lost frames, errors.
     Bad,
-    /// Of less interest.
+    /// Less important.
     Dim,
     /// What is typed, and what is chosen.
     Input,
@@ -140,7 +140,7 @@ impl Theme {
         text
     }
 
-    /// Takes over what [`commands`](Self::commands) wrote; false where a line is something else.
+    /// Applies what [`commands`](Self::commands) wrote; false if a line is something else.
     pub(super) fn obey(&mut self, text: &str) -> bool {
         text.lines().all(|line| {
             let words: Vec<&str> = line.split_whitespace().collect();
@@ -164,7 +164,7 @@ impl Theme {
         })
     }
 
-    /// Another palette; what was changed is forgotten.
+    /// Chooses another palette; single changes are dropped.
     pub(super) fn choose(&mut self, palette: Palette) {
         *self = Self::new(palette, self.true_colour);
     }
@@ -228,7 +228,7 @@ impl Theme {
         }
     }
 
-    /// Foreground and background; both are said, so that a terminal's own choice cannot hide text.
+    /// Foreground and background; both are set, so that a terminal's own colours cannot hide text.
     fn ground(&self) -> Style {
         match self.palette {
             Palette::Dark | Palette::Safe => Style::new().fg(Color::White).bg(Color::Black),
@@ -259,7 +259,8 @@ impl Theme {
     }
 }
 
-/// A style as it is typed: `yellow on blue bold`. The error is the word that is no part of one.
+/// A style as it is typed: `yellow on blue bold`. The error is the word that is not part of a
+/// style.
 pub(super) fn style_of<'a>(words: &[&'a str]) -> Result<Style, &'a str> {
     let mut style = Style::new();
     let mut ground = false;

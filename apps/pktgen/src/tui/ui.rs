@@ -1,5 +1,5 @@
-//! What the screen remembers between two pictures, and what keys do to it. No terminal, no socket:
-//! a key and an answer go in, an [`Ask`] comes out.
+//! The state of the screen between two pictures, and the effect of keys. It uses no terminal and no
+//! socket: input is a key or an answer, output an [`Ask`].
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -9,19 +9,19 @@ use super::pages::{Extra, Page};
 use super::theme::{Palette, Theme, Tone, style_of};
 use crate::{Candidate, Completion, Problem, Reply, ScreenAction, Snapshot};
 
-/// What the session is to be asked.
+/// Requests of the screen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Ask {
     Command(String),
-    /// How the line may go on at this byte.
+    /// Complete the line at this byte.
     Complete(String, usize),
-    /// Keep the colours for the next time.
+    /// Save the colours.
     SaveTheme,
-    /// Nothing more: the screen is left.
+    /// Leave the screen.
     Leave,
 }
 
-/// What is told above the command line.
+/// The message above the command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Note {
     pub(super) text: String,
@@ -30,7 +30,7 @@ pub(super) struct Note {
     pub(super) is_error: bool,
 }
 
-/// Ways to go on with the line.
+/// Completions of the line.
 #[derive(Clone, Debug)]
 pub(super) struct Choice {
     pub(super) begins: usize,
@@ -90,7 +90,7 @@ impl Ui {
         }
     }
 
-    /// Where the page, or the text that covers it, is scrolled to.
+    /// The scroll position of the page, or of the text that covers it.
     pub(super) fn view(&self) -> View {
         match &self.sheet {
             Some(sheet) => sheet.view,
@@ -191,7 +191,7 @@ impl Ui {
         None
     }
 
-    /// Commands of the screen alone are done here; the others go to the session.
+    /// Commands of the screen itself are handled here; the others go to the session.
     fn command(&mut self, text: &str) -> Option<Ask> {
         let words: Vec<&str> = text.split_whitespace().collect();
         match words[..] {
@@ -234,7 +234,7 @@ impl Ui {
             KeyCode::Char(letter) if letter.is_ascii_alphabetic() && !control => {
                 self.typing = true;
                 if leaving {
-                    // The first letter of `quit`, then.
+                    // Otherwise it is the first letter of `quit`.
                     self.line
                         .key(KeyEvent::new(KeyCode::Char('q'), KeyModifiers::NONE));
                 }
@@ -318,7 +318,7 @@ impl Ui {
         None
     }
 
-    /// The ways to go on with the line.
+    /// The answer to a completion.
     pub(super) fn completed(&mut self, completion: Completion) {
         let Completion { begins, candidates } = completion;
         if !self.typing || begins > self.line.cursor_byte() {
@@ -335,7 +335,7 @@ impl Ui {
                 self.line.replace(begins, &format!("{}{space}", one.text));
             }
             [first, rest @ ..] => {
-                // What all have in common is typed already.
+                // The common prefix is typed already.
                 let common = rest.iter().fold(first.text.as_str(), |common, other| {
                     let same = common.chars().zip(other.text.chars());
                     let bytes = same.take_while(|(a, b)| a == b).map(|(a, _)| a.len_utf8());

@@ -11,26 +11,26 @@ use linerate_appliance::config::{At, Section};
 use linerate_routing::model::Prefix;
 use linerate_routing::plane::acl::{Answer, Verdict};
 
-/// What a rule may do, by the word for it.
+/// The verdicts of rules, by their names in the file.
 const ACTIONS: [(&str, Verdict); 3] = [
     ("permit", Verdict::Permit),
     ("deny", Verdict::Deny),
     ("reject", Verdict::Reject),
 ];
 
-/// How what is rejected is told to its sender, by the word for it.
+/// How `reject` answers the sender, by the name in the file.
 const ANSWERS: [(&str, Answer); 2] = [("reset", Answer::Reset), ("icmp", Answer::Icmp)];
 
 /// A rule, as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AclRule {
     pub action: Verdict,
-    /// Whether packets that it decides on are told of.
+    /// Whether packets that match are logged.
     pub log: bool,
     pub source: Option<Prefix>,
     pub destination: Option<Prefix>,
     pub protocol: Option<u8>,
-    /// First and last.
+    /// First and last port.
     pub source_ports: Option<(u16, u16)>,
     pub destination_ports: Option<(u16, u16)>,
     pub icmp_type: Option<u8>,
@@ -40,15 +40,15 @@ pub struct AclRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Acl {
     pub name: String,
-    /// What becomes of packets that no rule matches.
+    /// The verdict for packets that no rule matches.
     pub default: Verdict,
-    /// What `reject` says to TCP.
+    /// How `reject` answers TCP.
     pub answer: Answer,
     pub rules: Vec<AclRule>,
 }
 
 impl AclRule {
-    /// Whether it can match packets of the family.
+    /// Whether the rule can match packets of this address family.
     fn is_for(&self, v4: bool) -> bool {
         let family = |prefix: &Option<Prefix>| match prefix {
             Some(Prefix::V4(_)) => v4,
@@ -89,7 +89,7 @@ impl AclRule {
         }
     }
 
-    /// What it asks of IPv4 packets, where it can match one.
+    /// The match for IPv4 packets; `None` where the rule can match none.
     pub fn match4(&self) -> Option<Match<1>> {
         let words = |prefix: &Prefix| match prefix {
             Prefix::V4(prefix) => Some(([prefix.first()], prefix.len())),
@@ -98,7 +98,7 @@ impl AclRule {
         self.is_for(true).then(|| self.fields(words))
     }
 
-    /// What it asks of IPv6 packets, where it can match one.
+    /// The match for IPv6 packets; `None` where the rule can match none.
     pub fn match6(&self) -> Option<Match<4>> {
         let words = |prefix: &Prefix| match prefix {
             Prefix::V6(prefix) => Some((words6(prefix), prefix.len())),
@@ -109,7 +109,7 @@ impl AclRule {
 }
 
 impl fmt::Display for AclRule {
-    /// What it asks of packets: `tcp 10.0.0.0/8 > any port 22`.
+    /// What the rule matches: `tcp 10.0.0.0/8 > any port 22`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.protocol {
             Some(number) => write!(f, "{} ", words::protocol_name(number))?,
@@ -171,13 +171,13 @@ fn rules(section: &Section<'_>, acl: &str) -> Vec<AclRule> {
     let (mut known4, mut known6) = (HashSet::new(), HashSet::new());
     let legal = "a list of tables such as { action = \"deny\", source = \"10.0.0.0/8\" }";
     for (number, (value, _)) in (1..).zip(section.list("rules", legal)) {
-        // As `ctl show acls` and the lines of `log` number them.
+        // Rules are numbered as `ctl show acls` and the lines of `log` do.
         let which = format!("acl {acl} rule {number}");
         let Some(rule) = section.element(&which, value, legal) else {
             continue;
         };
         let read = self::rule(&rule);
-        // What was misread may ask less than was meant, and is not held against the others.
+        // A rule with an error may lack conditions, hence it is not compared with the others.
         let Some(read) = read.filter(|_| rule.end()) else {
             rule.end();
             continue;
@@ -186,7 +186,7 @@ fn rules(section: &Section<'_>, acl: &str) -> Vec<AclRule> {
         let again4 = matches4.is_some_and(|matches| !known4.insert(matches));
         let again6 = matches6.is_some_and(|matches| !known6.insert(matches));
         if again4 || again6 {
-            let problem = "an earlier rule asks the same: this one never decides";
+            let problem = "an earlier rule matches the same packets: this one never decides";
             rule.wrong(rule.line, "action", problem, "remove one of the two");
             continue;
         }
@@ -218,7 +218,7 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
     let (source_ports, destination_ports) = (ports("source_port"), ports("destination_port"));
     let icmp_type = section.number::<u8>("icmp_type", 0..=255);
     let log = section.switch("log");
-    // One that is written wrong may have had ports, or types.
+    // Where the protocol is misspelt, ports and types may be right.
     let is_misread = protocol.is_none() && section.has("protocol");
     let protocol = protocol.and_then(|at| at.value);
     let mut is_mixed = false;

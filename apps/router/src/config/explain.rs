@@ -10,7 +10,7 @@ use linerate_appliance::output::{Cell, Column, Table, Tone};
 use linerate_routing::plane::punt::Reason;
 use linerate_routing::plane::settings::Urpf;
 
-/// A configuration in words.
+/// A configuration as tables and JSON.
 #[derive(Debug, Serialize)]
 pub struct Explanation {
     ports: Vec<PortRow>,
@@ -22,7 +22,7 @@ pub struct Explanation {
     lcores: Vec<LcoreRow>,
     /// Packets a second that one fast worker hands to the slow one at most, by kind.
     punts: Vec<PuntRow>,
-    /// What listens where.
+    /// The sockets that the router listens on.
     listeners: Vec<String>,
     warnings: Vec<String>,
 }
@@ -42,7 +42,7 @@ struct InterfaceRow {
     addresses: Vec<String>,
     mtu: Option<u16>,
     host_interface: Option<String>,
-    /// What is done besides forwarding.
+    /// Functions other than forwarding that are on.
     does: Vec<String>,
 }
 
@@ -81,7 +81,7 @@ struct PuntRow {
     packets_per_second: u32,
 }
 
-/// Puts a configuration, placed by `plan`, into words. `file` names it in warnings.
+/// Explains a configuration, placed by `plan`. `file` names it in warnings.
 pub fn explain(config: &Config, plan: &Plan, file: &str) -> Explanation {
     let vrf = |number: u32| config.vrfs[number as usize].name.clone();
     Explanation {

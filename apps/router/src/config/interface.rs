@@ -1,4 +1,4 @@
-//! `[[interface]]`, and the interfaces of ports that have none.
+//! `[[interface]]`, and the interfaces that ports without one get.
 
 use std::net::IpAddr;
 
@@ -10,12 +10,12 @@ use linerate_routing::plane::settings::{Advertise, Policer, Urpf};
 
 /// Longest name of a kernel interface in bytes (IFNAMSIZ less its end).
 const HOST_INTERFACE_BYTES: usize = 15;
-/// What a loopback's addresses are.
+/// The legal addresses of a loopback, for errors.
 const HOSTS: &str = "addresses that stand alone, such as \"10.255.0.1/32\" or \"2001:db8::1/128\"";
 /// Smallest MTU of a link that carries IPv6 (RFC 8200 5).
 const LEAST_MTU6: u16 = 1280;
 
-/// An interface, and where the file says so.
+/// An interface, and its lines in the file.
 pub(super) struct Entry {
     pub(super) config: InterfaceConfig,
     line: usize,
@@ -23,7 +23,7 @@ pub(super) struct Entry {
     addresses: Vec<usize>,
 }
 
-/// What interfaces refer to.
+/// The names that interfaces refer to.
 struct Known<'a> {
     router: &'a RouterStanza,
     ports: &'a [At<PortConfig>],
@@ -57,7 +57,7 @@ pub(super) fn interfaces(
         section.end();
     }
     for (number, port) in ports.iter().enumerate() {
-        // Of two ports of one name the first has the interface; that there are two is said already.
+        // Of two ports of one name the first gets the interface; `ports` has reported the second.
         let first = |other: &At<PortConfig>| other.value.name == port.value.name;
         if !configured[number] && ports.iter().position(first) == Some(number) {
             all.push(known.bare(number as u16, port, notes));
@@ -69,7 +69,7 @@ pub(super) fn interfaces(
 }
 
 impl Known<'_> {
-    /// The interface of a port that no stanza speaks of.
+    /// The interface of a port that no [[interface]] names.
     fn bare(&self, number: u16, port: &At<PortConfig>, notes: &Notes) -> Entry {
         let name = port.value.name.clone();
         let host_interface = format!("lr-{name}");
@@ -109,7 +109,7 @@ impl Known<'_> {
         }
     }
 
-    /// An interface without a wire: what a key of others could mean there is nothing.
+    /// A loopback: an interface without a port, hence with few of the keys.
     fn loopback(&self, section: &Section<'_>) -> Option<Entry> {
         let name = section.required("name", "a name such as \"lo0\"");
         let line = name.as_ref().map_or(section.line, |name| name.line);
@@ -188,7 +188,7 @@ impl Known<'_> {
             acl_out: self.acl(section, "acl_out"),
             policer: policer(section),
             advertise: advertise(section, &addresses),
-            // Last, so that all keys were looked at before.
+            // Last, so that the other keys are checked as well.
             port: Some(port? as u16),
             name: name?,
         };
@@ -243,7 +243,7 @@ impl Known<'_> {
     }
 }
 
-/// The number of a VRF that a key names; an unknown one is noted.
+/// The number of a VRF that a key names; an unknown one is an error.
 pub(super) fn vrf_named(section: &Section<'_>, at: &At<String>, vrfs: &[VrfConfig]) -> Vrf {
     let names = vrfs.iter().map(|vrf| vrf.name.as_str());
     match names.clone().position(|name| name == at.value) {
@@ -282,13 +282,13 @@ fn address(text: &str) -> Result<Cidr, String> {
             };
             if v4.is_unspecified() || v4.is_loopback() || v4.is_multicast() || v4.octets()[0] >= 240
             {
-                "no address of a host"
+                "not an address of a host"
             } else {
                 reason
             }
         }
         IpAddr::V6(v6) if v6.is_unspecified() || v6.is_loopback() || v6.is_multicast() => {
-            "no address of a host"
+            "not an address of a host"
         }
         // RFC 4291 2.6.1: the Subnet-Router anycast address; RFC 6164 lets routers share a /127.
         IpAddr::V6(_) if cidr.len < 127 && network.first() == cidr.address => "the network itself",
@@ -300,12 +300,12 @@ fn address(text: &str) -> Result<Cidr, String> {
     }
 }
 
-/// An address that a loopback can have: there is no network around it.
+/// An address of a loopback, which needs the full prefix length (/32 or /128).
 fn host(text: &str) -> Result<Cidr, String> {
     let cidr = address(text)?;
     match is_host(cidr) {
         true => Ok(cidr),
-        false => Err(format!("`{text}` has a network around it, on no link")),
+        false => Err(format!("`{text}` is a network, and a loopback has no link")),
     }
 }
 
@@ -373,7 +373,7 @@ fn check_names(all: &[Entry], notes: &Notes, vrfs: &[VrfConfig]) {
             let what = own
                 .vlan
                 .map_or("the untagged frames".into(), |vlan| format!("VLAN {vlan}"));
-            let problem = format!("{what} of that port belong to `{}`", other.config.name);
+            let problem = format!("`{}` has {what} of that port already", other.config.name);
             notes.error(
                 entry.line,
                 "interface.vlan",
@@ -429,7 +429,7 @@ fn clashes(entry: &Entry, cidr: Cidr, other: &Entry, with: Cidr) -> bool {
         IpAddr::V4(_) => false,
     };
     if link_local(cidr) && link_local(with) {
-        // Every link has that network, and the same router may have one address on all of them.
+        // fe80::/10 is on every link, and a router may have the same address on all of them.
         return same_interface && cidr.address == with.address;
     }
     let overlap = cidr.network().contains(with.network().first())
@@ -437,7 +437,7 @@ fn clashes(entry: &Entry, cidr: Cidr, other: &Entry, with: Cidr) -> bool {
     cidr.address == with.address || (!same_interface && overlap && !is_host(cidr) && !is_host(with))
 }
 
-/// Whether there is no network around it.
+/// Whether the prefix is a single address.
 fn is_host(cidr: Cidr) -> bool {
     cidr.len == if cidr.address.is_ipv4() { 32 } else { 128 }
 }

@@ -1,23 +1,23 @@
-//! Numbers that suit a running router: whatever is still there keeps the one that it has.
+//! Numbers for a reload: whatever is in both configurations keeps its number.
 //!
-//! Workers, tables and counters know interfaces, ports and VRFs by number. A number that nobody has
-//! any more stays, as one that is *gone*; what is new gets one that was gone before, or the next.
-//! Those of things that go with this very reload are in use until it is done.
+//! Workers, tables and counters know interfaces, ports and VRFs by number. The number of what a
+//! reload removes stays, marked *gone*. What a reload adds gets a number that was gone before this
+//! reload, or the next one: those that become gone now are in use until the reload is done.
 
 use super::{Config, InterfaceConfig, PortConfig, RouteTo, VrfConfig};
 use linerate_routing::model::InterfaceId;
 
-/// Who has which number now.
+/// Numbers of what is in the new file.
 struct Slots {
-    /// By number: the place in the file; `None`: gone.
+    /// Index in the file by number; `None`: gone.
     places: Vec<Option<usize>>,
-    /// By place in the file: the number.
+    /// Number by index in the file.
     numbers: Vec<usize>,
 }
 
 impl Slots {
-    /// `kept`: for each in the file the number that it has already. `is_free` says which other
-    /// numbers may be given, from 0 to whatever it takes.
+    /// `kept`: for each entry of the file the number that it has already. `is_free` says which
+    /// other numbers may be given, from 0 up.
     fn new(kept: &[Option<usize>], used: usize, is_free: impl Fn(usize) -> bool) -> Self {
         let mut places = vec![None; used];
         for (place, slot) in kept.iter().enumerate() {
@@ -43,7 +43,7 @@ impl Slots {
         Self { places, numbers }
     }
 
-    /// What is in the file, by number.
+    /// The entries of the file, by number.
     fn sort<T: Clone>(&self, all: &[T], gone: impl Fn() -> T) -> Vec<T> {
         let of = |place: &Option<usize>| place.map_or_else(&gone, |place| all[place].clone());
         self.places.iter().map(of).collect()
@@ -53,14 +53,14 @@ impl Slots {
 impl Config {
     /// The same configuration with the numbers of a running router, which has `old`: each interface
     /// and each VRF that is still there keeps its number, and so does each port of the same
-    /// specification. `is_taken`: numbers among those of ports that something else has.
+    /// specification. `is_taken`: port numbers that something else uses.
     pub fn keeping(self, old: &Self, is_taken: impl Fn(u16) -> bool) -> Self {
         self.keeping_vrfs(&old.vrfs)
             .keeping_ports(&old.ports, is_taken)
             .keeping_interfaces(&old.interfaces)
     }
 
-    /// A VRF that has another name now, and the same table, is still there.
+    /// A VRF with another name and the same table is the same VRF.
     fn keeping_vrfs(mut self, old: &[VrfConfig]) -> Self {
         let is_named = |name: &str, all: &[VrfConfig]| all.iter().any(|vrf| vrf.name == name);
         let renamed = |vrf: &VrfConfig| {
@@ -155,16 +155,16 @@ mod tests {
         let first = of(&[("red", 1), ("blue", 2)], "");
         let route = "[[interface]]\nport = \"a\"\nvrf = \"blue\"\n[[route]]\nvrf = \"green\"\n\
             prefix = \"0.0.0.0/0\"\nblackhole = true\n";
-        // The file has them in another order; red goes.
+        // The new file has them in another order, without red.
         let second = of(&[("green", 3), ("blue", 2)], route).keeping(&first, |_| false);
         let name = |vrf: &VrfConfig| -> String { vrf.name.clone() };
         let all = |config: &Config| config.vrfs.iter().map(name).collect::<Vec<_>>();
         assert_eq!(all(&second), ["default", "", "blue", "green"]);
         assert_eq!((second.interfaces[0].vrf, second.routes[0].vrf), (2, 3));
-        // What was free is taken; a name and a table that are others are another VRF.
+        // The free number is used; another name with another table is another VRF.
         let third = of(&[("grey", 4), ("blue", 2), ("green", 3)], "").keeping(&second, |_| false);
         assert_eq!(all(&third), ["default", "grey", "blue", "green"]);
-        // The same table under another name is the same VRF; two may change names.
+        // The same table under another name is the same VRF; two VRFs may swap names.
         let last = of(&[("green", 2), ("blue", 3), ("gray", 4)], "").keeping(&third, |_| false);
         assert_eq!(all(&last), ["default", "gray", "blue", "green"]);
     }
@@ -180,7 +180,7 @@ mod tests {
         let on = |name: &str| second.interfaces.iter().find(|one| one.name == name);
         assert_eq!(on("c").unwrap().port, Some(4));
         assert_eq!(names(&second.interfaces, |one| &one.name), ["", "b", "c"]);
-        // Of another specification it is another port.
+        // With another specification it is another port.
         let text = ports(&["c", "b"]).replace("ring:b", "ring:x");
         let third = config(&text).keeping(&second, |number| (2..4).contains(&number));
         let all: Vec<String> = third.ports.iter().map(name).collect();

@@ -48,9 +48,9 @@ pub struct Config {
     pub interfaces: Vec<InterfaceConfig>,
     pub routes: Vec<RouteConfig>,
     pub neighbours: Vec<NeighbourConfig>,
-    /// By the number that interfaces have for them.
+    /// By the number that interfaces refer to them by.
     pub acls: Vec<Acl>,
-    /// What is odd about it, by line.
+    /// Warnings, by line.
     pub warnings: Vec<ConfigError>,
 }
 
@@ -59,29 +59,29 @@ pub struct Config {
 pub struct RouterStanza {
     /// Socket of `linerate ctl`; the usual one where absent.
     pub control: Option<PathBuf>,
-    /// Whose the process is that sees packets, where root starts it; see
-    /// [`privilege`](linerate_appliance::privilege)
-    /// where absent.
+    /// The user that the packet process runs as, where root starts it; see
+    /// [`privilege`](linerate_appliance::privilege) where absent.
     pub user: Option<User>,
     pub metrics: Option<SocketAddr>,
     pub fpm: Option<SocketAddr>,
-    /// Whose zebra may connect on this machine, besides root's; FRR's where absent.
+    /// The user whose zebra may connect from this machine, besides root; FRR's user where absent.
     pub fpm_user: Option<User>,
     pub kernel: bool,
-    /// Between two lines of statistics.
+    /// Time between two lines of statistics.
     pub period: Option<Duration>,
-    /// After which it ends by itself.
+    /// Time after which the router ends by itself.
     pub duration: Option<Duration>,
-    /// Most routes of each family, and most neighbours.
+    /// Limit of routes of each family, and of neighbours.
     pub routes: u32,
     pub neighbours: u32,
-    /// So many VRFs may have the arrays that make lookups in a large table faster.
+    /// How many VRFs may have the arrays that make lookups in a large table faster.
     pub flat_tables: u32,
-    /// Neighbours that do not answer which packets of one source may have asked for a second.
+    /// How many unresolved neighbours the packets of one source may make the router ask for, a
+    /// second.
     pub neighbour_scan: u32,
-    /// How long routes stay that FRR or the kernel does not repeat after a restart.
+    /// How long routes that FRR or the kernel does not repeat after a restart are kept.
     pub graceful: Duration,
-    /// How much the slow worker gets of each kind of packet at most.
+    /// Limits of the packets of each kind that the slow worker gets.
     pub punts: Rates,
     /// Receive queues of each port, largest burst, packets alive at once.
     pub queues: u16,
@@ -92,7 +92,7 @@ pub struct RouterStanza {
 }
 
 impl Config {
-    /// What it names of what takes privileges.
+    /// What the configuration needs privileges for.
     pub fn named(&self) -> Named {
         let host = |interface: &InterfaceConfig| {
             let netns = self.vrfs[interface.vrf as usize].netns.clone();
@@ -141,7 +141,7 @@ pub struct PortConfig {
 }
 
 impl PortConfig {
-    /// What has the number of a port that there is no more, or of something that is none.
+    /// Holds the number of a port that was removed, or a number that is not a port's.
     fn gone() -> Self {
         Self {
             name: String::new(),
@@ -149,7 +149,7 @@ impl PortConfig {
         }
     }
 
-    /// Whether it only keeps a number from being used.
+    /// Whether this only reserves a number.
     pub fn is_gone(&self) -> bool {
         self.name.is_empty()
     }
@@ -163,12 +163,12 @@ pub struct VrfConfig {
     pub table: Option<u32>,
     /// Network name space of its host interfaces, by the name that `ip netns` has for it.
     pub netns: Option<String>,
-    /// Whether the main table of that name space is its, besides its own.
+    /// Whether the VRF also has the main table of that name space.
     pub has_main: bool,
 }
 
 impl VrfConfig {
-    /// What has the number of a VRF that there is no more.
+    /// Holds the number of a VRF that was removed.
     fn gone() -> Self {
         Self {
             name: String::new(),
@@ -178,7 +178,7 @@ impl VrfConfig {
         }
     }
 
-    /// Whether it only keeps a number from being used.
+    /// Whether this only reserves a number.
     pub fn is_gone(&self) -> bool {
         self.name.is_empty()
     }
@@ -213,7 +213,7 @@ pub struct RouteConfig {
     pub vrf: Vrf,
     pub prefix: Prefix,
     pub to: RouteTo,
-    /// The route with the smallest is taken.
+    /// Of several routes to a prefix the one with the smallest distance is used.
     pub distance: u8,
 }
 
@@ -226,12 +226,12 @@ pub enum RouteTo {
     Prohibit,
 }
 
-/// One way: an address, an interface, or both.
+/// One next hop: an address, an interface, or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Via {
     pub address: Option<IpAddr>,
     pub interface: Option<InterfaceId>,
-    /// Share among several.
+    /// Share of the flows among several next hops.
     pub weight: u16,
 }
 
@@ -244,8 +244,8 @@ pub struct NeighbourConfig {
 }
 
 impl InterfaceConfig {
-    /// Without a port, and asking for nothing: how a loopback begins, and what has the number of an
-    /// interface that there is no more.
+    /// An interface without a port and with defaults: the start of a loopback, and the holder of
+    /// the number of an interface that was removed.
     fn empty() -> Self {
         Self {
             name: String::new(),
@@ -266,12 +266,12 @@ impl InterfaceConfig {
         }
     }
 
-    /// Whether it only keeps a number from being used.
+    /// Whether this only reserves a number.
     pub fn is_gone(&self) -> bool {
         self.name.is_empty()
     }
 
-    /// Whether it has addresses, and no wire.
+    /// Whether it has addresses and no port.
     pub fn is_loopback(&self) -> bool {
         self.port.is_none() && !self.is_gone()
     }
@@ -314,7 +314,7 @@ impl Config {
         }
     }
 
-    /// What can be made of a file; what cannot is noted.
+    /// Reads what is right in a file; what is wrong is collected as errors.
     fn build(file: &Section<'_>) -> Self {
         let notes = file.notes();
         let plan = config::plan(file);

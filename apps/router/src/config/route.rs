@@ -55,7 +55,7 @@ pub(super) fn routes(
     all
 }
 
-/// Where the route leads: exactly one of the four keys says it.
+/// Where the route leads: exactly one of the four keys is given.
 fn target(section: &Section<'_>, interfaces: &[Entry]) -> Option<RouteTo> {
     let via = section.value("via");
     let mut next_hops: Vec<(&str, RouteTo)> = Vec::new();
@@ -160,7 +160,7 @@ fn find(section: &Section<'_>, at: &At<String>, interfaces: &[Entry]) -> Option<
     found.map(|number| InterfaceId(number as u16))
 }
 
-/// Whether the ways suit the prefix, and can be taken as things are configured.
+/// Checks that the next hops suit the prefix and the interfaces.
 fn check(
     section: &Section<'_>,
     notes: &Notes,
@@ -173,8 +173,8 @@ fn check(
     };
     for via in next_hops {
         if let Some(address) = via.address {
-            // RFC 8950: IPv4 by way of IPv6. Nobody routes the other way round, nor does the
-            // kernel.
+            // RFC 8950: IPv4 by an IPv6 next hop. The reverse does not exist, in the kernel
+            // neither.
             if address.is_ipv4() && !route.prefix.first().is_ipv4() {
                 let problem = format!(
                     "{address} is no next hop of {}, which is IPv6",
@@ -220,7 +220,7 @@ fn check(
 }
 
 fn refuse_loopback(section: &Section<'_>, line: usize, key: &str, name: &str) {
-    let problem = format!("`{name}` is a loopback: nothing leaves by it");
+    let problem = format!("`{name}` is a loopback, which has no link");
     section.wrong(line, key, problem, "an interface of a port");
 }
 
@@ -259,7 +259,12 @@ pub(super) fn neighbours(
             .then(|| section.parsed::<MacAddr>("mac", MAC))
             .flatten();
         if let Some(at) = mac.as_ref().filter(|at| at.value.is_multicast()) {
-            section.wrong(at.line, "mac", format!("{} is of a group", at.value), MAC);
+            section.wrong(
+                at.line,
+                "mac",
+                format!("{} is a group address", at.value),
+                MAC,
+            );
         }
         let interface = section
             .required("interface", "the name of an interface")
@@ -280,7 +285,7 @@ pub(super) fn neighbours(
                 notes.warn(address.line, "neighbour.address", problem, advice);
             }
             if !places.insert((interface, address.value)) {
-                let problem = format!("{} stands here twice", address.value);
+                let problem = format!("{} is here twice", address.value);
                 section.wrong(
                     address.line,
                     "address",

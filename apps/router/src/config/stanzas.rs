@@ -56,7 +56,7 @@ fn user(router: &Section<'_>, key: &'static str) -> Option<User> {
     router.read(key, legal, read).map(|at| at.value)
 }
 
-/// `punts = { local = 50000, arp = 1000 }`; what is not named stays as usual.
+/// `punts = { local = 50000, arp = 1000 }`; what is not named keeps its default.
 fn punts(router: &Section<'_>) -> Rates {
     let mut rates = Rates::default();
     let legal = "a table such as { local = 50000, arp = 1000 }, in packets a second";
@@ -72,7 +72,7 @@ fn punts(router: &Section<'_>) -> Rates {
     rates
 }
 
-/// All `[[port]]`, each with a name: interfaces say by it where they are.
+/// All `[[port]]`, each with a name, by which interfaces refer to it.
 pub(super) fn ports(file: &Section<'_>) -> Vec<At<PortConfig>> {
     let mut ports: Vec<At<PortConfig>> = Vec::new();
     for At { value, line } in config::ports(file) {
@@ -116,7 +116,8 @@ pub(super) fn vrfs(file: &Section<'_>) -> Vec<VrfConfig> {
         };
         let netns = netns.map(|at| at.value);
         match name {
-            // The default one is there already; its host interfaces may live elsewhere.
+            // The default VRF always exists; the file may move its host interfaces to another name
+            // space.
             Some(name) if name.value == "default" => {
                 if let Some(at) = table.as_ref().filter(|at| at.value != MAIN_TABLE) {
                     let legal = format!("leave it out: the default VRF is table {MAIN_TABLE}");
@@ -129,7 +130,7 @@ pub(super) fn vrfs(file: &Section<'_>) -> Vec<VrfConfig> {
                     let problem = format!("`{}` names two VRFs", name.value);
                     section.wrong(name.line, "name", problem, "a name of its own");
                 }
-                // Two name spaces each have their own table of that number.
+                // In another name space the same number is another table.
                 if let Some((at, other)) = table.as_ref().zip(vrfs.iter().find(same_table))
                     && other.netns == netns
                 {
@@ -151,7 +152,7 @@ pub(super) fn vrfs(file: &Section<'_>) -> Vec<VrfConfig> {
     vrfs
 }
 
-/// The main table of each name space is the first VRF's there, unless one has it by its number.
+/// Gives the main table of each name space to its first VRF, unless a VRF names that table.
 fn give_main(vrfs: &mut [VrfConfig]) {
     for number in 0..vrfs.len() {
         let netns = vrfs[number].netns.clone();

@@ -87,7 +87,7 @@ rules = [
     );
     assert!(config.warnings.is_empty(), "{:?}", config.warnings);
     let names: Vec<_> = config.interfaces.iter().map(|i| i.name.as_str()).collect();
-    // The port without a stanza has an interface of its own name.
+    // A port without an [[interface]] gets an interface of the port's name.
     assert_eq!(names, ["wan", "wan.100", "lan"]);
     let wan = &config.interfaces[0];
     assert_eq!(
@@ -183,12 +183,12 @@ fn what_does_not_go_together_is_said() {
         (
             "[[interface]]\nport = \"wan\"\nvlan = 5\n[[interface]]\nname = \"b\"\nport = \"wan\"\n\
              vlan = 5",
-            "13: interface.vlan: VLAN 5 of that port belong to `wan.5`; another vlan, 1 to 4094",
+            "13: interface.vlan: `wan.5` has VLAN 5 of that port already; another vlan, 1 to 4094",
         ),
         (
             "[[interface]]\nport = \"wan\"\n[[interface]]\nname = \"b\"\nport = \"wan\"",
-            "12: interface.vlan: the untagged frames of that port belong to `wan`; another vlan, 1 \
-             to 4094",
+            "12: interface.vlan: `wan` has the untagged frames of that port already; another vlan, \
+             1 to 4094",
         ),
         (
             "[[interface]]\nport = \"wan\"\naddresses = [\"192.0.2.1/24\"]\n[[interface]]\nport = \
@@ -242,8 +242,8 @@ fn what_does_not_go_together_is_said() {
         (
             "[[neighbour]]\naddress = \"10.0.0.1\"\nmac = \"01:00:00:00:00:01\"\ninterface = \
              \"wan\"",
-            "11: neighbour.mac: 01:00:00:00:00:01 is of a group; an address of one station such as \
-             \"02:00:00:00:00:fe\"",
+            "11: neighbour.mac: 01:00:00:00:00:01 is a group address; an address of one station \
+             such as \"02:00:00:00:00:fe\"",
         ),
         (
             "[[acl]]\nname = \"a\"\nrules = [{ action = \"drop\" }]",
@@ -289,8 +289,8 @@ fn ipv4_by_way_of_ipv6_is_sound() {
     );
 }
 
-/// One mistake is one error, which says in which rule it is: what cannot be read does not make
-/// another key wrong, or another rule the same.
+/// One mistake is one error, which names its rule: an unreadable key causes no second error in
+/// another key or rule.
 #[test]
 fn a_mistake_in_a_rule_is_told_once_and_of_that_rule() {
     for (rules, wanted) in [
@@ -326,7 +326,7 @@ fn a_mistake_in_a_rule_is_told_once_and_of_that_rule() {
         ),
         (
             "{ action = \"deny\" },\n{ action = \"deny\" }",
-            "13: acl edge rule 2: action: an earlier rule asks the same",
+            "13: acl edge rule 2: action: an earlier rule matches the same packets",
         ),
     ] {
         let text = format!("[[acl]]\nname = \"edge\"\nrules = [\n{rules},\n]");
@@ -342,7 +342,7 @@ fn a_mistake_in_a_rule_is_told_once_and_of_that_rule() {
 fn a_loopback_has_addresses_that_stand_alone_and_no_wire() {
     let lo = "[[interface]]\nname = \"lo0\"\nloopback = true\naddresses = ";
     let config = good(&format!("{lo}[\"10.255.0.1/32\", \"2001:db8::1/128\"]\n"));
-    // The ports have theirs besides.
+    // The ports have host interfaces as well.
     assert_eq!(config.interfaces.len(), 3);
     let lo0 = &config.interfaces[0];
     assert!(lo0.is_loopback() && lo0.port.is_none(), "{lo0:?}");
@@ -350,7 +350,7 @@ fn a_loopback_has_addresses_that_stand_alone_and_no_wire() {
     for (text, wanted) in [
         (
             format!("{lo}[\"10.255.0.1/24\"]"),
-            "12: interface.addresses: `10.255.0.1/24` has a network around it, on no link; \
+            "12: interface.addresses: `10.255.0.1/24` is a network, and a loopback has no link; \
              addresses that stand alone, such as \"10.255.0.1/32\" or \"2001:db8::1/128\"",
         ),
         (
@@ -364,7 +364,7 @@ fn a_loopback_has_addresses_that_stand_alone_and_no_wire() {
         ),
         (
             format!("{lo}[]\n[[route]]\nprefix = \"10.0.0.0/8\"\nvia = {{ interface = \"lo0\" }}"),
-            "15: route.via: `lo0` is a loopback: nothing leaves by it; an interface of a port",
+            "15: route.via: `lo0` is a loopback, which has no link; an interface of a port",
         ),
     ] {
         assert_eq!(errors(&text), [wanted], "{text}");

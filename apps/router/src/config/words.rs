@@ -1,16 +1,16 @@
-//! Words that values are written in: rates, sizes, ranges of ports, protocols.
+//! Parsers of values: rates, sizes, ranges of ports, protocols.
 
 use linerate_appliance::nearest::offer;
 use linerate_routing::model::{Cidr, Prefix};
 
-/// What is to be written for a rate.
+/// Legal rates, for errors.
 pub(super) const RATE: &str = "a rate such as \"100Mbit\": bit, kbit, Mbit or Gbit a second";
-/// What is to be written for a size.
+/// Legal sizes, for errors.
 pub(super) const SIZE: &str = "a size such as \"64kB\": B, kB, MB, KiB or MiB";
-/// What is to be written for an address with its network.
+/// Legal addresses with a length, for errors.
 pub(super) const CIDR: &str =
     "an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"";
-/// What is to be written for a network.
+/// Legal prefixes, for errors.
 pub(super) const PREFIX: &str = "a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"";
 
 const PROTOCOLS: [(&str, u8); 10] = [
@@ -26,7 +26,7 @@ const PROTOCOLS: [(&str, u8); 10] = [
     ("sctp", 132),
 ];
 
-/// A number and what stands behind it.
+/// Splits a number from its unit.
 fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -83,7 +83,7 @@ pub(super) fn range(text: &str) -> Result<(u16, u16), String> {
     }
 }
 
-/// A protocol by name or number; none for `any`.
+/// A protocol by name or number; `None` for `any`.
 pub(super) fn protocol(text: &str) -> Result<Option<u8>, String> {
     if text == "any" {
         return Ok(None);
@@ -98,13 +98,13 @@ pub(super) fn protocol(text: &str) -> Result<Option<u8>, String> {
     }
 }
 
-/// What a protocol is written as.
+/// The name of a protocol, or its number.
 pub(super) fn protocol_name(number: u8) -> String {
     let named = PROTOCOLS.iter().find(|(_, known)| *known == number);
     named.map_or_else(|| number.to_string(), |(name, _)| (*name).into())
 }
 
-/// A prefix without bits behind its length.
+/// A prefix whose bits behind its length are zero.
 pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
     let cidr: Cidr = text.parse()?;
     let network = cidr.network();

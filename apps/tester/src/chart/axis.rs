@@ -1,4 +1,4 @@
-//! Scales: where a value lies between 0 and 1, and which values are written beside it.
+//! Scales: where a value lies between 0 and 1, and which values label the axis.
 
 use super::{plain, round_step};
 
@@ -6,7 +6,7 @@ use super::{plain, round_step};
 enum Scale {
     Linear,
     Log,
-    /// Of percentiles: each further nine takes as much room as the one before.
+    /// For percentiles: each further nine takes as much room as the one before.
     Nines,
 }
 
@@ -105,7 +105,7 @@ impl Axis {
         }
     }
 
-    /// Where a value lies; what is off the scale lies at its end.
+    /// The position of a value, clamped to the scale.
     pub(super) fn place(&self, value: f64) -> f64 {
         let value = match self.scale {
             Scale::Linear => value,

@@ -34,7 +34,7 @@ impl Spread {
     }
 }
 
-/// Boxes by name; `colours` says what each colour is.
+/// Boxes by name; `colours` names the colours.
 pub(crate) fn boxes<'a>(
     unit: &str,
     below: &str,

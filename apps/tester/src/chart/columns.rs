@@ -12,7 +12,7 @@ pub(crate) struct Series<'a> {
     pub(crate) values: Vec<f64>,
 }
 
-/// What a legend says of areas, or of marks.
+/// The legend of areas, or of marks.
 fn keys<'a>(series: &[Series<'a>], marks: bool) -> Vec<Key<'a>> {
     let key = |(number, one): (usize, &Series<'a>)| Key {
         name: one.name,
@@ -23,8 +23,8 @@ fn keys<'a>(series: &[Series<'a>], marks: bool) -> Vec<Key<'a>> {
     series.iter().enumerate().map(key).collect()
 }
 
-/// Columns by category, each with its value on top, and the limit that is over all of them, if
-/// there is one: a dashed line. The scale begins at 0.
+/// Columns by category, each with its value on top, and a common limit, if there is one, as a
+/// dashed line. The scale begins at 0.
 pub(crate) fn columns(
     unit: &str,
     below: &str,
@@ -128,7 +128,7 @@ pub(crate) fn dots(unit: &str, below: &str, categories: &[String], series: &[Ser
                 let up = canvas.y(y.place(value));
                 let title = format!("{}, {category}: {}", one.name, spell(value));
                 canvas.mark(one.colour, Style::Number(number), (at, up), 5.0, &title);
-                // Labels that would overlap are in the table.
+                // Labels that would overlap are left out; the table has the values.
                 if last - up > 13.0 && !canvas.narrow() {
                     let _ = write!(
                         canvas.svg,

@@ -66,8 +66,7 @@ impl Canvas {
         );
     }
 
-    /// Draws both scales, what they are called, and the values on them; values that would overlap
-    /// are left out.
+    /// Draws both scales with their names and values; values that would overlap are left out.
     fn axes(&mut self, unit: &str, below: &str, x: &Axis, y: &Axis) {
         let _ = write!(
             self.svg,
@@ -133,8 +132,8 @@ fn both(name: &str, legend: &str, draw: impl Fn(&mut Canvas)) -> String {
     html + legend + "</div>"
 }
 
-/// How a series is told from others without its colour: by the pattern of its line and the form of
-/// its marks.
+/// What distinguishes a series from others without its colour: by the pattern of its line and the
+/// form of its marks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Style {
     /// The n-th of a chart.
@@ -199,11 +198,11 @@ impl Style {
     }
 }
 
-/// What a legend says of a series.
+/// The legend's entry of a series.
 struct Key<'a> {
     name: &'a str,
     colour: usize,
-    /// Of its line and marks; none for an area.
+    /// Style of its line and marks; `None` for an area.
     style: Option<Style>,
     /// Whether there is a line.
     is_line: bool,
@@ -258,7 +257,7 @@ fn round_step(least: f64) -> f64 {
         .unwrap_or(power)
 }
 
-/// A round number as one writes it.
+/// A round number without trailing zeros.
 pub(crate) fn plain(value: f64) -> String {
     // Sums of steps such as 0.1 are a little off.
     ((value * 1e6).round() / 1e6).to_string()
@@ -340,7 +339,8 @@ mod tests {
             plain,
         );
         assert_eq!(svg.matches("<polyline").count(), 2 * 2);
-        // Told apart without colours, too: each has a pattern, a form, and both in the legend.
+        // Series differ without colours, too: each has a pattern and a mark, and the legend has
+        // both.
         let curve = |name| Curve {
             name,
             ..curve(false)

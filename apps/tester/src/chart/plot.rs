@@ -27,7 +27,7 @@ pub(crate) fn plot<'a>(
 ) -> String {
     let style = |number: usize| match curves[number].dashed {
         true => Style::Limit,
-        // Limits do not count.
+        // Limits get no number.
         false => Style::Number(
             curves[..number]
                 .iter()
@@ -51,7 +51,7 @@ pub(crate) fn plot<'a>(
                 .collect();
             let style = style(number);
             canvas.line(curve.colour, style, &placed);
-            // Of many points some have marks, each curve's at other places.
+            // Of many points only some have marks, at other places for each curve.
             let every = placed.len().div_ceil(MARKS).max(1);
             let marked = placed.into_iter().zip(&curve.points).skip(number % every);
             for (at, (_, value)) in marked.step_by(every) {

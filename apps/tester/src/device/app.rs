@@ -45,8 +45,8 @@ pub(super) fn l2fwd(asked: &Asked, cpus: Cpus, clock: Clock) -> Result<Setup, Er
         queues: 1,
         burst: Burst::CAPACITY,
         pool_slots: None,
-        // On a CPU of its own it polls, as it would in earnest; a shared one it leaves to the
-        // generator.
+        // On a CPU of its own it polls, as in production; on a shared one it sleeps when idle, for
+        // the generator.
         sleep: shared,
         spin: !shared,
     };

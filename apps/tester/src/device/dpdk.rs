@@ -1,5 +1,5 @@
 //! DPDK's programs as devices, where they are installed: on packet sockets over veth, without huge
-//! pages, for they need neither a network card nor a set-up machine that way.
+//! pages, so that they need neither a network card nor a prepared machine.
 
 use linerate_core::env::PrivateFolder;
 
@@ -28,7 +28,7 @@ pub(super) fn testpmd(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
             program: "dpdk-testpmd",
             name: "DPDK testpmd (mac) over veth, af_packet",
             args,
-            // What it prints when it begins to forward.
+            // The line that it prints when it begins to forward.
             ready: "packet forwarding - ports=2",
             fix: "apt-get install dpdk-dev",
         },
@@ -37,7 +37,7 @@ pub(super) fn testpmd(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
 
 /// l3fwd by longest prefix between 198.18.0.0/16 and 198.19.0.0/16.
 pub(super) fn l3fwd(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
-    // They are read at the start, and gone with this.
+    // The rule files are read at the start, and removed with this value.
     let rules = PrivateFolder::new("l3fwd")?;
     let file = |name: &str, text: &str| {
         let path = rules.join(name);
@@ -103,7 +103,7 @@ fn run(asked: &Asked, cpus: Cpus, dpdk: Dpdk) -> Result<Setup, Error> {
         "512".into(),
         "--no-pci".into(),
         "--no-telemetry".into(),
-        // Nothing in /var/run/dpdk that would stay there.
+        // No files in /var/run/dpdk, which would stay there.
         "--no-shconf".into(),
     ];
     for port in 0..2 {

@@ -1,7 +1,7 @@
 //! The kernel as the device: its bridge, its forwarding, and its forwarding through nftables.
 //!
 //! Frames are forwarded in the softirq of whichever CPU took them in; receive packet steering moves
-//! that to the device's CPU where it has one of its own, as one binds interrupts to a core.
+//! that to the device's CPU where it has one of its own, like interrupts that are bound to a core.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ pub(super) fn bridge(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
     for pair in 0..2 {
         lines += &format!("link set d{pair} master br0\n");
     }
-    // No frame of a spanning tree or of multicast snooping among those counted.
+    // Without frames of spanning tree or multicast snooping, which would be counted.
     lines += "link set br0 type bridge stp_state 0 mcast_snooping 0\n";
     let mut setup = build(asked, cpus, "Linux bridge over veth", |_| netns::ip(&lines))?;
     for (pair, side) in setup.sides.iter_mut().enumerate() {
@@ -56,7 +56,7 @@ pub(super) fn forward(asked: &Asked, cpus: Cpus, filtered: bool) -> Result<Setup
         netns::ip(&lines)?;
         netns::sysctl("net/ipv4/ip_forward", "1")?;
         for interface in ["all", "d0", "d1"] {
-            // The way back is not looked at: sources are made up.
+            // No reverse path check: sources are made up.
             netns::sysctl(&format!("net/ipv4/conf/{interface}/rp_filter"), "0")?;
         }
         match filtered {
@@ -72,15 +72,14 @@ pub(super) fn forward(asked: &Asked, cpus: Cpus, filtered: bool) -> Result<Setup
     Ok(setup)
 }
 
-/// A forward chain whose rules are all looked at and match nothing, but for the last (RFC 2544
-/// 11.4).
+/// A forward chain whose rules are all evaluated; only the last one matches (RFC 2544 11.4).
 fn rules(count: u32) -> String {
     let mut text = String::from(
         "table inet linerate {\n chain forward {\n  type filter hook forward priority 0; policy \
          drop;\n",
     );
     for number in 0..count {
-        // 100.64.0.0/10 is not among the addresses of a benchmark (RFC 6598).
+        // The frames have no addresses in 100.64.0.0/10 (RFC 6598).
         text += &format!(
             "  ip saddr 100.{}.{}.{} udp dport {} drop\n",
             64 + (number >> 16) % 64,

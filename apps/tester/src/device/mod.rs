@@ -1,10 +1,10 @@
-//! Devices under test: what stands between the generator's ports while it is measured.
+//! Devices under test: what is measured between the generator's ports.
 //!
-//! [`Setup::make`] builds one and the wires to it, and takes all of it down when it is dropped;
-//! since interfaces live in name spaces without names, and programs end with their standard input,
-//! nothing is left behind however this process ends. [`app`] is linerate itself, [`linux`] the
-//! kernel, [`dpdk`] DPDK's programs, [`wire`] the pairs of ports in between, [`named`] ports that
-//! the user names.
+//! [`Setup::make`] builds one and the wires to it, and removes all of it when it is dropped;
+//! interfaces are in name spaces without names, and programs end with their standard input, so
+//! nothing is left however this process ends. [`app`] is linerate itself, [`linux`] the kernel,
+//! [`dpdk`] DPDK's programs, [`wire`] the pairs of ports in between, [`named`] ports that the user
+//! names.
 
 mod app;
 mod dpdk;
@@ -73,7 +73,7 @@ impl DeviceKind {
         row.map_or("", |(name, _)| name)
     }
 
-    /// The kind of port that suits it: the fastest that reaches it, and that this user may have.
+    /// The default kind of port: the fastest that reaches it and that this user may open.
     pub(crate) fn usual_wire(self) -> Wire {
         Wire::of(match self {
             Self::None | Self::L2fwd => "ring",
@@ -111,15 +111,15 @@ pub(crate) struct Asked {
     pub(crate) ports: Vec<NamedPort>,
     /// What the user calls it.
     pub(crate) name: Option<String>,
-    /// Where streams of each port are sent; what suits the device where absent.
+    /// Where streams of each port are sent; by default the device's addresses.
     pub(crate) dst_macs: Vec<MacAddr>,
     /// Worker cores of the device.
     pub(crate) cores: usize,
-    /// Filter rules ([`DeviceKind::Nftables`]), none of which match.
+    /// Filter rules that match no frame ([`DeviceKind::Nftables`]).
     pub(crate) rules: u32,
     /// Destination networks for each direction (devices that route).
     pub(crate) nets: u16,
-    /// The speed that the ports are taken to have; without one they have no line rate.
+    /// The assumed speed of the ports; without it they have no line rate.
     pub(crate) speed_bps: Option<f64>,
 }
 
@@ -145,13 +145,13 @@ impl Cpus {
         }
     }
 
-    /// Whether generator and device take each other's time.
+    /// Whether generator and device share CPUs.
     pub(crate) fn shared(&self) -> bool {
         self.generator.iter().any(|cpu| self.device.contains(cpu))
     }
 }
 
-/// What a device of this process can say of itself while it is measured.
+/// What a device can report while it is measured.
 pub(crate) trait UnderTest {
     /// Names of its threads, where it has some in this process.
     fn lcores(&self) -> Vec<String> {
@@ -168,13 +168,13 @@ pub(crate) trait UnderTest {
         None
     }
 
-    /// Rounds so long that somebody else must have had the CPU, as histograms of ticks, one per
-    /// lcore.
+    /// Gaps: rounds so long that another thread must have had the CPU, as histograms of ticks, one
+    /// per lcore.
     fn gaps(&self) -> Vec<linerate_core::run::HistogramSnapshot> {
         Vec::new()
     }
 
-    /// Whether it is still there.
+    /// Checks that it still runs.
     ///
     /// # Errors
     /// Why not.
@@ -183,7 +183,7 @@ pub(crate) trait UnderTest {
     }
 }
 
-/// Nothing to be said of it.
+/// A device that reports nothing.
 struct Opaque;
 
 impl UnderTest for Opaque {}
@@ -193,8 +193,8 @@ impl UnderTest for Opaque {}
 pub(crate) struct Side {
     /// `KIND:TARGET[,key=value...]`
     pub(crate) spec: String,
-    /// The address that its streams are sent to; none where nobody looks, or a gateway is asked for
-    /// it.
+    /// The address that its streams are sent to; `None` where it does not matter, or a gateway is
+    /// asked for it.
     pub(crate) dst_mac: Option<MacAddr>,
     /// As the user named it.
     pub(crate) named: Option<NamedPort>,
@@ -221,7 +221,7 @@ impl Side {
 pub(crate) struct Setup {
     /// The generator's ports, in pairs: what goes into one of a pair comes out of the other.
     pub(crate) sides: Vec<Side>,
-    /// Knows the rings among them.
+    /// The drivers that have the rings among the ports.
     pub(crate) drivers: Drivers,
     pub(crate) device: Device,
     /// Facts about the path.
@@ -236,7 +236,7 @@ impl Setup {
     /// Builds the wires and the device.
     ///
     /// # Errors
-    /// What is missing, and how to get it; nothing is left half-made.
+    /// What is missing, and how to get it; on an error nothing is left.
     pub(crate) fn make(asked: &Asked, cpus: Cpus, clock: Clock) -> Result<Self, Error> {
         if asked.kind.needs_interfaces() && asked.wire.is_ring() {
             return Err(Error::Usage {
@@ -285,12 +285,13 @@ impl Setup {
     }
 
     /// Moves the calling thread to where the generator's interfaces are, at `home` where it has no
-    /// space of its own: before ports are opened, and before they are asked how they are.
+    /// space of its own: before ports are opened, and before their state is read.
     pub(crate) fn enter(&self, home: &Space) -> Result<(), Error> {
         self.space.as_ref().unwrap_or(home).enter()
     }
 
-    /// Whether frames pass through the kernel, so that a lcore's time in a system call is no gap.
+    /// Whether frames pass through the kernel, so that an lcore's time in a system call is not a
+    /// gap.
     pub(crate) fn is_in_kernel(&self) -> bool {
         self.sides
             .iter()
@@ -331,7 +332,7 @@ fn external(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
         ..Side::new(named.asked.spec.clone(), None)
     };
     let sides = asked.ports.iter().map(side).collect();
-    // Nothing is known about the device's CPUs, so the generator may have them all.
+    // The device's CPUs are unknown, so the generator may have all of ours.
     let mut generator = cpus.generator.clone();
     generator.extend(
         cpus.device

@@ -1,4 +1,4 @@
-//! A port that the user names for an external device: as `pktgen` takes it, and with the gateway
+//! A port that the user names for an external device: with the keys of `pktgen`, and the gateway
 //! that its frames go to.
 
 use std::fmt;
@@ -12,7 +12,7 @@ use linerate_pktgen::session::PortAsked;
 #[derive(Clone, Debug)]
 pub(crate) struct NamedPort {
     pub(crate) asked: PortAsked,
-    /// Where the device is on this link: its frames are sent to whoever answers for this address.
+    /// The device's address on this link: frames are sent to the MAC address that answers for it.
     pub(crate) gateway: Option<IpAddr>,
 }
 
@@ -49,7 +49,7 @@ impl std::str::FromStr for NamedPort {
         ];
         if let Some((key, _)) = ours.iter().find(|(_, given)| *given) {
             return Err(Error::Usage {
-                problem: format!("port {text}: {key} is not the port's in a benchmark"),
+                problem: format!("port {text}: {key} is not a key of a port in a benchmark"),
                 fix: "leave it out; --speed, --max-pps and --pps are for all ports".into(),
             });
         }
@@ -92,7 +92,7 @@ pub(crate) fn check(ports: &[NamedPort]) -> Result<(), Error> {
             continue;
         };
         if other.asked.addrs.is_empty() {
-            // Said of the other, when its turn comes.
+            // The check of the other port reports it.
             continue;
         }
         let same = |ip: IpAddr| ip.is_ipv4() == own.ip.is_ipv4();
@@ -140,7 +140,7 @@ mod tests {
         for (text, problem) in [
             ("af_packet:g0,gateway=here", "`here` is no address"),
             ("af_packet:g0,addr=1.2.3", "addr=1.2.3"),
-            ("af_packet:g0,rate=1Mpps", "rate is not the port's"),
+            ("af_packet:g0,rate=1Mpps", "rate is not a key of a port"),
         ] {
             let error = text.parse::<NamedPort>().unwrap_err();
             assert!(error.to_string().contains(problem), "{text}: {error}");

@@ -1,4 +1,4 @@
-//! Another program as the device, which ends when this process does, however it ends.
+//! Another program as the device. It ends when this process ends, even by a signal.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -16,15 +16,14 @@ const START: Duration = Duration::from_secs(30);
 /// How long it may take to end before it is killed.
 const STOP: Duration = Duration::from_secs(5);
 
-/// Runs the arguments, and ends them when standard input does: the pipe to us, which closes even if
-/// we are killed. $0 is the folder of the log, which goes then. Ends by itself when the program
-/// does, which has that input too, for some end when they have none, and whose output comes by the
-/// line.
+/// Runs the arguments, and ends them at the end of standard input: the pipe from us, which closes
+/// even if we are killed. $0 is the folder of the log, which is removed then. Ends when the program
+/// ends. The program has the same input, since some end without one, and line-buffered output.
 const SUPERVISOR: &str = "exec 3<&0; stdbuf -oL \"$@\" <&3 & program=$!; (cat <&3 >/dev/null; kill \
     -TERM $program; rm -rf \"$0\"; sleep 3; kill -KILL $program) 2>/dev/null & exec 3<&-; wait \
     $program";
 
-/// The file in its folder that has what it says.
+/// The file in its folder that has its output.
 const LOG: &str = "log";
 
 /// A program at work.
@@ -104,7 +103,7 @@ impl Program {
         let last: Vec<&str> = lines.into_iter().rev().collect();
         Error::Usage {
             problem: format!("`{}` {what}:\n{}", self.name, last.join("\n")),
-            fix: "run as root, with enough memory; its own words stand above".into(),
+            fix: "run as root, with enough memory; its own output is above".into(),
         }
     }
 }
@@ -124,7 +123,7 @@ impl UnderTest for Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // The end of its input is the supervisor's word to end the program.
+        // The end of its input makes the supervisor end the program.
         drop(self.supervisor.stdin.take());
         let deadline = Instant::now() + STOP;
         while matches!(self.supervisor.try_wait(), Ok(None)) && Instant::now() < deadline {
@@ -160,7 +159,7 @@ mod tests {
         assert!(there());
         let log = program.folder.join(LOG);
         drop(program);
-        // Its supervisor waits for it, so it is gone now.
+        // Its supervisor waits for it, so it has ended now.
         assert!(!there() && !log.exists());
     }
 

@@ -1,5 +1,5 @@
-//! Time that others took of the lcores involved in a trial: what tells a device's loss from a busy
-//! machine's.
+//! CPU time that other threads took from the lcores of a trial: it distinguishes a device's loss
+//! from that of a busy machine.
 
 use std::collections::HashMap;
 use std::fs;
@@ -7,21 +7,21 @@ use std::fs;
 use linerate_core::env::Clock;
 use linerate_core::run::HistogramSnapshot;
 
-/// Below this in all, a loss is not put down to others.
+/// Below this sum a loss is not attributed to other threads.
 const LEAST_NS: u64 = 200_000;
 
-/// What others took during a trial.
+/// CPU time that other threads took during a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stolen {
     /// Over all lcores involved.
     pub sum_ns: u64,
-    /// In one piece, where that is known; otherwise all of it.
+    /// Longest gap, where that is known; otherwise the sum.
     pub longest_ns: u64,
 }
 
 impl Stolen {
-    /// Why a trial that missed `missing` frames at `pps` does not count: frames that came while an
-    /// lcore was away explain them. A loss that is larger by far is the device's.
+    /// Why a trial that missed `missing` frames at `pps` does not count: so many frames came while
+    /// an lcore did not run. A far larger loss is the device's.
     pub fn explains(&self, missing: u64, pps: f64) -> Option<String> {
         let most = self.sum_ns as f64 * 1e-9 * pps * 1.5;
         (missing > 0 && self.sum_ns >= LEAST_NS && missing as f64 <= most).then(|| {
@@ -34,7 +34,7 @@ impl Stolen {
     }
 }
 
-/// The threads whose time on a CPU is nobody's theft: the generator's and the device's.
+/// The threads whose CPU time does not count as stolen: the generator's and the device's.
 #[derive(Clone, Debug, Default)]
 pub struct Involved {
     /// Names of threads of this process: the lcores, which must have their CPUs.
@@ -44,14 +44,14 @@ pub struct Involved {
     pub others: Vec<u32>,
 }
 
-/// What the scheduler's books say of a thread.
+/// The scheduler's accounting of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Books {
     is_lcore: bool,
     /// Where it ran last.
     cpu: u32,
     ran_ns: u64,
-    /// It was ready to run, and did not.
+    /// Time that it was ready to run and waited.
     waited_ns: u64,
 }
 
@@ -66,7 +66,8 @@ pub struct StartReadings {
 
 impl StartReadings {
     /// Begins to watch. `gaps` are the device's. Where lcores spend long in system calls, or share
-    /// a CPU, long rounds say nothing: `by_books` has the scheduler's books read instead.
+    /// a CPU, long rounds are no sign of stolen time: with `by_books` the scheduler's accounting is
+    /// used instead.
     pub fn begin(involved: Involved, gaps: Vec<HistogramSnapshot>, by_books: bool) -> Self {
         Self {
             books: read(&involved),
@@ -77,7 +78,7 @@ impl StartReadings {
         }
     }
 
-    /// What was taken since then. `own` is the generator's: the sum and the longest of its gaps in
+    /// CPU time taken since then. `own` is the generator's: the sum and the longest of its gaps in
     /// ns.
     pub fn end(&self, gaps: &[HistogramSnapshot], own: (u64, u64), clock: Clock) -> Stolen {
         if self.by_books {
@@ -100,9 +101,9 @@ impl StartReadings {
     }
 }
 
-/// Nanoseconds that others took of the lcores' CPUs. While one lcore waits, another thread that is
-/// involved may run, and that is no theft: on each CPU, what some lcore waited longer than all
-/// others ran there was taken for certain.
+/// Nanoseconds that others took of the lcores' CPUs. While one lcore waits, another involved thread
+/// may run, which does not count: on each CPU only the time counts that an lcore waited beyond the
+/// time that all other involved threads ran there.
 fn taken(before: &HashMap<u32, Books>, after: &HashMap<u32, Books>) -> u64 {
     let since = |(thread, now): (&u32, &Books)| {
         let then = before.get(thread);
@@ -128,7 +129,7 @@ fn taken(before: &HashMap<u32, Books>, after: &HashMap<u32, Books>) -> u64 {
     by_cpu.values().sum()
 }
 
-/// The books of all threads involved, by number.
+/// The accounting of all threads involved, by number.
 fn read(involved: &Involved) -> HashMap<u32, Books> {
     let mut books = HashMap::new();
     let mut tasks = |process: &str, is_lcore: fn(&Involved, &str) -> bool, all: bool| {
@@ -176,7 +177,7 @@ fn last_cpu(stat: &str) -> u32 {
     field.and_then(|cpu| cpu.parse().ok()).unwrap_or(0)
 }
 
-/// The kernel's threads that do on these CPUs what interrupts left over, such as forwarding.
+/// The kernel's softirq threads on these CPUs, which do work such as forwarding.
 pub(crate) fn softirq_threads(cpus: &[u32]) -> Vec<u32> {
     let names: Vec<String> = cpus.iter().map(|cpu| format!("ksoftirqd/{cpu}")).collect();
     processes(|_, comm| names.iter().any(|name| name == comm))
@@ -190,7 +191,7 @@ pub(crate) fn children(parent: u32) -> Vec<u32> {
     })
 }
 
-/// Processes by what `is` says of their `stat` and their name.
+/// Processes that `is` selects by `stat` and name.
 fn processes(is: impl Fn(&str, &str) -> bool) -> Vec<u32> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let found = all.filter_map(|entry| {
@@ -257,14 +258,14 @@ mod tests {
             let after = (0..).zip(threads.iter().copied()).collect();
             taken(&none, &after) / 1_000_000
         };
-        // Each had its CPU, and one was kept waiting.
+        // Each had its own CPU, and one had to wait.
         assert_eq!(of(&[books(true, 0, 97, 3), books(true, 1, 100, 0)]), 3);
-        // Both want the same CPU, and nobody else does.
+        // Both want the same CPU, without a third thread.
         assert_eq!(of(&[books(true, 0, 50, 50), books(true, 0, 50, 50)]), 0);
-        // A third has a third of it.
+        // A third thread takes a third of it.
         assert_eq!(of(&[books(true, 0, 34, 66), books(true, 0, 33, 67)]), 33);
-        // The device is the kernel, which runs where the generator does; its own waiting is the
-        // device's.
+        // The device is the kernel, which runs where the generator does; its waiting time is the
+        // device's own.
         assert_eq!(of(&[books(true, 0, 60, 40), books(false, 0, 40, 60)]), 0);
         assert_eq!(of(&[books(true, 0, 40, 60), books(false, 0, 20, 80)]), 40);
     }

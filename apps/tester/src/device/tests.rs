@@ -1,5 +1,4 @@
-//! What devices are called, who gets which CPU; and that each device forwards, where this user may
-//! set it up.
+//! Names and CPUs of devices; and that each device forwards, where this user may set it up.
 
 use std::time::{Duration, Instant};
 
@@ -89,7 +88,7 @@ impl Ends {
     }
 
     /// Sends `count` frames from one side and returns how many came out of the other within a
-    /// while.
+    /// timeout.
     fn pass(&mut self, setup: &Setup, from: usize, count: usize) -> usize {
         let frame = udp(setup, from);
         let mut burst = Burst::new();
@@ -136,7 +135,7 @@ fn udp(setup: &Setup, from: usize) -> Vec<u8> {
     frame
 }
 
-/// Both ways through a device, on a thread of its own, for it goes to other name spaces.
+/// Both directions through a device, on a thread of its own, since it enters other name spaces.
 fn forwards(asked: Asked) {
     let test = move || {
         let home = Space::current().unwrap();

@@ -74,7 +74,7 @@ impl Wire {
         &self.kind
     }
 
-    /// What the options say of a key that is the wire's own, not the ports'.
+    /// The value of a key that belongs to the wire, not to its ports.
     fn own<T: std::str::FromStr>(&self, key: &str) -> Option<T> {
         let mut options = self.options.split(',');
         options.find_map(|option| option.strip_prefix(key)?.parse().ok())
@@ -85,7 +85,7 @@ impl Wire {
         self.own("size=").unwrap_or(RING)
     }
 
-    /// The generator's port on `target`, its ring as large as `inner` says where that is there
+    /// The generator's port on `target`, its ring as large as `inner` says if the device opens it
     /// first.
     pub(crate) fn outer(&self, target: &str) -> String {
         let mut spec = format!("{}:{target}", self.kind);
@@ -99,7 +99,7 @@ impl Wire {
     }
 
     /// The device's port on `target`. Its ring to the generator is larger than the one to it: all
-    /// that waited there while the device had no CPU comes out at once, and none of that is the
+    /// frames that waited while the device had no CPU come out at once, and must not be lost as the
     /// device's loss.
     fn inner(&self, target: &str) -> String {
         match (self.is_ring(), self.ring()) {
@@ -109,8 +109,8 @@ impl Wire {
     }
 
     /// Slots that the generator needs for frames under way, unless the options say how many it has.
-    /// With no more than the device's ring to it holds, nothing is lost for want of room there: a
-    /// generator that sends as many as go waits instead.
+    /// With no more slots than the device's input ring holds, that ring cannot overflow: a
+    /// generator at full speed waits instead.
     pub(crate) fn slots(&self, directions: u32) -> Option<u32> {
         let enough = || 3 * self.ring() as u32 * directions.max(1) + 8192;
         self.is_ring()
@@ -181,7 +181,7 @@ fn pair_lines(pair: usize, inner: &Space) -> String {
     )
 }
 
-/// What is true of all wires of a kind, for the report.
+/// Facts about all wires of a kind, for the report.
 pub(super) fn describe(setup: &mut Setup, asked: &Asked) {
     match asked.wire.is_ring() {
         true => setup.fact("backend", "rings in memory, both ends in this process"),
@@ -195,7 +195,7 @@ pub(super) fn describe(setup: &mut Setup, asked: &Asked) {
     }
 }
 
-/// The generator's ports joined to each other by one wire of the same kind: what it can do at most.
+/// The generator's ports joined to each other by one wire of the same kind: its maximum.
 pub(super) fn loopback(asked: &Asked, cpus: Cpus) -> Result<Setup, Error> {
     let name = "no device: the generator's ports joined to each other";
     let spec = |pair: usize| match asked.wire.is_ring() {

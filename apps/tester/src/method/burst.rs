@@ -1,5 +1,5 @@
-//! Back-to-back frames (RFC 9004): the longest burst at the least gap that comes through whole, and
-//! the buffer that it tells of.
+//! Back-to-back frames (RFC 9004): the longest burst at the least gap that is forwarded without
+//! loss, and the buffer size that follows.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use super::{Load, Tester};
 use crate::report::{BackToBack, Trial};
 use linerate_appliance::error::Error;
 
-/// Bursts end this close to each other, relative to the longer one: they are whole frames, and
-/// buffers are not that stable.
+/// Bursts end this close to each other, relative to the longer one: bursts are whole frames, and
+/// buffers vary by more.
 const WIDTH: f64 = 0.01;
 
-/// Around a burst: what is set, but at least what RFC 9004 wants between bursts.
+/// Waits around a burst: as set, but at least what RFC 9004 requires between bursts.
 pub(super) fn waits(settings: &Settings) -> Waits {
     Waits {
         learning: Duration::ZERO,
@@ -23,7 +23,7 @@ pub(super) fn waits(settings: &Settings) -> Waits {
 }
 
 /// Bursts of one size at `pps`, the line's rate or the generator's most. `throughput_pps` is what
-/// the device takes for good: where that is all, there is no longest burst (RFC 9004 section 4).
+/// the device sustains: where that equals `pps`, there is no longest burst (RFC 9004 section 4).
 pub(super) fn bursts(
     run: &mut Runner,
     tester: &mut dyn Tester,
@@ -61,15 +61,15 @@ pub(super) fn bursts(
         sd: (squares / (count - 1.0).max(1.0)).sqrt(),
         burst_pps: pps,
         implied_buffer_s,
-        // While the burst comes in, frames go out at the throughput (RFC 9004 section 5.4).
+        // While the burst arrives, the device forwards at the throughput (RFC 9004 section 5.4).
         corrected_buffer_s: implied_buffer_s * (1.0 - throughput_pps / pps),
         bursts,
         limits,
     }))
 }
 
-/// The longest burst that comes through whole, up to `most`; 0 for none; and the shortest that did
-/// not, where one did not. Looked for by doubling or halving from `near`, and then between.
+/// The longest burst without loss, up to `most`; 0 for none; and the shortest with loss, if any.
+/// The search doubles or halves from `near`, and then bisects.
 fn longest(
     run: &mut Runner,
     tester: &mut dyn Tester,
@@ -90,14 +90,14 @@ fn longest(
         let trial = run.trial(tester, &load, &mut Vec::new())?.trial;
         let whole = lost(&trial) == 0 && trial.received >= count;
         if !whole {
-            // Each that fails is shorter than those before.
+            // Each failing burst is shorter than those before.
             limit = Some(trial);
         }
         Ok(whole)
     };
     let (mut lower, mut upper) = (0, most + 1);
     let mut next = near.filter(|near| *near > 0).unwrap_or(1024).min(most);
-    // Near the last one a small step finds the other bound; afar it takes a large one.
+    // Near the last bound a small step finds the other one; far away it takes a large one.
     let mut factor = if near.is_some() {
         1.0 + 4.0 * WIDTH
     } else {

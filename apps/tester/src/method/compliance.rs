@@ -1,5 +1,5 @@
-//! What results may be called: `RFC2544` only after 60 s trials without a lost frame, and what is
-//! not as the RFCs have it.
+//! What results may be called: `RFC2544` only after 60 s trials without a lost frame, and the
+//! departures from the RFCs.
 
 use std::time::Duration;
 

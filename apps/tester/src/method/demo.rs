@@ -1,5 +1,5 @@
-//! A demonstration: for each size as many frames as go, and latency at half of that. Nothing is
-//! searched, so nothing is claimed to be the most.
+//! A demonstration: for each size the rate without a limit, and latency at half of that. Without a
+//! search the rate is not claimed to be the maximum.
 
 use super::runner::{Runner, forwarded_pps, sent_pps};
 use super::throughput::{self, Found};
@@ -7,7 +7,7 @@ use super::{Subjects, Tester, latency, measurements, plan::phase};
 use crate::report::{Report, SearchEnd, Throughput};
 use linerate_appliance::error::Error;
 
-/// Of the frames that went, how many are offered while latency is measured.
+/// Share of that rate that is offered while latency is measured.
 const LATENCY_SHARE: f64 = 0.5;
 
 /// What the plan calls the part that comes before latency.
@@ -39,7 +39,7 @@ pub(super) fn demo(
     Ok(())
 }
 
-/// One trial at all that goes.
+/// One trial without a rate limit.
 fn full(
     run: &mut Runner,
     tester: &mut dyn Tester,

@@ -35,7 +35,7 @@ pub(super) fn at(
     Ok(row)
 }
 
-/// The distribution of both, by their buckets.
+/// The sum of both distributions, bucket by bucket.
 pub(crate) fn together(a: &Latency, b: &Latency) -> Latency {
     match (a.samples, b.samples) {
         (_, 0) => return a.clone(),
@@ -83,7 +83,7 @@ fn percentile(buckets: &[(f64, u64)], share: f64) -> f64 {
     found.next().map_or(0.0, |bucket| bucket.0)
 }
 
-/// Counts and times of both; the first reason why one does not count.
+/// The sum of both trials' counts and times; invalid for the first reason of either.
 pub(super) fn sum(a: &Trial, b: &Trial) -> Trial {
     Trial {
         asked_pps: b.asked_pps,

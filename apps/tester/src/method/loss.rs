@@ -1,5 +1,5 @@
-//! Frame loss rate (RFC 2544 26.3): from all that the line takes downward, until two successive
-//! rates lose nothing.
+//! Frame loss rate (RFC 2544 26.3): from the line rate downward, until two successive rates lose
+//! nothing.
 
 use super::Tester;
 use super::runner::{Runner, loss_ratio, lost};
@@ -14,7 +14,7 @@ pub(super) fn curve(
     most: f64,
     points: &mut Vec<LossPoint>,
 ) -> Result<(), Error> {
-    // RFC 2544 26.3: steps of at most 10 %; finer ones are welcome.
+    // RFC 2544 26.3: steps of at most 10 %; finer ones are allowed.
     let step = run.settings.loss_step.clamp(0.001, 0.1);
     let mut clean = 0;
     for number in 0.. {

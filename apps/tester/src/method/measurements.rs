@@ -1,6 +1,6 @@
 //! The kinds of benchmark, step by step.
 //!
-//! Results go into the report as they come, so that it is as good as far as it goes when the tester
+//! Results go into the report as they come, so that it is valid up to that point when the tester
 //! fails or the user interrupts.
 
 use super::plan::{Progress, phase};
@@ -12,8 +12,8 @@ use super::{burst, compliance, demo, latency, loss, mlr, recovery, soak, through
 use crate::report::{Baseline, Report, SearchEnd, SearchGoal, Soak, Throughput, Trial, VERSION};
 use linerate_appliance::error::Error;
 
-/// Runs the benchmark. `report` comes with all that is known beforehand (machine, path, device,
-/// self-test), and is returned with results, label and verdict.
+/// Runs the benchmark. `report` has the facts known beforehand (machine, path, device, self-test),
+/// and is returned with results, label and verdict.
 pub(crate) fn run(
     kind: Measurement,
     subjects: &mut Subjects,
@@ -112,14 +112,14 @@ impl Searches {
         }
         let near = self.found.last().map(|found| found.lower);
         let found = throughput::search(run, tester, size, self.most, near, &mut self.trials)?;
-        // A repeat that was cut short is no result to hold against the others.
+        // A repeat that was cut short is not comparable with the others.
         if self.found.is_empty() || found.end != SearchEnd::Limit {
             self.found.push(found);
         }
         Ok(())
     }
 
-    /// What was found up to now.
+    /// The results up to now.
     fn row(self, report: &Report, size: usize, line_pps: Option<f64>) -> Option<Throughput> {
         let repeats = self.found.iter().map(|found| found.lower).collect();
         let found = middle(self.found)?;
@@ -131,7 +131,7 @@ impl Searches {
     }
 }
 
-/// The device's throughput and those of the baselines, in turns: A B A B. Returns the most that was
+/// The device's throughput and those of the baselines, in turns: A B A B. Returns the highest rate
 /// offered to the device, and its throughput.
 fn throughputs(
     run: &mut Runner,
@@ -151,7 +151,7 @@ fn throughputs(
             run.enter(phase::throughput(size, number, subject));
             match subject {
                 0 => searches.turn(run, subjects.device, size, generator)?,
-                // The self-test was on the device's path.
+                // Only a self-test on the device's own path counts.
                 _ => searches.turn(run, subjects.baselines[subject - 1].1, size, None)?,
             }
         }
@@ -196,15 +196,15 @@ fn latencies(
 ) -> Result<(), Error> {
     for share in &run.settings.latency_shares {
         let load = format!("{}% of {of}", (share * 1000.0).round() / 10.0);
-        // Other loads than the throughput are not RFC 2544's: each is measured once.
+        // RFC 2544 asks for the throughput only: other loads are measured once.
         let row = latency::at(run, tester, size, (load, pps * share), 1)?;
         report.latency.push(row);
     }
     Ok(())
 }
 
-/// NDR, PDR and what else is a goal, in one search for each size; then latency at parts of the
-/// goal with most loss.
+/// NDR, PDR and other goals, in one search for each size; then latency at parts of the goal with
+/// most loss.
 fn ndr(run: &mut Runner, device: &mut dyn Tester, report: &mut Report) -> Result<(), Error> {
     let goals = &run.settings.goals;
     report.goals = goals
@@ -234,7 +234,7 @@ fn ndr(run: &mut Runner, device: &mut dyn Tester, report: &mut Report) -> Result
             }
             let found = mlr::search(run, device, size, most, goals, &mut trials)?;
             let is_cut = found.iter().any(|found| found.end == SearchEnd::Limit);
-            // A repeat that was cut short is no result to hold against the others.
+            // A repeat that was cut short is not comparable with the others.
             if searches.is_empty() || !is_cut {
                 searches.push(found);
             }

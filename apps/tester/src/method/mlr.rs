@@ -3,8 +3,8 @@
 //! A load is a *lower bound* of a goal when what was measured there is certain to satisfy it, an
 //! *upper bound* when it is certain not to, whatever the rest of the duration sum would bring, and
 //! undecided otherwise (appendix A). The *relevant* upper bound is the smallest upper bound, and
-//! the relevant lower bound the largest lower bound below it: a larger load that looked well by
-//! luck does not count.
+//! the relevant lower bound the largest lower bound below it: a larger load that passed by chance
+//! does not count.
 //!
 //! Each goal is approached through coarser targets (shorter trials, smaller sum, larger width),
 //! whose bounds say where the next one begins.
@@ -20,12 +20,12 @@ use linerate_appliance::error::Error;
 
 /// Coarser targets before a goal.
 const COARSER: u32 = 2;
-/// Loads below this share of the most are not looked at.
+/// Loads below this share of the maximum are not tried.
 const LEAST_SHARE: f64 = 1e-4;
-/// No search takes more trials; one that would is no regular result.
+/// Limit of trials of a search; a search that reaches it is irregular.
 const MOST_TRIALS: usize = 2000;
 
-/// What counts of a trial.
+/// The part of a trial that classification uses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Measured {
     /// As it was asked for: decides between short and full-length.
@@ -35,7 +35,7 @@ pub(super) struct Measured {
     pub(super) loss_ratio: f64,
 }
 
-/// What a load is to a goal.
+/// The class of a load for a goal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Bound {
     Lower,
@@ -43,7 +43,7 @@ pub(super) enum Bound {
     Undecided,
 }
 
-/// What classification needs of a goal, or of a coarser target on the way to it.
+/// The part of a goal, or of a coarser target before it, that classification needs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Target {
     pub(super) trial_s: f64,
@@ -83,7 +83,7 @@ impl Target {
     }
 
     fn full_length<'a>(&self, trials: &'a [Measured]) -> impl Iterator<Item = &'a Measured> {
-        // Lengths are computed: a last bit must not make a trial short.
+        // Lengths are computed: rounding must not make a trial short.
         let least = self.trial_s * (1.0 - 1e-9);
         trials.iter().filter(move |trial| trial.asked_s >= least)
     }
@@ -101,7 +101,7 @@ impl Target {
         let balancing = sum(false, false) * self.exceed_ratio / (1.0 - self.exceed_ratio);
         let high = sum(true, true) + (sum(false, true) - balancing).max(0.0);
         let whole = (full_low + high).max(self.sum_s);
-        // Sums of computed seconds: a billionth more or less is none.
+        // Sums of computed seconds: allows for rounding.
         let may_exceed = whole * self.exceed_ratio + whole * 1e-9;
         match (high <= may_exceed, whole - full_low <= may_exceed) {
             (true, true) => Bound::Lower,
@@ -139,8 +139,8 @@ struct Book {
     loads: BTreeMap<u64, Vec<Measured>>,
     /// The same, as they are reported.
     outcomes: BTreeMap<u64, Vec<Outcome>>,
-    /// Loads at which a trial stayed disturbed while the present target was looked for: they decide
-    /// nothing, and the search goes on below.
+    /// Loads at which a trial of the current target stayed disturbed: they are undecided, and the
+    /// search goes on below.
     unclear: BTreeSet<u64>,
 }
 
@@ -166,19 +166,19 @@ impl Book {
 
 /// What a search found for one goal.
 pub(super) struct Found {
-    /// Relevant lower bound; where even the most is a lower bound, that (the result is irregular,
-    /// and `upper` none). 0 for none.
+    /// Relevant lower bound, 0 for none. If even the maximum is a lower bound, it is the maximum,
+    /// the result is irregular, and `upper` is `None`.
     pub(super) lower: f64,
     pub(super) upper: Option<f64>,
     pub(super) conditional_pps: f64,
     /// Whether both bounds are there, as close as the goal wants them.
     pub(super) regular: bool,
     pub(super) end: SearchEnd,
-    /// A full-length trial at the relevant lower bound: of those that the goal allows, the worst.
+    /// The worst full-length trial at the relevant lower bound that the goal allows.
     pub(super) quoted: Outcome,
 }
 
-/// Where a target's search stands.
+/// The state of a target's search.
 struct Stand {
     lower: Option<u64>,
     upper: Option<u64>,
@@ -213,8 +213,7 @@ pub(super) fn search(
         }
     }
     let book = search.book;
-    // A later goal's trials may have moved an earlier goal's bounds: classified once more, at the
-    // end.
+    // Later goals' trials may have moved earlier goals' bounds, so all are classified once more.
     let ends = stands
         .iter()
         .map(|stand| stand.as_ref().map(|stand| stand.end));
@@ -264,7 +263,7 @@ struct Search<'a, 'b> {
     size: usize,
     most: u64,
     book: Book,
-    /// What came through when the most was offered.
+    /// Forwarding rate at the maximum load.
     forwarded: Option<f64>,
     log: &'a mut Vec<Trial>,
     /// Trials that may still be run.
@@ -280,7 +279,7 @@ impl Search<'_, '_> {
             upper: None,
             end: SearchEnd::default(),
         });
-        // Steps outward double: the first is as wide as the target.
+        // Outward steps double; the first is the target's width.
         let mut step = target.width;
         self.book.unclear.clear();
         let mut hints = [hint.upper.unwrap_or(self.most), hint.lower.unwrap_or(0)]

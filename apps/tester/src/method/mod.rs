@@ -1,10 +1,10 @@
 //! Search methods: throughput, loss, latency and bursts, over any [`Tester`].
 //!
-//! They decide what to offer and what to make of what came back; they neither read a clock nor
-//! touch a file, so each is tested against models of devices (`model.rs`). Begin with
-//! [`measurements`]: the kinds of benchmark, step by step. [`settings`] says how long and how
-//! often, [`runner`] runs one trial (again, where others took the CPUs), [`compliance`] says what
-//! the result may be called, and [`verdict()`] whether to believe it.
+//! They decide which loads to offer, and evaluate the results; they neither read a clock nor touch
+//! a file, so each is tested against models of devices (`model.rs`). Begin with [`measurements`]:
+//! the kinds of benchmark, step by step. [`settings`] has durations and repeats, [`runner`] runs
+//! one trial (again if other threads took the CPUs), [`compliance`] labels the result, and
+//! [`verdict()`] judges it.
 
 mod burst;
 mod compliance;
@@ -45,52 +45,51 @@ pub(crate) use verdict::verdict;
 pub(crate) struct Load {
     /// FCS included.
     pub(crate) frame_bytes: usize,
-    /// Frames a second over all directions; none for as many as go.
+    /// Frames a second over all directions; `None`: unlimited.
     pub(crate) pps: Option<f64>,
     pub(crate) duration: Duration,
     /// Ends after so many frames, over all directions: a burst.
     pub(crate) count: Option<u64>,
-    /// Around the trial.
+    /// Waits around the trial.
     pub(crate) waits: Waits,
 }
 
-/// What a trial showed.
+/// The outcome of a trial.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) trial: Trial,
     pub(crate) latency: Latency,
     /// Frames received at each port.
     pub(crate) received_by_port: Vec<u64>,
-    /// Ticks that the device's lcores spent on packets, where they are ours.
+    /// Ticks that the device's lcores spent on packets, if they are in this process.
     pub(crate) device_busy_ticks: Option<u64>,
 }
 
-/// What a drop of the load showed (RFC 2544 26.5).
+/// The outcome of a drop of the load (RFC 2544 26.5).
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Recovered {
-    /// While overloaded, and after.
+    /// The trials during the overload, and after.
     pub(crate) over: Trial,
     pub(crate) then: Trial,
-    /// From the drop to the last lost frame, where losses show when they happen; and how finely
-    /// that was seen.
+    /// Time from the drop to the last lost frame, if losses can be seen as they happen; and its
+    /// resolution.
     pub(crate) recovery_ns: Option<f64>,
     pub(crate) resolution_ns: f64,
 }
 
-/// Something that can be loaded and watched: the generator around a device, or a model of one.
+/// What trials run on: the generator around a device, or a model of one.
 pub(crate) trait Tester {
     /// One trial: offers the load, waits for residual frames, counts.
     ///
     /// # Errors
-    /// What makes the rest of the run useless: a port vanished, the user interrupts
-    /// ([`Error::Interrupted`]).
+    /// Errors that end the run: a port vanished, the user interrupts ([`Error::Interrupted`]).
     fn trial(&mut self, load: &Load) -> Result<Outcome, Error>;
 
-    /// What the line takes at this size, all directions; none without a wire.
+    /// Line rate at this size, all directions; `None` without a known speed.
     fn line_pps(&self, frame_bytes: usize) -> Option<f64>;
 
-    /// Offers `over`, then at once `then`, and says how long frames were lost after the change;
-    /// none where the tester cannot.
+    /// Offers `over`, then at once `then`, and measures how long frames were lost after the change;
+    /// `None` if the tester cannot.
     ///
     /// # Errors
     /// As [`trial`](Self::trial).

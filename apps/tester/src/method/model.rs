@@ -10,7 +10,7 @@ use linerate_traffic::units::line_rate_pps;
 /// A device behind a generator. Trials are deterministic by `seed`.
 #[derive(Clone, Debug)]
 pub(crate) struct Model {
-    /// The wire; none for memory.
+    /// Speed of the wire; `None` for memory.
     pub(crate) link_bps: Option<f64>,
     /// What the device serves: so many ns for a frame, and so many for each of its bytes.
     pub(crate) frame_ns: f64,
@@ -19,17 +19,18 @@ pub(crate) struct Model {
     pub(crate) buffer: f64,
     /// Its rate varies from trial to trial: standard deviation, relative.
     pub(crate) jitter: f64,
-    /// Chance that others take the CPU in a trial, and for how long; `marked` trials say so.
+    /// Probability that other threads take the CPU in a trial, and for how long; with `marked` the
+    /// trial reports it.
     pub(crate) stolen_chance: f64,
     pub(crate) stolen_s: f64,
     pub(crate) marked: bool,
-    /// Trials in which others take it: all, bursts alone, the loss curve's alone.
+    /// Trials in which other threads take it: all, bursts only, or those of the loss curve only.
     pub(crate) stolen_in: fn(&Load) -> bool,
-    /// The generator's own most, at any size.
+    /// The generator's maximum, at any size.
     pub(crate) generator_pps: f64,
-    /// What its receiver takes at most; it misses the rest.
+    /// Maximum of its receiver; it misses the rest.
     pub(crate) receiver_pps: f64,
-    /// What it cannot send it does not count as unsent.
+    /// Whether it hides unsent frames.
     pub(crate) silent: bool,
     /// The device collapses to this share of its rate when it is offered more.
     pub(crate) collapse: f64,
@@ -43,7 +44,7 @@ pub(crate) struct Model {
 }
 
 impl Default for Model {
-    /// A device of 8.0 Mpps at 64 B on 10 Gbit/s, with 1024 slots and nobody else on the machine.
+    /// A device of 8.0 Mpps at 64 B on 10 Gbit/s, with 1024 slots, on a machine without other load.
     fn default() -> Self {
         Self {
             link_bps: Some(10e9),

@@ -1,7 +1,7 @@
 //! How long a run will take, and how far it is.
 //!
-//! A [`Plan`] is the list of a run's phases with what each is expected to take. Searches end when
-//! they end, so a phase that takes longer stands just before its end, and one that is left out or
+//! A [`Plan`] is the list of a run's phases with their expected durations. The duration of a search
+//! is unknown, so a phase that takes longer stays just before its end, and one that is skipped or
 //! ends early jumps there.
 
 use super::runner::seconds;
@@ -53,7 +53,7 @@ pub(crate) struct Step {
     pub(crate) left_seconds: f64,
 }
 
-/// Who is told how far it is.
+/// Shows the progress.
 pub(crate) trait Progress {
     fn begins(&mut self, step: &Step);
 }
@@ -72,13 +72,13 @@ struct Phase {
     takes: Estimate,
 }
 
-/// The phases of a run, and where it is.
+/// The phases of a run, and the current one.
 pub(super) struct Plan {
     phases: Vec<Phase>,
-    /// The phase that runs, and what it took up to now.
+    /// The current phase, and its duration up to now.
     current: usize,
     spent_seconds: f64,
-    /// What phases took that are over, against what was expected of them.
+    /// Actual and expected durations of the phases that are over.
     took_seconds: f64,
     expected_seconds: f64,
 }
@@ -179,7 +179,7 @@ impl Plan {
         }
     }
 
-    /// The phase begins that was planned by this name; what lies between is over.
+    /// Enters the phase of this name; phases before it are over.
     pub(super) fn enter(&mut self, name: String) {
         let ahead = self.phases[self.current..]
             .iter()
@@ -202,7 +202,7 @@ impl Plan {
         let here = self.spent_seconds.min(expected * 0.95);
         let all = sum(&self.phases).max(f64::MIN_POSITIVE);
         let fraction = (sum(&self.phases[..self.current]) + here) / all;
-        // What is left takes as much longer or shorter as what is over did.
+        // Scales the rest by actual over expected duration so far.
         let pace = match self.expected_seconds > 0.0 {
             true => self.took_seconds / self.expected_seconds,
             false => 1.0,
@@ -228,7 +228,7 @@ fn search(settings: &Settings, turn: usize) -> Estimate {
 
 fn goals(settings: &Settings) -> Estimate {
     let one = |goal: &Goal| {
-        // Until a load is a lower bound, and until it is an upper one.
+        // Durations until a load is a lower bound, and until it is an upper one.
         let enough =
             |share: f64| (goal.sum.as_secs_f64() * share / goal.trial.as_secs_f64()).floor();
         let lower = enough(1.0 - goal.exceed_ratio).max(1.0);

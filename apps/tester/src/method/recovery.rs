@@ -7,8 +7,8 @@ use super::{Load, Recovered, Tester};
 use crate::report::Recovery;
 use linerate_appliance::error::Error;
 
-/// Overloads with 110 % of the throughput, or the most there is, then offers half of that. None
-/// where the tester cannot tell.
+/// Overloads with 110 % of the throughput, at most the maximum, then offers half of that. `None` if
+/// the tester cannot measure it.
 pub(super) fn recovery(
     run: &mut Runner,
     tester: &mut dyn Tester,
@@ -33,7 +33,7 @@ pub(super) fn recovery(
         let Some(found) = once(run, tester, &over, &then)? else {
             return Ok(None);
         };
-        // Where the overload lost nothing there is nothing to recover from.
+        // An overload without loss shows no recovery.
         let seen = found.recovery_ns.filter(|_| lost(&found.over) > 0);
         all.repeats_ns.extend(seen);
         all.resolution_ns = all.resolution_ns.max(found.resolution_ns);
@@ -45,7 +45,7 @@ pub(super) fn recovery(
     Ok(Some(all))
 }
 
-/// One overload and its end, again while others disturb it and attempts are left.
+/// One overload and its end, repeated while it is disturbed and attempts are left.
 fn once(
     run: &mut Runner,
     tester: &mut dyn Tester,

@@ -1,4 +1,4 @@
-//! One trial, again where it was disturbed; and what a trial's counts mean.
+//! Runs one trial, again if it was disturbed; and computes rates and loss of a trial.
 
 use std::time::Duration;
 
@@ -13,8 +13,8 @@ pub(super) fn due(trial: &Trial) -> u64 {
     trial.intended.max(trial.sent)
 }
 
-/// Frames that were due and did not come: what was not sent in time is lost too, whatever the
-/// tester made of it.
+/// Frames that were due and did not come: frames not sent in time count as lost too, however the
+/// tester counts them.
 pub(super) fn lost(trial: &Trial) -> u64 {
     let came = trial.received.saturating_sub(trial.duplicates);
     trial
@@ -26,7 +26,7 @@ pub(super) fn lost(trial: &Trial) -> u64 {
 /// Of the frames that were due.
 pub(super) fn loss_ratio(trial: &Trial) -> f64 {
     match due(trial) {
-        // Nothing was due: the shortest trial at the lowest rate. Nothing was shown either.
+        // Nothing was due (the shortest trial at the lowest rate), so nothing was lost.
         0 => 1.0,
         due => lost(trial) as f64 / due as f64,
     }
@@ -48,7 +48,7 @@ pub(super) fn sent_pps(trial: &Trial) -> f64 {
     }
 }
 
-/// A rate for people.
+/// A rate as text.
 pub(super) fn spell_pps(pps: f64) -> String {
     match pps {
         ..1e3 => format!("{pps:.0} pps"),
@@ -57,12 +57,12 @@ pub(super) fn spell_pps(pps: f64) -> String {
     }
 }
 
-/// What the methods run their trials with.
+/// Runs trials for the methods.
 pub(super) struct Runner<'a> {
     pub(super) settings: &'a Settings,
     progress: &'a mut dyn Progress,
     plan: Plan,
-    /// What trials of the present size took up to now.
+    /// Duration of the current size's trials up to now.
     size_seconds: f64,
     /// How many searches of a size share its time limit: for the device and each baseline, and for
     /// each goal of MLRsearch.
@@ -97,7 +97,7 @@ impl<'a> Runner<'a> {
         self.size_seconds = 0.0;
     }
 
-    /// Whether this size has had its time: searches and repeats end with what they know.
+    /// Whether this size has used its time: searches and repeats end with what they have.
     pub(super) fn is_late(&self) -> bool {
         let limit = self.limit();
         limit.is_some_and(|limit| self.size_seconds > limit)
@@ -109,7 +109,7 @@ impl<'a> Runner<'a> {
         Some(limit.as_secs_f64() * f64::from(self.searches))
     }
 
-    /// What is not as asked for because the time was up.
+    /// The departure from the settings because of the time limit.
     pub(super) fn cut_short(mut self) -> Option<String> {
         self.begin_size();
         let limit = self.limit()?;
@@ -158,7 +158,7 @@ impl<'a> Runner<'a> {
         }
     }
 
-    /// The trial, whatever disturbs it.
+    /// The trial, without repeats.
     pub(super) fn once(&mut self, tester: &mut dyn Tester, load: &Load) -> Result<Outcome, Error> {
         self.announce(load);
         let mut outcome = tester.trial(load)?;

@@ -1,4 +1,4 @@
-//! How long, how often and how finely: what RFC 2544 asks for, and the quick form.
+//! Durations, repeats and precision: those of RFC 2544, and the quick form.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,7 +24,7 @@ pub enum Measurement {
     Ndr,
     /// A long time at one rate.
     Soak,
-    /// As many frames as go, and latency at half of that.
+    /// The maximum rate, and latency at half of that.
     Demo,
 }
 
@@ -72,9 +72,9 @@ impl FromStr for Measurement {
 /// Around each trial (RFC 2544 section 23).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Waits {
-    /// Learning frames are sent, and this is waited, before; none are sent where it is zero.
+    /// Wait after learning frames, before the trial; zero: no learning frames.
     pub(crate) learning: Duration,
-    /// For residual frames; where it is zero, as long as frames still come.
+    /// Wait for residual frames; zero: as long as frames still come.
     pub(crate) residual: Duration,
     /// For the device to settle, after.
     pub(crate) settle: Duration,
@@ -106,7 +106,7 @@ pub(crate) struct Goal {
     pub(crate) loss_ratio: f64,
     /// Share of the duration sum that may have more loss than `loss_ratio`.
     pub(crate) exceed_ratio: f64,
-    /// Relative: what is at most between the bounds, over the upper one.
+    /// Largest distance of the bounds, relative to the upper one.
     pub(crate) width: f64,
     /// Length of the first, coarse trials.
     pub(crate) first_trial: Duration,
@@ -155,14 +155,14 @@ pub(crate) struct Settings {
     /// Searches for each size, for the spread.
     pub(crate) repeats: usize,
     pub(crate) waits: Waits,
-    /// Never to be exceeded; none for the line's rate or the generator's most.
+    /// Upper limit of the offered rate; `None`: the line rate or the generator's maximum.
     pub(crate) max_pps: Option<f64>,
     /// Length of a latency trial, and how many at the throughput (RFC 2544 26.2: 120 s, 20); at
     /// other loads there is one.
     pub(crate) latency_trial: Duration,
     pub(crate) latency_repeats: usize,
     /// Loads at which latency is measured besides the throughput: shares of PDR, or of the
-    /// throughput where no PDR was looked for.
+    /// throughput without a PDR search.
     pub(crate) latency_shares: Vec<f64>,
     /// Length of a trial of the loss curve, and its steps: shares of the most.
     pub(crate) loss_trial: Duration,
@@ -184,10 +184,10 @@ pub(crate) struct Settings {
     pub(crate) soak_slice: Duration,
     /// Frames a second of a soak; none for 90 % of the throughput.
     pub(crate) soak_pps: Option<f64>,
-    /// Trials of one size, and of each goal and baseline, take about so long at most: then searches
-    /// and repeats end with what they know.
+    /// Approximate time limit for a size, per goal and baseline: then searches and repeats end with
+    /// what they have.
     pub(crate) size_limit: Option<Duration>,
-    /// How often a disturbed trial is run at most.
+    /// How many times a disturbed trial is run at most.
     pub(crate) attempts: usize,
     /// Repeated results that differ by more, relative to their median, are noisy.
     pub(crate) noise: f64,
@@ -265,7 +265,7 @@ impl Settings {
         }
     }
 
-    /// Whether a run with these can end well.
+    /// Checks that a run with these settings is possible.
     ///
     /// # Errors
     /// [`Error::Usage`], with the setting and what it may be.
@@ -293,17 +293,14 @@ impl Settings {
         for (what, duration) in durations {
             if duration < Duration::from_millis(1) {
                 return usage(
-                    format!("{what} of {} s shows nothing", duration.as_secs_f64()),
+                    format!("{what} of {} s is too short", duration.as_secs_f64()),
                     "give at least 0.001 s",
                 );
             }
         }
         if !(0.0001..=0.5).contains(&self.width) {
             return usage(
-                format!(
-                    "a search to within {} % does not end well",
-                    self.width * 100.0
-                ),
+                format!("a search to within {} % does not end", self.width * 100.0),
                 "give 0.01 % to 50 %",
             );
         }

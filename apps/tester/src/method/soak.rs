@@ -1,4 +1,4 @@
-//! A long time at one rate: loss that is too rare for a search shows, and what drifts.
+//! A long time at one rate: shows loss that is too rare for a search, and drift.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::{Load, Tester};
 use crate::report::Soak;
 use linerate_appliance::error::Error;
 
-/// Runs slice after slice; what was measured is in `soak` even if one fails.
+/// Runs slice after slice; earlier results are in `soak` even if one fails.
 pub(super) fn soak(
     run: &mut Runner,
     tester: &mut dyn Tester,
@@ -25,7 +25,7 @@ pub(super) fn soak(
             count: None,
             waits: Waits::default(),
         };
-        // A disturbed slice is not run again: what a soak lost, it lost.
+        // A disturbed slice is not repeated, since its loss belongs to the soak.
         let outcome = run.once(tester, &load)?;
         left = left.saturating_sub(run.settings.soak_slice);
         soak.latency = together(&soak.latency, &outcome.latency);

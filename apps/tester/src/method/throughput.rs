@@ -1,7 +1,7 @@
-//! Throughput (RFC 2544 26.1): the fastest rate at which every frame comes through.
+//! Throughput (RFC 2544 26.1): the highest rate without a lost frame.
 //!
-//! The search is binary, with the line's rate first. Shorter trials find the place, and then
-//! full-length ones search on from there, so that what is quoted always comes from a full-length
+//! The search is binary, with the line's rate first. Shorter trials find the region, and
+//! full-length ones search on from there, so that the quoted result always comes from a full-length
 //! trial (section 24). A rate that lost frames in a short trial would in a long one. A trial that
 //! stays disturbed proves nothing: the search goes on below it, and does not call it a bound.
 
@@ -13,19 +13,20 @@ use crate::report::{Report, SearchEnd, Throughput, Trial};
 use linerate_appliance::error::Error;
 use linerate_traffic::units;
 
-/// Rates below this share of the most are not looked at.
+/// Rates below this share of the maximum are not tried.
 const LEAST_SHARE: f64 = 1e-4;
 
-/// Where a search stands, and what to try next.
+/// The state of a search, and the next rate to try.
 #[derive(Clone, Debug)]
 pub(super) struct Bounds {
     most: f64,
     width: f64,
     lower: f64,
     upper: Option<f64>,
-    /// The least rate whose trials stayed disturbed: the search goes on below, but it is no bound.
+    /// The least rate whose trials stayed disturbed: the search goes on below, but it is not a
+    /// bound.
     unclear: f64,
-    /// What came through where the last rate was too much.
+    /// Forwarding rate at the last rate that failed.
     guess: f64,
     /// Successive steps the same way, which double.
     up: i32,
@@ -49,7 +50,7 @@ impl Bounds {
         }
     }
 
-    /// The next rate to try; none when the bounds are close enough, or nothing is left to try.
+    /// The next rate to try; `None` when the bounds are close enough, or nothing is left to try.
     pub(super) fn next(&mut self) -> Option<f64> {
         if let Some(first) = self.first.take() {
             return Some(first);
@@ -63,7 +64,7 @@ impl Bounds {
             Some(upper) if self.lower == 0.0 => {
                 let lowered = upper * (1.0 - step(self.down).min(0.5));
                 let next = lowered.min(self.guess * (1.0 - self.width / 2.0));
-                // Where nothing came through, what came is no guide.
+                // A forwarding rate of 0 is no guess.
                 let next = next.max(upper / 32.0);
                 (next >= self.most * LEAST_SHARE).then_some(next)
             }
@@ -85,7 +86,7 @@ impl Bounds {
         self.up = 0;
     }
 
-    /// What a search was ended by that finds nothing more to try.
+    /// Why a search without a next rate has ended.
     fn end(&self) -> SearchEnd {
         match self.upper {
             upper if self.unclear < upper.unwrap_or(f64::MAX) => SearchEnd::Disturbed,
@@ -94,7 +95,7 @@ impl Bounds {
         }
     }
 
-    /// Neither passed nor failed for sure.
+    /// The trial neither passed nor failed for certain.
     fn undecided(&mut self, pps: f64) {
         self.unclear = self.unclear.min(pps);
         self.guess = f64::MAX;
@@ -105,7 +106,7 @@ impl Bounds {
 
 /// What a search found.
 pub(super) struct Found {
-    /// 0 where no rate went through whole.
+    /// 0 if every rate lost frames.
     pub(super) lower: f64,
     pub(super) upper: Option<f64>,
     pub(super) end: SearchEnd,
@@ -170,8 +171,8 @@ pub(super) fn search(
     bracket(run, tester, size, full, bounds, log)
 }
 
-/// The first trial: it warms everything up and is not reported. Says the most to offer: the line's
-/// rate; without a line the generator's own most as it was tested, else what goes out now.
+/// The first trial: it warms everything up and is not reported. Returns the maximum to offer: the
+/// line rate; without one the generator's tested maximum, else what it sends now.
 pub(super) fn warm_up(
     run: &mut Runner,
     tester: &mut dyn Tester,
@@ -187,7 +188,7 @@ pub(super) fn warm_up(
     Ok(run.settings.max_pps.map_or(most, |limit| most.min(limit)))
 }
 
-/// The generator's own most at this size, if it was tested on the device's kind of path.
+/// The generator's maximum at this size, if it was tested on the device's kind of path.
 pub(super) fn generator_pps(report: &Report, size: usize) -> Option<f64> {
     let mut tests = report.self_test.iter();
     let found = tests.find(|test| test.frame_bytes == size && test.stand_in.is_none());
@@ -239,7 +240,7 @@ pub(super) fn row(
     }
 }
 
-/// Of repeated searches the one in the middle: its bounds and its trial are quoted.
+/// The median of repeated searches, whose bounds and trial are quoted.
 pub(super) fn middle(mut found: Vec<Found>) -> Option<Found> {
     found.sort_by(|a, b| a.lower.total_cmp(&b.lower));
     let middle = found.len().saturating_sub(1) / 2;

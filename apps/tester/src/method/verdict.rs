@@ -1,21 +1,21 @@
-//! Whether to believe a finished report, and why.
+//! Judges whether a finished report is reliable, and why.
 //!
-//! The worst finding is the verdict; all are said.
+//! The worst finding is the verdict; all are listed.
 
 use super::runner::{due, loss_ratio, lost, spell_pps};
 use super::settings::{Measurement, Settings};
 use super::throughput::generator_pps;
 use crate::report::{BackToBack, Report, SearchEnd, Soak, Throughput, Trial, Verdict, VerdictWord};
 
-/// Offered, over asked: below it the generator did not keep its word.
+/// Offered rate over asked rate: below it the generator was too slow.
 const OFFERED: f64 = 0.999;
-/// Result, over the generator's own most: above it the generator may be what was measured.
+/// Result over the generator's maximum: above it the generator may be the limit.
 const NEAR_GENERATOR: f64 = 0.95;
 
-/// Asked, over the generator's own most: above it nobody could have sent it.
+/// Asked rate over the generator's maximum: above it the generator could not send it.
 const BEYOND: f64 = 1.01;
 
-/// The verdict over all that the report holds.
+/// The verdict on the whole report.
 pub(crate) fn verdict(report: &Report, settings: &Settings) -> Verdict {
     let mut found = Findings::default();
     if let Some(failure) = &report.failure {
@@ -42,7 +42,7 @@ pub(crate) fn verdict(report: &Report, settings: &Settings) -> Verdict {
     }
     for baseline in &report.baselines {
         for row in &baseline.throughput {
-            // It widens the interval of the ratio; the device's own figures are as good as before.
+            // It widens the interval of the ratio; the device's own figures are not affected.
             let what = format!("{}, {} B", baseline.name, row.frame_bytes);
             found.verdict.reasons.extend(spread(&what, row, settings));
             // A baseline that is too low makes the device look better than it is.
@@ -122,7 +122,7 @@ impl Findings {
         self.offered(&what, &row.quoted);
         self.disturbed(&what, &row.quoted);
         if let Some(reason) = spread(&what, row, settings) {
-            // Searches that could not decide differ for that.
+            // Undecided searches differ for that reason.
             match stayed_disturbed(&row.trials) {
                 true => self.note(reason),
                 false => self.add(VerdictWord::Noisy, reason),
@@ -156,7 +156,7 @@ impl Findings {
     fn offered(&mut self, what: &str, trial: &Trial) {
         let share = trial.sent as f64 / due(trial).max(1) as f64;
         let asked = (trial.asked_pps * trial.seconds).max(1.0);
-        // A generator that stretches its trials and calls them whole is caught by the rate.
+        // The rate reveals a generator that takes longer for a trial without reporting it.
         let share = match trial.asked_pps > 0.0 {
             true => share.min(trial.sent as f64 / asked),
             false => share,
@@ -207,7 +207,7 @@ impl Findings {
 
     fn generator(&mut self, what: &str, row: &Throughput, report: &Report, settings: &Settings) {
         // At the line's rate the wire is the limit, and no generator could show more.
-        // A demonstration offers what goes, and says so.
+        // A demonstration offers the generator's maximum, and says so.
         let is_at_line = row.line_pps.is_some_and(|line| row.pps >= line * OFFERED);
         if is_at_line || report.kind == Measurement::Demo.name() {
             return;
@@ -227,7 +227,7 @@ impl Findings {
             }
             return;
         }
-        // Who wants no more offered is told so among the departures.
+        // A limit by the user is among the departures.
         let as_asked = settings
             .max_pps
             .is_some_and(|most| row.pps >= most * OFFERED);
@@ -242,12 +242,12 @@ impl Findings {
         }
     }
 
-    /// A search whose upper bound the device has not drawn.
+    /// A search whose upper bound is not the device's.
     fn limit(&mut self, what: &str, row: &Throughput, report: &Report) {
         match limit_of(row) {
             Some(Limit::Receiver) => self.receiver(what, row),
-            // By itself it can more than the device takes: what it could not send, the device
-            // refused.
+            // The generator alone is faster than the device: frames it could not send were refused
+            // by the device.
             Some(Limit::Sender) if generator_pps(report, row.frame_bytes).is_none() => self.add(
                 VerdictWord::GeneratorLimited,
                 format!(
@@ -284,7 +284,7 @@ impl Findings {
                 ),
             );
         }
-        // Below its own most the generator could send it: what was unsent, the device refused.
+        // Below its maximum the generator could send it: unsent frames were refused by the device.
         let sends = |most: f64| row.burst_pps <= most * BEYOND;
         let could = generator_pps(report, row.frame_bytes).is_some_and(sends);
         let ours = row
@@ -407,15 +407,15 @@ impl Findings {
 /// What lost the frames of trials that lost too many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
-    /// Whatever the generator did, the device lost more than it may.
+    /// The device itself lost more than allowed.
     Device,
-    /// It may be all the generator's receivers: they missed so many.
+    /// The generator's receivers missed enough to explain the loss.
     Receiver,
-    /// Frames were not sent; all that were came back.
+    /// Frames were not sent; all sent ones came back.
     Sender,
 }
 
-/// What drew a search's upper bound; none where nothing did, or it cannot be told.
+/// What limits a search's upper bound; `None` without a bound, or if it is unknown.
 fn limit_of(row: &Throughput) -> Option<Limit> {
     let upper = row.upper_pps?;
     let there = row
@@ -434,7 +434,7 @@ pub(super) fn judge<'a>(
     let too_many = |trial: &&Trial| trial.invalid.is_none() && loss_ratio(trial) > allowed;
     let one = |trial: &Trial| {
         let gone = (trial.sent + trial.duplicates).saturating_sub(trial.received);
-        // Any of the missed frames may be one of ours.
+        // Any of the missed frames may be a test frame.
         let by_device = gone.saturating_sub(trial.missed);
         let too_many = |frames: u64| frames as f64 > due(trial) as f64 * allowed;
         match (too_many(by_device), gone > 0 && trial.missed > 0) {
@@ -448,7 +448,7 @@ pub(super) fn judge<'a>(
     order.into_iter().find(|limit| found.contains(limit))
 }
 
-/// What to say of repeated results that differ too much.
+/// The finding about repeated results that differ too much.
 fn spread(what: &str, row: &Throughput, settings: &Settings) -> Option<String> {
     let mut repeats = row.repeats.clone();
     repeats.sort_by(f64::total_cmp);

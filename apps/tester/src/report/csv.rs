@@ -95,7 +95,7 @@ pub(crate) const COLUMNS: &[(&str, &str)] = &[
     ),
 ];
 
-/// A row under way: values by column name.
+/// A row under construction: values by column name.
 struct Row(Vec<String>);
 
 impl Row {

@@ -1,5 +1,6 @@
 //! Reports of `linerate bench`: one [`Report`], and four ways to show it: [`json`], [`csv()`],
-//! [`text()`] and [`html()`]. An [`Output`] is a file that was known to be writable before the run.
+//! [`text()`] and [`html()`]. An [`Output`] is a file that was checked to be writable before the
+//! run.
 
 mod csv;
 #[cfg(test)]
@@ -35,7 +36,8 @@ pub(crate) fn json(report: &Report) -> String {
 /// Reads a report.
 ///
 /// # Errors
-/// The file and why it cannot be read, is no report of `linerate bench`, or is of another version.
+/// The file, and why: it cannot be read, is not a report of `linerate bench`, or has another
+/// version.
 pub(crate) fn read(path: &Path) -> Result<Report, Error> {
     let text = fs::read_to_string(path).map_err(|source| Error::File {
         path: path.into(),
@@ -62,7 +64,7 @@ pub(crate) fn read(path: &Path) -> Result<Report, Error> {
     }
 }
 
-/// Lost for a million that were due.
+/// Lost frames per million due.
 pub(crate) fn lost_ppm(trial: &Trial) -> f64 {
     match trial.intended.max(trial.sent) {
         0 => 0.0,
@@ -70,7 +72,7 @@ pub(crate) fn lost_ppm(trial: &Trial) -> f64 {
     }
 }
 
-/// Of what the line takes; none without a wire.
+/// Percent of the line rate; `None` without one.
 pub(crate) fn line_percent(row: &Throughput) -> Option<f64> {
     row.line_pps
         .filter(|line| *line > 0.0)
@@ -84,7 +86,7 @@ pub(crate) fn times(report: &Report, baseline: &Throughput) -> Option<Ratio> {
     ratio(&results(baseline), &results(device))
 }
 
-/// What repeated searches gave, or the one result.
+/// Results of repeated searches, or the single one.
 pub(crate) fn results(row: &Throughput) -> Vec<f64> {
     match row.repeats.is_empty() {
         true => vec![row.pps],

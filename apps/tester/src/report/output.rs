@@ -1,4 +1,4 @@
-//! A file that a report goes to: reserved before the run, whole or not there at all after it.
+//! A file that a report goes to: checked before the run, complete or absent after it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use linerate_appliance::error::Error;
 use linerate_appliance::files;
 
-/// A reserved file. What stood there stays until [`write`](Self::write), and if that never happens.
+/// A reserved file. An older file stays until [`write`](Self::write).
 pub(crate) struct Output {
     path: PathBuf,
-    /// Beside it, renamed over it when whole; none for a pipe or device, which is written as it is.
+    /// A file beside it, renamed over it when complete; `None` for a pipe or device, which is
+    /// written directly.
     temporary: Option<PathBuf>,
     file: File,
 }
 
 impl Output {
-    /// Finds out whether the file can be written.
+    /// Checks that the file can be written.
     ///
     /// # Errors
     /// The file and why it cannot.
@@ -86,7 +87,7 @@ mod tests {
         PrivateFolder::new("output").unwrap()
     }
 
-    /// Its name can be guessed, and a report may go to a folder that others write to.
+    /// The temporary name is predictable, and the folder may be writable for others.
     #[test]
     fn what_another_has_put_in_its_way_is_not_written_to() {
         let folder = folder();

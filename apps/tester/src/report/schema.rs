@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use linerate_traffic::figures::Latency;
 
-/// Version of the form; grows when a member changes its meaning or goes.
+/// Version of the form; grows when a member changes its meaning or is removed.
 pub(crate) const VERSION: u32 = 1;
 
 /// A whole report. One that was interrupted holds what was measured until then, and says so.
@@ -19,19 +19,19 @@ pub(crate) struct Report {
     pub(crate) seconds: f64,
     /// Whether it was ended before its time.
     pub(crate) interrupted: bool,
-    /// What ended it, where that was neither the end nor the user: a port vanished.
+    /// What ended it early, other than the user: a port vanished.
     pub(crate) failure: Option<String>,
     pub(crate) verdict: Verdict,
     pub(crate) compliance: Compliance,
-    /// The machine, as every report says it.
+    /// The machine, as in every report.
     pub(crate) machine: serde_json::Value,
     /// Key and value of each fact about the path: backend, queues, ring sizes, burst, offloads,
     /// MTU.
     pub(crate) path: Vec<(String, String)>,
-    /// Before the run: what was looked at, whether it was well, and what was seen.
+    /// Checks before the run: what was checked, whether it was good, and what was found.
     pub(crate) preflight: Vec<Check>,
     pub(crate) device: Device,
-    /// Who measured, and what else the user wants said.
+    /// Who measured, and a note by the user.
     #[serde(default)]
     pub(crate) tester: Option<String>,
     #[serde(default)]
@@ -55,7 +55,7 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// What the user has said of it: what, and the words.
+    /// The user's notes: name and text.
     pub(crate) fn notes(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let said = [("tester", &self.tester), ("note", &self.note)];
         said.into_iter()
@@ -64,7 +64,7 @@ impl Report {
 }
 
 impl SearchEnd {
-    /// For a table.
+    /// The text for a table.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Self::Bounds => "bounds",
@@ -75,7 +75,7 @@ impl SearchEnd {
     }
 }
 
-/// Whether to believe it.
+/// Whether the results are reliable.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Verdict {
     pub(crate) word: VerdictWord,
@@ -115,13 +115,13 @@ pub(crate) enum VerdictWord {
     /// Exit code 0.
     #[default]
     Valid,
-    /// Others took so much of the CPUs that trials had to be repeated or thrown away: 4.
+    /// Other threads took so much of the CPUs that trials had to be repeated or discarded: 4.
     SharedMachine,
     /// Repeated trials differ too much: 5.
     Noisy,
     /// The generator, not the device, was the limit: 6.
     GeneratorLimited,
-    /// A search or a soak ended before its time, so that its figures are no results yet: 8.
+    /// A search or a soak ended before its time, so that its figures are not final: 8.
     Incomplete,
     /// A port vanished or nothing came through at all: 7.
     Failed,
@@ -134,11 +134,11 @@ pub(crate) struct Compliance {
     pub(crate) label: String,
     pub(crate) trial_seconds: f64,
     pub(crate) loss_ratio: f64,
-    /// What is not as the RFC has it, one sentence each.
+    /// Departures from the RFC, one sentence each.
     pub(crate) departures: Vec<String>,
 }
 
-/// One thing looked at before the run.
+/// One check before the run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Check {
     pub(crate) what: String,
@@ -151,26 +151,26 @@ pub(crate) struct Check {
 pub(crate) struct Device {
     /// `linerate l2fwd over ring ports`, `Linux bridge over veth`.
     pub(crate) name: String,
-    /// Key and value of what it was set to: routes, rules, flows, cores.
+    /// Key and value of its settings: routes, rules, flows, cores.
     pub(crate) settings: Vec<(String, String)>,
     pub(crate) cores: u32,
-    /// The wire's speed; none where there is no wire.
+    /// The wire's speed; `None` if unknown.
     pub(crate) link_bps: Option<f64>,
     /// Directions that are loaded: 1 or 2.
     pub(crate) directions: u32,
 }
 
-/// What the generator does without the device.
+/// The generator's results without the device.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct SelfTest {
-    /// What it was measured on, where that is not the device's own path: nothing can be put down to
-    /// the device for what the generator does there.
+    /// What it was measured on, if not on the device's own path: then the results cannot be
+    /// compared with the device's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) stand_in: Option<String>,
     pub(crate) frame_bytes: usize,
     pub(crate) max_pps: f64,
     pub(crate) clock_error_ppm: f64,
-    /// Between frames, 99th percentile of how far off its time each went, at half of `max_pps`.
+    /// 99th percentile of the pacing error of frames, at half of `max_pps`.
     pub(crate) pacing_error_p99_ns: f64,
     /// Latency of the path without the device: what is in all latencies. Nothing is subtracted.
     pub(crate) latency: Latency,
@@ -191,14 +191,14 @@ pub(crate) struct SearchGoal {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum SearchEnd {
-    /// Its bounds are as close as they were to be.
+    /// Its bounds are close enough.
     #[default]
     Bounds,
-    /// The most that was to be offered went through.
+    /// The maximum load passed.
     Most,
-    /// The time for its frame size was up, or it had all the trials that it may have.
+    /// It reached the time limit of its frame size, or the limit of trials.
     Limit,
-    /// Trials stayed disturbed and decided nothing.
+    /// Trials stayed disturbed, so that nothing was decided.
     Disturbed,
 }
 
@@ -210,19 +210,19 @@ pub(crate) struct Throughput {
     pub(crate) goal: String,
     /// The goal's loss ratio: 0 for NDR.
     pub(crate) loss_ratio: f64,
-    /// What the line takes; none without a wire.
+    /// Line rate; `None` without one.
     pub(crate) line_pps: Option<f64>,
-    /// The generator's own most.
+    /// The generator's maximum.
     pub(crate) generator_pps: f64,
     /// Frames a second, all directions: the result, and the bounds that the search ended with.
     pub(crate) pps: f64,
     pub(crate) lower_pps: f64,
-    /// None where even the most that could be offered went through.
+    /// `None` if even the maximum load passed.
     pub(crate) upper_pps: Option<f64>,
     /// What ended the search that is quoted.
     #[serde(default)]
     pub(crate) end: SearchEnd,
-    /// MLRsearch: whether both bounds are as close as the goal wants them (RFC 9971: regular).
+    /// MLRsearch: whether both bounds are close enough for the goal (RFC 9971: regular).
     pub(crate) regular: bool,
     /// MLRsearch: forwarding rate of the trials at the lower bound.
     pub(crate) conditional_pps: f64,
@@ -251,15 +251,15 @@ pub(crate) struct Trial {
     /// Intended less received once: what was not sent in time counts as lost.
     pub(crate) lost: u64,
     pub(crate) unsent: u64,
-    /// Frames that the generator's own receivers dropped, because nobody polled in time or no slot
-    /// was free: what they were is not known, so as many of the lost ones may have come through the
-    /// device.
+    /// Frames that the generator's own receivers dropped, because they were not polled in time or
+    /// no slot was free. Their kind is unknown, so up to as many of the lost frames may have passed
+    /// the device.
     #[serde(default)]
     pub(crate) missed: u64,
     pub(crate) reordered: u64,
     pub(crate) duplicates: u64,
     pub(crate) seconds: f64,
-    /// Time that others took of the lcores involved.
+    /// CPU time that other threads took from the lcores involved.
     pub(crate) stolen_ns: u64,
     pub(crate) longest_stolen_ns: u64,
     /// Why it does not count, if it does not.
@@ -284,7 +284,7 @@ pub(crate) struct LatencyRow {
 }
 
 impl LatencyRow {
-    /// What tables show of it, in this order: min, mean, p50, p90, p99, p99.9, p99.99, max, PDV,
+    /// The values for tables, in this order: min, mean, p50, p90, p99, p99.9, p99.99, max, PDV,
     /// jitter.
     pub(crate) fn times_ns(&self) -> [f64; 10] {
         let of = &self.latency;
@@ -338,11 +338,11 @@ pub(crate) struct Recovery {
     pub(crate) frame_bytes: usize,
     pub(crate) overload_pps: f64,
     pub(crate) then_pps: f64,
-    /// From the drop of the load to the last lost frame; none where the overload lost nothing, or
-    /// lost it unseen (refused frames leave no gap). And how finely that was seen.
+    /// Time from the drop of the load to the last lost frame, and its resolution; `None` if the
+    /// overload lost nothing, or only refused frames, which leave no gap.
     pub(crate) recovery_ns: Option<f64>,
     pub(crate) resolution_ns: f64,
-    /// Of each repeat that showed one; `recovery_ns` is their mean.
+    /// Of each repeat with a result; `recovery_ns` is their mean.
     #[serde(default)]
     pub(crate) repeats_ns: Vec<f64>,
     /// While overloaded, and after; of all repeats.
@@ -355,7 +355,7 @@ pub(crate) struct Recovery {
 pub(crate) struct Soak {
     pub(crate) frame_bytes: usize,
     pub(crate) pps: f64,
-    /// How long it was to last.
+    /// Planned duration.
     #[serde(default)]
     pub(crate) asked_seconds: f64,
     pub(crate) trial: Trial,
@@ -364,7 +364,7 @@ pub(crate) struct Soak {
     pub(crate) points: Vec<(f64, u64, u64)>,
 }
 
-/// Something else, measured in turns.
+/// Another device, measured in turns.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Baseline {
     pub(crate) name: String,

@@ -1,6 +1,6 @@
 //! Figures about few repeated results, without assuming how they are distributed.
 
-/// Quantile by linear interpolation; none of nothing.
+/// Quantile by linear interpolation; `None` without values.
 pub(crate) fn quantile(values: &[f64], share: f64) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -14,7 +14,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     quantile(values, 0.5)
 }
 
-/// Standard deviation of a sample; none below two values.
+/// Standard deviation of a sample; `None` for less than two values.
 pub(crate) fn deviation(values: &[f64]) -> Option<f64> {
     let count = values.len() as f64;
     let mean = values.iter().sum::<f64>() / count;
@@ -32,20 +32,20 @@ pub(crate) struct Ratio {
     pub(crate) coverage: f64,
 }
 
-/// An interval that holds the true ratio less often is none.
+/// Least coverage of an interval.
 const COVERAGE: f64 = 0.8;
 
 impl Ratio {
-    /// From where to where the true ratio is, and how often such an interval holds it; none of so
-    /// few values that it would say nothing: of one pair it would be a point.
+    /// The interval of the true ratio, and its coverage; `None` for too few values: one pair would
+    /// give a point.
     pub(crate) fn interval(&self) -> Option<(f64, f64, f64)> {
         (self.coverage >= COVERAGE - 1e-9).then_some((self.low, self.high, self.coverage))
     }
 }
 
 /// How much larger `after` is than `before`: the median of all ratios of one to the other (Hodges
-/// and Lehmann), with the rank-based interval that holds 95 % or, where so few values cannot, the
-/// widest there is and what it holds. None where either is empty or not above zero.
+/// and Lehmann), with the rank-based interval of 95 % coverage or, for too few values, the widest
+/// one and its coverage. `None` where either is empty or not above zero.
 pub(crate) fn ratio(before: &[f64], after: &[f64]) -> Option<Ratio> {
     let positive = |values: &[f64]| values.iter().all(|value| *value > 0.0);
     let pairs = after.iter().flat_map(|a| before.iter().map(move |b| a / b));
@@ -71,11 +71,10 @@ pub(crate) fn ratio(before: &[f64], after: &[f64]) -> Option<Ratio> {
     })
 }
 
-/// In how many orders of `m` and `n` values so many pairs are the wrong way round: the distribution
-/// of Mann and Whitney's U where both are alike. By its recurrence, the largest value being of one
-/// or of the other.
+/// By U, in how many orders of `m` and `n` values U pairs are inverted: the distribution of Mann
+/// and Whitney's U for equal populations, by its recurrence over which side has the largest value.
 fn ways(m: usize, n: usize) -> Vec<f64> {
-    // More than enough for reports; beyond, thirty of each say as much.
+    // Enough for reports; more than thirty of each would add nothing.
     let (m, n) = (m.min(30), n.min(30));
     let mut table = vec![vec![vec![1.0]; n + 1]; m + 1];
     for i in 1..=m {

@@ -1,4 +1,4 @@
-//! What is in a report is in each of its forms.
+//! Every form of a report has all its content.
 
 use super::{Report, VerdictWord, csv, example, html, json, read, text};
 use crate::method::Measurement;
@@ -15,7 +15,7 @@ fn all() -> Vec<Report> {
     all
 }
 
-/// Whether two lines say the same; the last bit of a number does not matter.
+/// Whether two lines are equal up to rounding of numbers.
 fn same(a: &str, b: &str) -> bool {
     let number = |line: &str| {
         let value = line.rsplit(' ').next().unwrap_or_default();
@@ -185,7 +185,7 @@ fn pages_are_whole_and_need_nothing_else() {
         let head = table.split("</thead>").next().unwrap_or_default();
         assert!(head.matches("<th").count() <= 14, "{head}");
     }
-    // Of no use to who has bought the device.
+    // Of no use to a user of the device.
     assert!(!page.contains("ticks of a clock"));
     for part in [
         "Throughput by frame size",
@@ -258,7 +258,7 @@ fn a_report_without_the_newer_members_is_read_and_shown() {
 /// Writes the pages to look at:
 /// `LINERATE_PAGES=/tmp/pages cargo test -- --ignored pages_to_look_at`.
 #[test]
-#[ignore = "writes pages for people"]
+#[ignore = "writes pages to look at"]
 fn pages_to_look_at() {
     let Some(folder) = std::env::var_os("LINERATE_PAGES") else {
         return;

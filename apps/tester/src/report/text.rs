@@ -20,7 +20,7 @@ pub(super) fn grouped(value: f64) -> String {
     text
 }
 
-/// What has no value.
+/// A cell without a value.
 pub(super) const NONE: &str = "-";
 
 pub(super) fn may(value: Option<f64>, spell: impl Fn(f64) -> String) -> String {
@@ -117,7 +117,7 @@ fn table<T>(
     (!rows.is_empty()).then_some(table)
 }
 
-/// Whether rows are told apart by goal too.
+/// Whether rows are distinguished by goal too.
 fn goals(rows: &[Throughput]) -> bool {
     rows.iter().any(|row| row.goal != "throughput")
 }

@@ -1,9 +1,9 @@
 //! `linerate bench throughput|latency|loss|back2back|rfc2544|ndr|soak`: a device under test,
 //! measured.
 //!
-//! [`options`] says what, [`stand`] puts a device and the generator up, [`tester`] runs trials on
-//! them for [`method`], which decides everything; [`preflight`] and [`self_test`] come before, so
-//! that the report can say whether to believe it.
+//! [`options`] reads the command line, [`stand`] builds a device and the generator, [`tester`] runs
+//! trials on them for [`method`], which decides everything; [`preflight`] and [`self_test`] come
+//! before, for the verdict.
 
 mod options;
 mod preflight;
@@ -40,7 +40,7 @@ pub use options::Options;
 const SELF_TEST: Duration = Duration::from_secs(1);
 const QUICK_SELF_TEST: Duration = Duration::from_millis(200);
 
-/// What is to be done, checked.
+/// The checked options of a run.
 struct Job {
     kind: Measurement,
     settings: Settings,
@@ -64,7 +64,7 @@ struct Outputs {
 }
 
 impl Outputs {
-    /// Better said before hours than after them.
+    /// Checked before hours of measurement, not after.
     fn reserve(options: &Options) -> Result<Self, Error> {
         let reserve = |path: &Option<std::path::PathBuf>| {
             let file = path.as_deref().filter(|path| *path != Path::new("-"));
@@ -78,7 +78,7 @@ impl Outputs {
         })
     }
 
-    /// Everywhere, even if one of them fails.
+    /// Writes all outputs, even if one of them fails.
     fn write(self, report: &Report, text: impl Fn(&Report, bool) -> String) -> Result<(), Error> {
         let mut results = vec![output::print(&match self.print_json {
             true => report::json(report),
@@ -105,7 +105,7 @@ pub fn run(kind: Measurement, options: &Options) -> Result<(), Error> {
     }
 }
 
-/// Runs one kind of benchmark and writes its report, for people as `text` has it.
+/// Runs one kind of benchmark and writes its report; `text` makes the form for users.
 pub(crate) fn reported(
     kind: Measurement,
     options: &Options,
@@ -131,7 +131,7 @@ pub(crate) fn reported(
     Ok(report)
 }
 
-/// What was begun or seen before the first device was built.
+/// Facts from before the first device was built.
 struct Before {
     clock: Clock,
     check: ClockCheck,
@@ -143,7 +143,7 @@ impl Job {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let mut settings = options.settings()?;
         if options.quick && options.repeats.is_none() && kind == Measurement::Rfc2544 {
-            // All that the RFC has, at seven sizes, in less than three minutes.
+            // All parts of the RFC, at seven sizes, in less than three minutes.
             settings.repeats = settings.repeats.min(2);
             // Loss, latency and recovery take 8 s more.
             settings.size_limit = settings.size_limit.map(|limit| limit.mul_f64(0.75));
@@ -163,8 +163,7 @@ impl Job {
         })
     }
 
-    /// From nothing to a finished report, on a thread of its own, for it goes from name space to
-    /// name space.
+    /// The whole run, on a thread of its own, since it changes name spaces.
     fn measure(&self, stop: &Arc<AtomicBool>) -> Result<Report, Error> {
         let began = Instant::now();
         let mut progress = progress::Shown::new();
@@ -183,7 +182,7 @@ impl Job {
             SessionTester::new(number, blueprint, &floor, stop)
         };
         let mut report = self.report(clock)?;
-        // While nothing of ours runs yet: a polling device would look like somebody else.
+        // Before any of our threads run: a polling device would look like other load.
         let before = Before {
             clock,
             check: ClockCheck::begin(clock),
@@ -227,8 +226,8 @@ impl Job {
         Ok(report)
     }
 
-    /// Builds every device once before anything is measured, so that what is missing is told now,
-    /// and tests the generator by itself. Returns the devices' names.
+    /// Builds every device once before anything is measured, so that errors come early, and tests
+    /// the generator by itself. Returns the devices' names.
     fn prepare(
         &self,
         testers: &mut [SessionTester],
@@ -272,7 +271,7 @@ impl Job {
                     ..test
                 }),
                 Err(Error::Interrupted) => return Err(Error::Interrupted),
-                // A stand-in may not take what the port itself does.
+                // A stand-in may not support what the port itself does.
                 Err(error) if self.stand_in().is_some() => {
                     report.preflight.push(report::Check {
                         what: "self-test of the generator".into(),
@@ -287,7 +286,7 @@ impl Job {
         Ok(names)
     }
 
-    /// What is known before the first trial.
+    /// The report before the first trial.
     fn report(&self, clock: Clock) -> Result<Report, Error> {
         let machine = MachineFacts::gather(&clock)?;
         let words: Vec<String> = std::env::args().collect();

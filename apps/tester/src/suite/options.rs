@@ -1,4 +1,4 @@
-//! What the user asks of a benchmark: on the command line, or under the same names in a TOML file.
+//! The options of a benchmark: on the command line, or under the same names in a TOML file.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const MOST_FRAME: usize = 9216;
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
-    /// What is measured: l2fwd, bridge, forward, nftables, testpmd, l3fwd, external, or none
+    /// The device under test: l2fwd, bridge, forward, nftables, testpmd, l3fwd, external, or none
     #[arg(long, visible_alias = "dut", value_name = "DEVICE")]
     pub(crate) device: Option<String>,
     /// Kind of the generator's ports to the device: ring, af_packet or af_xdp, with options after
@@ -58,7 +58,7 @@ pub struct Options {
     /// `none`; default 10,50,90
     #[arg(long, value_name = "LIST")]
     pub(crate) latency_loads: Option<String>,
-    /// Steps of the loss curve, in percent of the most: at most 10, the default
+    /// Steps of the loss curve, in percent of the maximum: at most 10, the default
     #[arg(long, value_name = "PERCENT")]
     pub(crate) loss_step: Option<f64>,
     /// Searches for the longest burst; default 50
@@ -113,13 +113,13 @@ pub struct Options {
     /// CPUs of the device
     #[arg(long, value_name = "LIST")]
     pub(crate) device_cpus: Option<String>,
-    /// What the report calls the device
+    /// The device's name in the report
     #[arg(long, value_name = "TEXT")]
     pub(crate) device_name: Option<String>,
     /// Who measured, for the report
     #[arg(long, value_name = "TEXT")]
     pub(crate) tester: Option<String>,
-    /// What else the report is to say: a version, a place, an order
+    /// A note for the report: a version, a place, an order
     #[arg(long, value_name = "TEXT")]
     pub(crate) note: Option<String>,
     /// Seed of everything random
@@ -134,7 +134,7 @@ pub struct Options {
     /// Write the results as CSV
     #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
-    /// Read these options from a TOML file, by the same names; those given here go before
+    /// Read these options from a TOML file, by the same names; the command line takes precedence
     #[arg(long, value_name = "FILE")]
     #[serde(skip)]
     pub(crate) config: Option<PathBuf>,
@@ -153,14 +153,14 @@ fn seconds(key: &str, value: f64) -> Result<Duration, Error> {
     time.filter(|time| *time >= Duration::from_millis(1))
         .ok_or_else(|| {
             usage(
-                format!("--{key} is {value}, which is no time to measure in"),
+                format!("--{key} is {value}, which is not a duration"),
                 "give seconds, such as 60 or 0.5",
             )
         })
 }
 
 impl Options {
-    /// What can be made of a file; what cannot is noted.
+    /// Reads what is right in a file; what is wrong is collected as errors.
     fn of(section: &Section<'_>) -> Self {
         let text = |key| {
             section
@@ -229,7 +229,7 @@ impl Options {
         options
     }
 
-    /// With what the file says of options that were not given.
+    /// Adds the file's values of options that were not given.
     pub(super) fn read(&self) -> Result<Self, Error> {
         let Some(path) = &self.config else {
             return Ok(self.clone());
@@ -248,7 +248,7 @@ impl Options {
         Ok(serde_json::from_value(merged).map_err(std::io::Error::from)?)
     }
 
-    /// What the method takes.
+    /// The method's settings.
     pub(super) fn settings(&self) -> Result<Settings, Error> {
         let mut settings = match self.quick {
             true => Settings::quick(),
@@ -269,7 +269,7 @@ impl Options {
             }
         }
         if self.trial.is_some() || self.repeats.is_some() {
-            // Who asks for so much gets it all.
+            // Explicit options are not cut by the time limit.
             settings.size_limit = None;
         }
         if let Some(value) = self.search_trial {

@@ -1,5 +1,4 @@
-//! What is looked at before a run: everything that has spoilt other people's benchmarks and can be
-//! read.
+//! Checks before a run: known causes of wrong benchmarks that can be read from the machine.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,10 +9,10 @@ use crate::device::{Cpus, Setup};
 use crate::report::Check;
 use linerate_appliance::error::Error;
 
-/// A share of a CPU that others may take before it is told: 0 to 1.
+/// Share of a CPU, 0 to 1, that other threads may take without a warning.
 const STOLEN: f64 = 0.02;
 
-/// What others take of each CPU now.
+/// CPU time that other threads take of each CPU now.
 ///
 /// # Errors
 /// Where the machine's files cannot be read at all.
@@ -64,7 +63,7 @@ fn clock_source(clock: &Clock) -> Check {
     check("clock", invariant, source.to_string())
 }
 
-/// Who has which CPU, and whether anybody else may run there.
+/// The assignment of CPUs, and whether other tasks may run there.
 fn cpus(cpus: &Cpus, topology: &Topology) -> Check {
     let involved = cpus.generator.iter().chain(&cpus.device);
     let isolated = involved
@@ -161,7 +160,7 @@ fn turbo(tree: &Tree) -> Check {
     }
 }
 
-/// What others took of the CPUs involved just before.
+/// What other threads took of the CPUs involved just before.
 fn taken(stolen: &[Stolen], cpus: &Cpus) -> Check {
     let involved = stolen.iter().filter(|sample| {
         let here = |cpu: u32| cpus.generator.contains(&cpu) || cpus.device.contains(&cpu);
@@ -221,8 +220,8 @@ fn interface(name: &str, frame_bytes: usize, topology: &Topology) -> Vec<Check> 
     .filter(|feature| features.contains(&format!("{feature}: on")))
     .collect();
     if !features.is_empty() {
-        // Frames of the generator are whole, so none of them is touched by these; LRO would join
-        // them.
+        // The generator's frames are not segmented, so these do not affect them; LRO would join
+        // frames.
         checks.push(check(
             &format!("{name}: offloads"),
             !on.contains(&"large-receive-offload"),

@@ -35,7 +35,7 @@ impl Shown {
         }
     }
 
-    /// Says what is done before the first trial, or besides.
+    /// Shows a step other than a trial.
     pub(super) fn say(&mut self, what: &str) {
         match &self.bar {
             Some(bar) => bar.set_message(what.to_string()),
@@ -43,13 +43,13 @@ impl Shown {
         }
     }
 
-    /// Says how long it will take.
+    /// Shows the expected duration.
     pub(super) fn expect(&mut self, estimate: &Estimate) {
         let time = spell(estimate.seconds);
         self.say(&format!("about {} trials, {time}", estimate.trials));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(super) fn end(&mut self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();

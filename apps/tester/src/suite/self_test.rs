@@ -1,5 +1,5 @@
 //! The generator by itself: its ports joined to each other by a wire of the same kind, no device.
-//! What it does there is the most that can be said of any device behind it.
+//! Its result there is an upper limit for any device behind it.
 
 use std::time::Duration;
 
@@ -55,8 +55,8 @@ fn both(clock: Clock) -> (u64, u64) {
     closest.map_or((0, 0), |(_, ticks, ns)| (ticks, ns))
 }
 
-/// The generator's most at one size, and at half of that how well it keeps time and what the path
-/// adds.
+/// The generator's maximum at one size, and at half of that its pacing error and the path's
+/// latency.
 pub(super) fn one(
     tester: &mut SessionTester,
     frame_bytes: usize,
@@ -71,7 +71,7 @@ pub(super) fn one(
         };
         let (most, _) = running.offer(&load)?;
         let max_pps = most.trial.received as f64 / most.trial.seconds;
-        // What goes at most knows no line; a rate that is asked for does.
+        // The maximum ignores the line rate; an asked rate does not.
         let half = running.at_most_line(Load {
             pps: Some((max_pps / 2.0).max(1.0)),
             ..load
@@ -99,7 +99,7 @@ mod tests {
         let begun = std::time::Instant::now();
         let ppm = check.error_ppm();
         assert!(begun.elapsed() >= Duration::from_millis(990));
-        // It is the same clock, so all that differs is when the two were read.
+        // It is the same clock, so the difference is only the time between the two readings.
         assert!(ppm.abs() < 1000.0, "{ppm}");
     }
 }

@@ -1,5 +1,5 @@
-//! A device with the generator around it. Of several that are measured in turns, one stands at a
-//! time, so that none takes another's CPUs; the others are built again when their turn comes.
+//! A device with the generator around it. Of several that are measured in turns, one exists at a
+//! time, so that none takes another's CPUs; each is rebuilt for its turn.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -27,11 +27,11 @@ const LEAST_FRAME_V6: usize = 14 + 40 + 8 + SIGNATURE_BYTES + 4;
 pub(super) struct Stand {
     pub(super) session: Session,
     frame_bytes: usize,
-    /// The shortest frames that there are, FCS included.
+    /// Least frame size, FCS included.
     pub(super) least_bytes: usize,
     /// Processes and threads of the kernel that do the device's work.
     pub(super) others: Vec<u32>,
-    // After the session, whose ports end before what is behind them.
+    // Dropped after the session, whose ports must end before the device.
     pub(super) setup: Setup,
 }
 
@@ -49,7 +49,7 @@ impl Stand {
     }
 }
 
-/// What a stand is built from.
+/// The parts that a stand is built from.
 #[derive(Clone, Debug)]
 pub(super) struct Blueprint {
     pub(super) asked: Asked,
@@ -68,7 +68,7 @@ impl Blueprint {
         (0..ports as u16).step_by(step).collect()
     }
 
-    /// What the line takes of frames from so many ports; none without a wire.
+    /// Line rate of so many ports together; `None` without one.
     pub(super) fn line_pps(&self, frame_bytes: usize, senders: usize) -> Option<f64> {
         let link = self.asked.speed_bps?;
         Some(line_rate_pps(link, frame_bytes as f64) * senders as f64)
@@ -137,7 +137,7 @@ impl Blueprint {
             _ => (19, 18),
         };
         let own = setup.sides[port].addr(None).map(|addr| addr.ip);
-        // The other port answers for its address itself.
+        // The other port answers ARP for its own address.
         let other = setup.sides.get(port ^ 1);
         let other = own
             .and_then(|own| other?.addr(Some(own)))
@@ -169,5 +169,5 @@ impl Blueprint {
     }
 }
 
-/// Whatever stands now, and whose it is.
+/// The current stand, and the number of its tester.
 pub(super) type Floor = Rc<RefCell<Option<(usize, Stand)>>>;

@@ -1,4 +1,4 @@
-//! The generator around a device, as the methods want it: one trial at a time, counted exactly.
+//! The generator around a device as a [`Tester`]: one trial at a time, counted exactly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,25 +15,25 @@ use linerate_appliance::error::Error;
 use linerate_pktgen::Snapshot;
 use linerate_traffic::figures::{Latency, Tally};
 
-/// Between two looks at a running trial.
+/// Polling interval of a running trial.
 const LOOK: Duration = Duration::from_millis(5);
-/// The same for whether its ports are still there.
+/// The same for the check of its ports.
 const LOOK_PORTS: Duration = Duration::from_millis(250);
 /// The same while a device recovers.
 const LOOK_RECOVERY: Duration = Duration::from_millis(1);
 /// Frames that have not come after this long without any are lost.
 const QUIET: Duration = Duration::from_millis(40);
-/// How long residual frames are waited for at most: as RFC 2544 section 23 does always.
+/// How long residual frames are waited for at most: the wait of RFC 2544 section 23.
 const RESIDUAL: Duration = Duration::from_secs(2);
-/// Before the first trial on a new stand, not counted: caches, tables and bridges learn.
+/// Warm-up before the first trial on a new stand, not counted: fills caches, tables and bridges.
 const WARM: Duration = Duration::from_millis(100);
-/// How long a gateway is asked where it is, and how long each answer is waited for.
+/// Timeout for a gateway's MAC address, and for each answer.
 const ANSWER: Duration = Duration::from_secs(3);
 const ASK_AGAIN: Duration = Duration::from_millis(500);
 /// Frames that each port sends to make itself known to the device.
 const LEARNING_FRAMES: u64 = 16;
 
-/// A device, which is built when it is first needed and again when another stood there meanwhile.
+/// A device that is built at its first use, and again when another one was built meanwhile.
 pub(super) struct SessionTester {
     number: usize,
     blueprint: Blueprint,
@@ -57,7 +57,7 @@ impl SessionTester {
         }
     }
 
-    /// Does `work` with the stand, built if it is not there.
+    /// Runs `work` with the stand, which is built if necessary.
     pub(super) fn with<T>(
         &mut self,
         work: impl FnOnce(&mut Running<'_>) -> Result<T, Error>,
@@ -65,7 +65,7 @@ impl SessionTester {
         let mut floor = self.floor.borrow_mut();
         let mut is_new = false;
         if floor.as_ref().is_none_or(|(who, _)| *who != self.number) {
-            // The other goes before this one comes.
+            // The other stand is dropped before this one is built.
             *floor = None;
             *floor = Some((self.number, self.blueprint.build()?));
             is_new = true;
@@ -147,7 +147,7 @@ impl Running<'_> {
         }
     }
 
-    /// Ends with an error where going on is of no use.
+    /// Returns an error if the run cannot continue.
     fn look(&mut self) -> Result<(), Error> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
@@ -155,7 +155,7 @@ impl Running<'_> {
         self.stand.setup.under_test.check()
     }
 
-    /// Whether all ports are there. A trial in which one goes is invalid; no other is begun.
+    /// Checks that all ports work. A trial in which one fails is invalid, and ends the run.
     fn check_ports(&mut self) -> Result<(), Error> {
         match gone(&self.stand.session.snapshot()) {
             None => Ok(()),
@@ -168,8 +168,8 @@ impl Running<'_> {
         }
     }
 
-    /// Asks each port's gateway where it is, and has the port's frames sent there (RFC 826, RFC
-    /// 4861).
+    /// Resolves the MAC address of each port's gateway, and sends the port's frames there (RFC 826,
+    /// RFC 4861).
     fn resolve(&mut self) -> Result<(), Error> {
         for number in 0..self.stand.setup.sides.len() {
             let side = &self.stand.setup.sides[number];
@@ -192,7 +192,7 @@ impl Running<'_> {
                 }
                 if Instant::now() > end {
                     return Err(Error::Usage {
-                        problem: format!("port {spec}: nobody on its link answers for {gateway}"),
+                        problem: format!("port {spec}: no host on its link answers for {gateway}"),
                         fix: "give the device that address there, and bring its interface up; or \
                               say where to send with --dst-mac"
                             .into(),
@@ -210,7 +210,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// The load, or what the line takes of it.
+    /// The load, limited to the line rate.
     pub(super) fn at_most_line(&self, load: Load) -> Load {
         let line = self
             .blueprint
@@ -221,8 +221,7 @@ impl Running<'_> {
         }
     }
 
-    /// A few frames from every port, so that the device knows where everybody is (RFC 2544 section
-    /// 23).
+    /// A few frames from every port, so that the device learns all addresses (RFC 2544 section 23).
     fn learn(&mut self) -> Result<(), Error> {
         let all: Vec<u16> = (0..self.stand.setup.sides.len() as u16).collect();
         let load = Load {
@@ -283,8 +282,8 @@ impl Running<'_> {
         Ok((outcome, last))
     }
 
-    /// Until all is sent, or a port is gone. Bursts end by their count, and all else by its time,
-    /// whatever the lcores say.
+    /// Waits until all is sent, or a port fails. Bursts end by their count, other trials by their
+    /// duration, even if lcores are late.
     fn wait(&mut self, load: &Load) -> Result<(), Error> {
         let began = Instant::now();
         let patience = began + load.duration + RESIDUAL;
@@ -318,12 +317,13 @@ impl Running<'_> {
             lcores,
             others: self.stand.others.clone(),
         };
-        // Who shares a CPU takes it from the other in every round.
+        // Lcores that share a CPU take it from each other in every round.
         let by_books = setup.is_in_kernel() || setup.cpus.shared();
         StartReadings::begin(involved, setup.under_test.gaps(), by_books)
     }
 
-    /// What others took since the watch began, when the generator's gaps were `own` already.
+    /// CPU time that other threads took since the watch began; `own` are the generator's gaps
+    /// before it.
     fn stolen(&self, watch: &StartReadings, last: &Snapshot, own: u64) -> Stolen {
         let sum = generator_gaps(last).saturating_sub(own);
         let longest = last.lcores.iter().map(|lcore| lcore.longest_gap_ns).max();
@@ -396,9 +396,9 @@ impl Running<'_> {
         }
     }
 
-    /// Overload, then less at once: when was the last frame lost? The books are read again and
-    /// again, and whenever they show another gap in the numbers that came, frames were still lost.
-    /// What a device refuses leaves no gap, and so shows no recovery.
+    /// Offers an overload, then less at once, and measures when the last frame was lost. The
+    /// counters are polled; a new gap in the received sequence numbers means that frames were still
+    /// lost. Refused frames leave no gap, and so show no recovery.
     fn recovery(&mut self, over: &Load, then: &Load) -> Result<Recovered, Error> {
         self.look()?;
         self.set(over)?;
@@ -408,7 +408,7 @@ impl Running<'_> {
         self.stand.session.start(&senders, Some(whole))?;
         self.pause(over.duration)?;
         let at_drop = self.stand.session.snapshot();
-        // An overload is one with or without others; what shows when it ends is not.
+        // Other load does not matter during the overload, but does for the time of its end.
         let watch = self.watch();
         let own = generator_gaps(&at_drop);
         self.set(then)?;
@@ -430,7 +430,7 @@ impl Running<'_> {
         let stolen = self.stolen(&watch, &last, own);
         let before = self.outcome(over, &at_drop, Stolen::default(), None).trial;
         let all = self.outcome(then, &last, stolen, None).trial;
-        // What was under way at the drop came after it; it is counted with the overload.
+        // Frames under way at the drop came after it; they count for the overload.
         let under_way = before
             .sent
             .saturating_sub(before.received + sum(&at_drop).lost);
@@ -450,14 +450,15 @@ impl Running<'_> {
             duplicates: all.duplicates.saturating_sub(over.duplicates),
             ..all
         };
-        // Judged by its own losses: those of the overload are larger than anything explains.
+        // Judged by its own losses, since those of the overload are larger than stolen time
+        // explains.
         if then.invalid.is_none() {
             then.invalid = stolen.explains(then.lost, then.asked_pps);
         }
         Ok(Recovered {
             over,
             then,
-            // What is over sooner than one looks takes no longer than a look.
+            // A recovery shorter than the polling interval counts as that interval.
             recovery_ns: (sum(&at_drop).lost > 0)
                 .then(|| last_loss.max(resolution).as_nanos() as f64),
             resolution_ns: resolution.as_nanos() as f64,
@@ -470,7 +471,7 @@ fn generator_gaps(snapshot: &Snapshot) -> u64 {
     snapshot.lcores.iter().map(|lcore| lcore.gaps_ns).sum()
 }
 
-/// Frames that came to the generator's ports and that it did not take.
+/// Frames that came to the generator's ports and were not received.
 fn missed(snapshot: &Snapshot) -> u64 {
     let ours = [DropReason::Missed, DropReason::NoBuffer];
     let ours = ours.map(|reason| DropReason::ALL[reason as usize].1);
@@ -481,7 +482,7 @@ fn missed(snapshot: &Snapshot) -> u64 {
         .sum()
 }
 
-/// Which port is gone and why, if one is.
+/// The failed port and the reason, if there is one.
 fn gone(snapshot: &Snapshot) -> Option<String> {
     let port = snapshot.ports.iter().find(|port| !port.link_up)?;
     Some(format!(
@@ -490,7 +491,7 @@ fn gone(snapshot: &Snapshot) -> Option<String> {
     ))
 }
 
-/// What became of all test frames.
+/// The tally over all test frames.
 fn sum(snapshot: &Snapshot) -> Tally {
     let mut sum = Tally::default();
     for tally in snapshot.streams.iter().map(|stream| &stream.tally) {

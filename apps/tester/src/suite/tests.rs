@@ -1,5 +1,5 @@
-//! Whole benchmarks with tiny trials, in this process. What is measured depends on the machine;
-//! that sums agree, that labels say what was done, and that misfortunes are told does not.
+//! Whole benchmarks with tiny trials, in this process. The results depend on the machine; sums,
+//! labels and reported faults do not.
 
 use clap::Parser;
 
@@ -29,7 +29,7 @@ fn job(kind: Measurement, line: &str) -> Job {
     job
 }
 
-/// Runs it on a thread of its own, as the command does.
+/// Runs a job on a thread of its own, as the command does.
 fn run(job: Job) -> Result<Report, Error> {
     let stop = Arc::<AtomicBool>::default();
     let lcore = Lcore::spawn("bench-test", None, move || job.measure(&stop)).unwrap();
@@ -47,7 +47,7 @@ fn a_throughput_run_adds_up_and_is_labelled_for_what_it_is() {
     assert_eq!((report.seed, report.device.directions), (7, 2));
     assert_eq!(report.device.name, "linerate l2fwd over ring ports");
     assert!(!report.interrupted && report.failure.is_none());
-    // In 20 ms on a busy machine it may be none.
+    // In 20 ms on a busy machine no frame may come.
     let [generator] = report.self_test.as_slice() else {
         panic!("{:?}", report.self_test);
     };
@@ -113,7 +113,7 @@ fn an_interrupted_run_leaves_a_report() {
 
 #[test]
 fn a_line_that_is_slower_than_the_generator_is_its_limit_from_the_beginning() {
-    // Ports of 10 Mbit/s: less than what warms a device up, and than what the self-test offers.
+    // Ports of 10 Mbit/s: less than the warm-up and the self-test offer.
     let line = "--quick --sizes 64 --trial 0.05 --width 30 --repeats 1 --speed 10M";
     let report = run(job(Measurement::Throughput, line)).unwrap();
     let row = &report.throughput[0];
@@ -121,12 +121,12 @@ fn a_line_that_is_slower_than_the_generator_is_its_limit_from_the_beginning() {
     assert!(row.trials.iter().all(|trial| trial.asked_pps < 14_882.0));
     assert!(
         report.self_test[0].latency.samples > 0,
-        "half of what goes was offered"
+        "half of the maximum was offered"
     );
 }
 
-/// Two links to the kernel, which forwards between them and knows no neighbour; the calling thread
-/// is where their other ends are, `g0` and `g1`.
+/// Two links to the kernel, which forwards between them without static neighbours; the calling
+/// thread is in the name space of their other ends, `g0` and `g1`.
 fn in_front_of_a_router(addresses: &str) -> Space {
     let (outer, router) = (Space::new().unwrap(), Space::new().unwrap());
     let link = |number: u8| {
@@ -261,14 +261,14 @@ fn a_port_that_goes_spoils_its_trial_and_ends_the_run() {
             duration: Duration::from_millis(100),
             ..Load::default()
         };
-        // Built, and found in order. On a busy machine not all is sent in time, and that is said.
+        // It was built and works. On a busy machine not all is sent in time, which the report says.
         let whole = tester.trial(&load).unwrap().trial;
         assert_eq!((whole.intended, whole.sent + whole.unsent), (100, 100));
         assert!(whole.received > 0, "{whole:?}");
         assert!(whole.invalid.is_none() || whole.lost > 0, "{whole:?}");
         let (outcome, next) = tester
             .with(|running| {
-                // Its name space is this thread's, and so that of threads begun here.
+                // Its name space is this thread's, and so that of threads started here.
                 let vandal = std::thread::spawn(|| {
                     std::thread::sleep(Duration::from_millis(150));
                     netns::ip("link del g1\n")

@@ -1,4 +1,4 @@
-//! The date and time, as reports say them.
+//! The date and time for reports.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

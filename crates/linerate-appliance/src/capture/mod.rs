@@ -1,9 +1,8 @@
 //! `linerate capture`: packets of a running appliance to a pcapng file, or to a pipe into tcpdump.
 //!
 //! The [appliance](crate::control::capture) copies what matches into a bounded ring and writes it
-//! to its socket as pcapng; this
-//! side passes that on. What the ring had no room for, or what nobody read in time, is counted and
-//! shown.
+//! to its socket as pcapng; this side passes that on. Packets that did not fit into the ring, or
+//! were not read in time, are counted and shown.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -51,7 +50,7 @@ pub struct Args {
     snap: u32,
 }
 
-/// What an appliance says at the end.
+/// The summary at the end.
 #[derive(Debug, Deserialize)]
 struct Summary {
     captured: u64,
@@ -62,7 +61,7 @@ struct Summary {
 /// Runs `linerate capture`.
 ///
 /// # Errors
-/// There is nobody to ask, it refuses, or the output cannot be written.
+/// No appliance answers, it refuses, or the output cannot be written.
 pub fn run(args: &Args) -> Result<(), Error> {
     let to_stdout = args.write == Path::new("-");
     if to_stdout && io::stdout().is_terminal() {
@@ -81,7 +80,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         "snap": args.snap,
     });
     appliance.call("capture", params, |_| Ok(()))?;
-    // Only now: a refusal leaves no empty file behind.
+    // Opened only now, so that a refusal leaves no empty file behind.
     let mut out: Box<dyn Write> = match to_stdout {
         true => Box::new(io::stdout().lock()),
         false => Box::new(File::create(&args.write).map_err(|source| Error::File {
@@ -98,7 +97,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         scope.spawn(move || {
             while !over.load(Ordering::SeqCst) {
                 if interrupts.wait(Duration::from_millis(50)) {
-                    // The appliance sees that no more is wanted, and says what there was.
+                    // The appliance sees the end, and sends the summary.
                     let _ = wire.shutdown(Shutdown::Write);
                     return;
                 }
@@ -119,12 +118,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     Ok(())
 }
 
-/// Passes pieces on until the empty one, behind which the summary stands. None where whoever reads
-/// us has seen enough.
+/// Passes pieces on until the empty one, which is before the summary. `None` if our reader has
+/// closed the output.
 fn pass_on(from: &mut impl Read, out: &mut impl Write) -> Result<Option<Summary>, Error> {
     let broken = || Error::Usage {
         problem: "the appliance has ended in the middle of the capture".into(),
-        fix: "what was written so far is sound; start it and capture again".into(),
+        fix: "what was written so far is valid; start it and capture again".into(),
     };
     let mut piece = Vec::new();
     loop {

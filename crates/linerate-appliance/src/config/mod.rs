@@ -1,8 +1,8 @@
-//! The TOML file of an appliance: how it is read, and the stanzas that all appliances share.
+//! The TOML file of an appliance: reading, and the stanzas that all appliances share.
 //!
-//! An appliance reads its file in one pass ([`read`], [`parse`]): its function is given the file as
-//! a [`Section`], asks it for tables and keys, and makes of them what it runs with. Whatever is
-//! wrong is noted with its line and key, so that all of it is told at once, as [`Error::Config`].
+//! An appliance reads its file in one pass ([`read`], [`parse`]): its function gets the file as a
+//! [`Section`], reads tables and keys from it, and builds its configuration. Each error is recorded
+//! with its line and key, so that all are reported at once, as [`Error::Config`].
 
 mod section;
 mod stanzas;
@@ -23,18 +23,18 @@ pub use stanzas::{PlanStanza, PortStanza, plan, port, ports};
 /// Lines shown at most: a file of another kind has an error in each.
 const SHOWN: usize = 50;
 
-/// What was made of a text, and what is wrong with it.
+/// The result of reading a text, and its errors.
 #[derive(Debug)]
 pub struct Parsed<T> {
-    /// What could be made; it is whole where there are no errors.
+    /// The value; complete if there are no errors.
     pub value: T,
     /// By line.
     pub errors: Vec<ConfigError>,
-    /// What is odd and can be used, by line.
+    /// Warnings, by line.
     pub warnings: Vec<ConfigError>,
 }
 
-/// Has `build` make something of a text.
+/// Builds a value from a text by `build`.
 pub fn parse<T>(text: &str, build: impl FnOnce(&Section<'_>) -> T) -> Parsed<T> {
     let notes = Notes::new(text);
     let (document, errors) = DeTable::parse_recoverable(text);
@@ -51,10 +51,10 @@ pub fn parse<T>(text: &str, build: impl FnOnce(&Section<'_>) -> T) -> Parsed<T> 
     }
 }
 
-/// Has `build` make something of a file.
+/// Builds a value from a file by `build`.
 ///
 /// # Errors
-/// It cannot be read; or all that is wrong with it, in one error.
+/// It cannot be read; or all its errors, in one.
 pub fn read<T>(path: &Path, build: impl FnOnce(&Section<'_>) -> T) -> Result<T, Error> {
     parse(&text(path)?, build).checked(path)
 }
@@ -71,10 +71,10 @@ pub fn text(path: &Path) -> Result<String, Error> {
 }
 
 impl<T> Parsed<T> {
-    /// What was made, if nothing is wrong with the text, which is that of a file.
+    /// The value, if the text, that of a file, has no errors.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// All its errors.
     pub fn checked(self, path: &Path) -> Result<T, Error> {
         let mut wrong = Wrong::default();
         wrong.add(path.display(), self.errors);
@@ -85,14 +85,14 @@ impl<T> Parsed<T> {
 /// What is wrong with one or several files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Wrong {
-    /// The file's name, and what is wrong with one of its lines.
+    /// The file's name, and an error of one of its lines.
     errors: Vec<(String, ConfigError)>,
     /// The command that checks the files again, where there is one.
     check: Option<String>,
 }
 
 impl Wrong {
-    /// Adds what is wrong with a file.
+    /// Adds the errors of a file.
     pub fn add(&mut self, file: impl fmt::Display, errors: Vec<ConfigError>) {
         let file = file.to_string();
         let errors = errors.into_iter().map(|error| (file.clone(), error));
@@ -106,10 +106,10 @@ impl Wrong {
         self
     }
 
-    /// Nothing is wrong, or all of it in one error.
+    /// All errors as one, if there are any.
     ///
     /// # Errors
-    /// Something is.
+    /// There are errors.
     pub fn result(self) -> Result<(), Error> {
         match self.errors.is_empty() {
             true => Ok(()),

@@ -1,8 +1,9 @@
-//! Reads tables of a TOML file key by key, and collects all that is wrong instead of the first.
+//! Reads tables of a TOML file key by key, and collects all errors instead of stopping at the
+//! first.
 //!
-//! serde stops at its first error; an operator wants to see every line that has to change. So a
-//! [`Section`] is asked for each key that it may have, notes what is not as it should be, and at
-//! its [`end`](Section::end) reports the keys that nobody asked for.
+//! serde stops at its first error; an operator wants to see every line that has to change. So code
+//! reads each possible key from a [`Section`], which records errors, and at its
+//! [`end`](Section::end) reports unknown keys.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,12 +16,12 @@ use toml::de::{DeTable, DeValue};
 
 use crate::nearest::{nearest, offer};
 
-/// Something wrong with one line.
+/// An error of one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfigError {
     /// Counted from 1.
     pub line: usize,
-    /// `interface.vlan`; empty where the line as such is wrong.
+    /// `interface.vlan`; empty if the error is of the whole line.
     pub key: String,
     /// What is wrong.
     pub problem: String,
@@ -29,7 +30,7 @@ pub struct ConfigError {
 }
 
 impl fmt::Display for ConfigError {
-    /// As it goes behind the file's name: `12: interface.vlan: 5000 is too large; 1 to 4094`.
+    /// The text behind the file's name: `12: interface.vlan: 5000 is too large; 1 to 4094`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.line)?;
         if !self.key.is_empty() {
@@ -43,7 +44,7 @@ impl fmt::Display for ConfigError {
     }
 }
 
-/// A value and the line that it stands on.
+/// A value and its line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct At<T> {
     /// The value.
@@ -52,7 +53,7 @@ pub struct At<T> {
     pub line: usize,
 }
 
-/// All that was found wrong with a text, and all that is odd about it.
+/// All errors and warnings of a text.
 pub struct Notes {
     /// Where each line but the first begins.
     lines: Vec<usize>,
@@ -75,7 +76,7 @@ impl Notes {
         1 + self.lines.partition_point(|&start| start <= byte)
     }
 
-    /// The file cannot be used so.
+    /// Records an error.
     pub fn error(
         &self,
         line: usize,
@@ -86,7 +87,7 @@ impl Notes {
         note(&self.errors, line, key, problem, legal);
     }
 
-    /// It can, but may not do what was meant.
+    /// Records a warning: the file is valid, but may not do what was meant.
     pub fn warn(
         &self,
         line: usize,
@@ -124,18 +125,18 @@ fn note(
     });
 }
 
-/// One table of the file, and which of its keys were asked for.
+/// One table of the file, and which of its keys were read.
 pub struct Section<'a> {
-    /// What errors say before a key: `interface.`, `acl edge rule 2: `.
+    /// What errors have before a key: `interface.`, `acl edge rule 2: `.
     before: String,
     /// The line on which it begins.
     pub line: usize,
     table: &'a DeTable<'a>,
     notes: &'a Notes,
     known: RefCell<Vec<&'static str>>,
-    /// Keys that must be there and are not, and what would be right.
+    /// Missing keys, and their legal values.
     missing: RefCell<Vec<(&'static str, String)>>,
-    /// Whether it is as it should be so far.
+    /// Whether it has no errors so far.
     sound: Cell<bool>,
 }
 
@@ -155,7 +156,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A table behind `value`; it is wrong where there is none.
+    /// The table in `value`; an error if it is not one.
     fn of(
         name: &str,
         value: &'a Spanned<DeValue<'a>>,
@@ -173,7 +174,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// What was found wrong with the whole file.
+    /// Errors and warnings of the whole file.
     pub fn notes(&self) -> &'a Notes {
         self.notes
     }
@@ -196,7 +197,7 @@ impl<'a> Section<'a> {
         section
     }
 
-    /// The same, of which errors say which it is.
+    /// The same, with a name of the element for errors.
     pub fn element(
         &self,
         which: &str,
@@ -211,12 +212,12 @@ impl<'a> Section<'a> {
         section
     }
 
-    /// Whether the file says something of `key`, be it right or wrong.
+    /// Whether the file has `key`, valid or not.
     pub fn has(&self, key: &str) -> bool {
         self.table.contains_key(key)
     }
 
-    /// Notes that the value of `key` is wrong.
+    /// Records an error of the value of `key`.
     pub fn wrong(
         &self,
         line: usize,
@@ -251,15 +252,15 @@ impl<'a> Section<'a> {
         let is_there = self.has(key);
         if !is_there {
             self.known.borrow_mut().push(key);
-            // Under another name, perhaps: `end` sees.
+            // It may be misspelt: `end` finds out.
             self.missing.borrow_mut().push((key, legal.into()));
             self.sound.set(false);
         }
         is_there
     }
 
-    /// What users write as a number, as a text, as `true` or `false` or as a list of those: as the
-    /// command line has it, with `on`, `off` and commas.
+    /// What users write as a number, as a text, as `true` or `false` or as a list of those:
+    /// returned as the command line has it, with `on`, `off` and commas.
     pub fn scalar(&self, key: &'static str, legal: &str) -> Option<At<String>> {
         let (value, line) = self.find(key)?;
         match scalar(value.get_ref()) {
@@ -356,7 +357,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A text that `read` makes something of.
+    /// A text, converted by `read`.
     pub fn read<T>(
         &self,
         key: &'static str,
@@ -397,7 +398,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The value as it stands there, for keys that take several kinds.
+    /// The raw value, for keys that take several kinds.
     pub fn value(&self, key: &'static str) -> Option<(&'a Spanned<DeValue<'a>>, usize)> {
         self.find(key)
     }
@@ -419,7 +420,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The texts of a list, each made into something by `read`.
+    /// The texts of a list, each converted by `read`.
     pub fn texts<T>(
         &self,
         key: &'static str,
@@ -455,8 +456,8 @@ impl<'a> Section<'a> {
         table
     }
 
-    /// Reports keys that nobody asked for, and about those that are missing unless one of the
-    /// former stands for them; whether all was as it should be.
+    /// Reports unknown keys, and missing ones unless an unknown key is a likely misspelling of
+    /// them; returns whether there were no errors.
     pub fn end(&self) -> bool {
         let known = self.known.borrow();
         let mut missing = self.missing.borrow_mut();
@@ -498,7 +499,7 @@ fn scalar(value: &DeValue<'_>) -> Option<String> {
     })
 }
 
-/// What a value is, in words.
+/// The type of a value, in words.
 fn kind(value: &DeValue<'_>) -> &'static str {
     match value {
         DeValue::String(_) => "a text",

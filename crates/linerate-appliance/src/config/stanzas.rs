@@ -1,5 +1,5 @@
-//! `[plan]` and `[[port]]`, which all appliances have. Run keys are read where the same options
-//! are: [`RunKeys`](crate::runtime::RunKeys).
+//! `[plan]` and `[[port]]`, which all appliances have. Run keys are read beside the same options:
+//! [`RunKeys`](crate::runtime::RunKeys).
 
 use linerate_core::env::{EnvError, PlanSpec, PortPlace, Topology};
 use linerate_core::port::{PortError, Spec};
@@ -10,7 +10,7 @@ use super::{At, Section};
 use crate::nearest::offer;
 use crate::runtime::claim;
 
-/// What a role's slots and their CPUs are.
+/// Legal lists of slots and CPUs, for errors.
 const LIST: &str = "a list such as \"0,2-4\"";
 
 /// `[plan]`: slots of each role, and optionally the CPU behind each slot.
@@ -51,8 +51,8 @@ pub fn plan(file: &Section<'_>) -> PlanStanza {
     plan
 }
 
-/// All `[[port]]` of a file, with the lines of their names, or their own. A port that is wrong
-/// counts as one all the same: what refers to it is not wrong as well.
+/// All `[[port]]` of a file, with the lines of their names, or their own. A port with errors counts
+/// as well, so that references to it cause no further errors.
 pub fn ports(file: &Section<'_>) -> Vec<At<PortStanza>> {
     let mut ports: Vec<At<PortStanza>> = Vec::new();
     for section in file.tables("port", "tables: [[port]] with name and spec") {
@@ -63,8 +63,7 @@ pub fn ports(file: &Section<'_>) -> Vec<At<PortStanza>> {
     ports
 }
 
-/// `name` and `spec` of a `[[port]]` that comes after `others`; whoever knows further keys asks for
-/// those.
+/// `name` and `spec` of a `[[port]]` that comes after `others`; the caller reads further keys.
 pub fn port(section: &Section<'_>, others: &[At<PortStanza>]) -> At<PortStanza> {
     let spec = section.required("spec", "KIND:TARGET[,key=value...]; see `linerate ports`");
     let name = section.text("name", "a text");
@@ -141,7 +140,7 @@ impl PortStanza {
     /// Where the port is: `KIND:TARGET,...` of the kinds that stand on a device.
     ///
     /// # Errors
-    /// The device is there, and what it says of itself cannot be read.
+    /// The device exists, but its facts cannot be read.
     pub fn place(&self, topology: &Topology) -> Result<PortPlace, EnvError> {
         let (kind, rest) = self.spec.split_once(':').unwrap_or((&self.spec, ""));
         let target = rest.split(',').next().unwrap_or_default();

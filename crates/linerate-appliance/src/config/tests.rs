@@ -1,4 +1,4 @@
-//! What is read of the stanzas that all appliances share, and what is said of wrong ones.
+//! Reading of the stanzas that all appliances share, and their errors.
 
 use super::*;
 use crate::runtime::RunKeys;

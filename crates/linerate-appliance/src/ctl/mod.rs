@@ -108,7 +108,7 @@ impl What {
 /// Runs `linerate ctl`.
 ///
 /// # Errors
-/// There is nobody to ask, it refuses, or the output cannot be written.
+/// No appliance answers, it refuses, or the output cannot be written.
 pub fn run(args: &Args) -> Result<(), Error> {
     let path = args.socket.clone().unwrap_or_else(found_socket);
     let mut router = Caller::connect(&path, START_ONE)?;
@@ -121,7 +121,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         } => {
             let params = json!({ "what": what.name(), "filter": filter, "limit": limit });
             if let (What::Path, Some("cycles")) = (what, filter.as_deref()) {
-                // The first call begins to measure.
+                // The first call starts the measurement.
                 router.call("show", params.clone(), nothing)?;
                 std::thread::sleep(Duration::from_secs(1));
             }
@@ -161,7 +161,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
 }
 
-/// What was done: its `text`, or all of it as JSON.
+/// Prints the result: its `text`, or all of it as JSON.
 fn say(json: bool, result: &Value) -> Result<(), Error> {
     match (json, result.get("text").and_then(Value::as_str)) {
         (false, Some(text)) => output::print(&format!("{}\n", text.trim_end())),

@@ -1,4 +1,4 @@
-//! Tables of what an appliance says of itself.
+//! Tables of an appliance's answers.
 
 use std::fmt::Write;
 

@@ -1,8 +1,7 @@
-//! Host interfaces: the kernel interfaces that stand for ours, made to look like them, and to
-//! behave as a router's.
+//! Host interfaces: the kernel interfaces that represent ours, configured like them, and as a
+//! router's.
 //!
-//! Everything here names the one interface that it changes; the kernel's others are left alone.
-//! Asking twice does the same as asking once.
+//! Every function changes only the interface that it names, and is idempotent.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -28,7 +27,7 @@ pub struct Link {
     pub up: bool,
     /// Whether it has a carrier.
     pub carrier: bool,
-    /// How often that has come or gone.
+    /// How often the carrier has come or gone.
     pub carrier_changes: Option<u32>,
     /// Its MAC address, where it has one.
     pub mac: Option<MacAddr>,
@@ -36,14 +35,15 @@ pub struct Link {
     pub mtu: u32,
     /// The VRF device or bridge that it belongs to.
     pub master: Option<u32>,
-    /// Whether it is of the kernel's making (`ip -d link` names its kind), and no hardware's.
+    /// Whether it is a virtual device of the kernel (`ip -d link` names its kind), without
+    /// hardware.
     pub is_made: bool,
-    /// Of one without a wire: whose addresses are the machine's own wherever packets for them come
-    /// from.
+    /// For a loopback, dummy or VRF device, whose addresses are the machine's own on every
+    /// interface.
     pub inward: Option<Inward>,
 }
 
-/// Interfaces without a wire.
+/// Kinds of interfaces without a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inward {
     /// `lo`.
@@ -55,7 +55,7 @@ pub enum Inward {
 }
 
 impl Link {
-    /// As a message of the kernel says.
+    /// From a message of the kernel.
     pub fn of(link: &linerate_wire::rtnetlink::Link<'_>) -> Self {
         Self {
             index: link.index,
@@ -77,7 +77,7 @@ impl Link {
     }
 }
 
-/// What a host interface is to be like.
+/// Wanted configuration of a host interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attributes {
     /// MAC address.
@@ -132,8 +132,8 @@ impl Kernel {
         Ok(all)
     }
 
-    /// Makes a host interface what it is to be, its wire included; nothing where somebody has
-    /// deleted it: when it is back we hear of it.
+    /// Configures a host interface, with its carrier; does nothing if it was deleted: when it is
+    /// back an event comes.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -155,10 +155,10 @@ impl Kernel {
         self.make_router(name)
     }
 
-    /// Has the kernel take an interface for a router's: then it heeds no router advertisements and
-    /// redirects (RFC 4861 6.2.7, 8.2), of which it would make addresses and default routes, asks
-    /// for none, and says that it is a router where it answers (4.4). Of the interface alone:
-    /// whether it forwards, `conf/all` says.
+    /// Makes an interface a router's in the kernel: then the kernel ignores router advertisements
+    /// and redirects (RFC 4861 6.2.7, 8.2), of which it would make addresses and default routes,
+    /// sends no router solicitations, and sets the router flag in its answers (4.4). This is per
+    /// interface: forwarding itself depends on `conf/all`.
     ///
     /// # Errors
     /// If the kernel refuses: the setting, and why.
@@ -168,7 +168,7 @@ impl Kernel {
             .join("forwarding");
         let set = || match fs::read_to_string(&setting) {
             Ok(now) if now.trim() != "1" => fs::write(&setting, "1"),
-            // A kernel without IPv6 has nothing to heed.
+            // A kernel without IPv6 does not need this.
             _ => Ok(()),
         };
         // The settings are those of the name space that the thread is in.
@@ -182,11 +182,11 @@ impl Kernel {
         })
     }
 
-    /// Makes an interface what it is to be, and adds the addresses that it lacks. Returns its
-    /// number.
+    /// Configures an interface, and adds missing addresses. Returns its number.
     ///
     /// # Errors
-    /// If there is no such interface, or the kernel refuses: the name, what and why.
+    /// If there is no such interface, or the kernel refuses: the error has the name, the change and
+    /// the reason.
     pub fn mirror(&mut self, name: &str, like: &Attributes) -> Result<u32, Error> {
         let link = self.link(name)?.ok_or_else(|| Error::Usage {
             problem: format!("there is no kernel interface `{name}`"),
@@ -226,7 +226,7 @@ impl Kernel {
         self.change(link, format!("MTU {mtu}"), request)
     }
 
-    /// Sets it up or down.
+    /// Sets an interface up or down.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -240,8 +240,8 @@ impl Kernel {
         )
     }
 
-    /// Says whether its wire is there. Without one it keeps its addresses and routes, as any
-    /// interface does whose cable is pulled.
+    /// Sets its carrier. Without one it keeps its addresses and routes, like any interface with a
+    /// pulled cable.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -251,7 +251,7 @@ impl Kernel {
         self.change(link, what, request)
     }
 
-    /// The addresses that an interface has; not those that duplicate detection has not passed.
+    /// The addresses that an interface has; without those that have not passed duplicate detection.
     ///
     /// # Errors
     /// If the kernel does not answer.
@@ -268,7 +268,7 @@ impl Kernel {
         Ok(found)
     }
 
-    /// Gives an interface an address; well if it has it.
+    /// Adds an address; succeeds if it exists.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -278,7 +278,7 @@ impl Kernel {
         self.change(link, format!("address {cidr}"), request)
     }
 
-    /// Takes an address away; well if it is not there, or there is no such interface.
+    /// Removes an address; succeeds if it, or the interface, does not exist.
     ///
     /// # Errors
     /// If the kernel refuses.

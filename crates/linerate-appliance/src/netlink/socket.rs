@@ -1,8 +1,7 @@
 //! A routing netlink socket: requests and their answers, dumps, events.
 //!
-//! A socket belongs to the network name space in which it was made, whoever uses it afterwards: who
-//! may enter that makes it there ([`open`]), and it is used from anywhere. Reading takes no
-//! privileges.
+//! A socket belongs to the network name space in which it was made: a process that may enter that
+//! makes it ([`open`]), and any process can use it. Reading needs no privileges.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -63,7 +62,7 @@ pub fn open(space: Option<&str>, room: Option<usize>) -> Result<OwnedFd, Error> 
     }
 }
 
-/// What a socket of events has.
+/// Result of reading events.
 pub enum Events<'a> {
     /// These.
     Some(Messages<'a>),
@@ -99,7 +98,7 @@ impl Socket {
         }
     }
 
-    /// Forgets the events that wait. Until none does the kernel drops what comes without saying so
+    /// Discards pending events. Until none is left the kernel drops new ones without reporting it
     /// again.
     pub fn forget_events(&mut self) -> io::Result<()> {
         loop {
@@ -130,7 +129,8 @@ impl Socket {
         self.ask(request, |_| ()).map(drop)
     }
 
-    /// Sends a request for a dump and hands over what is in it. Returns whether the dump is whole.
+    /// Sends a request for a dump and passes its messages to `take`. Returns whether the dump is
+    /// complete.
     pub fn dump(&mut self, request: Builder, take: impl FnMut(Body<'_>)) -> io::Result<bool> {
         self.ask(request, take)
     }
@@ -173,7 +173,7 @@ impl AsFd for Socket {
     }
 }
 
-/// The kernel does not lie; what cannot be read is not the kernel's, or newer than this program.
+/// A message that cannot be read is not from the kernel, or newer than this program.
 fn strange(flaw: linerate_wire::rtnetlink::Flaw) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, flaw)
 }

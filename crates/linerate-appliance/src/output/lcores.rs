@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// The part of a run's report that says who was how busy; other members are ignored.
+/// The part of a run's report about the load of lcores; other members are ignored.
 #[derive(Debug, Deserialize)]
 pub struct RunReport {
     /// The lcores, in any order.
@@ -50,7 +50,7 @@ impl RunReport {
             })
     }
 
-    /// The loads as the planner takes them.
+    /// The loads in the planner's form.
     pub fn loads(&self) -> Result<Vec<LcoreLoad>, EnvError> {
         let load = |lcore: &LcoreReport| {
             let role = Role::from_name(&lcore.role).ok_or_else(|| EnvError::BadReport {

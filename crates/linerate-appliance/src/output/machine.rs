@@ -27,7 +27,7 @@ pub struct MachineFacts {
     huge_pages: Vec<HugePages>,
     transparent_huge_pages: Option<String>,
     hypervisor: Option<String>,
-    /// The share of a CPU that others took when it was sampled: 0 to 1.
+    /// The share of a CPU that other threads took when it was sampled: 0 to 1.
     stolen_share: f64,
     stolen_longest_gap_ns: u64,
     /// The share that the hypervisor says it gave to other guests.
@@ -68,7 +68,7 @@ impl From<Machine> for MachineFacts {
     fn from(machine: Machine) -> Self {
         let (clock_mhz, clock_error_ppm) = match machine.clock {
             ClockSource::Tsc { mhz, error_ppm } => (mhz, error_ppm),
-            // Nanoseconds of the very clock that errors are stated against.
+            // Nanoseconds of the clock that errors are relative to.
             ClockSource::Monotonic { .. } => (1000.0, 0.0),
         };
         let huge_pages = machine.huge_pages.iter().map(|pages| HugePages {

@@ -20,7 +20,7 @@ pub fn colour() -> bool {
     io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
-/// Writes a finished text. A reader that has seen enough (`| head`) is no error.
+/// Writes a finished text. A reader that closes early (`| head`) is not an error.
 pub fn print(text: &str) -> Result<(), Error> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {

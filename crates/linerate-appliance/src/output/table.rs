@@ -7,13 +7,13 @@ use std::fmt::Write;
 pub enum Tone {
     /// As text is.
     Plain,
-    /// As it should be.
+    /// Normal.
     Good,
-    /// Worth a look.
+    /// A warning.
     Warn,
     /// Wrong.
     Bad,
-    /// Of little weight.
+    /// Less important.
     Dim,
 }
 

@@ -1,4 +1,4 @@
-//! Giving privileges away for ever.
+//! Drops privileges permanently.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use rustix::thread::{
 use super::successor::Successor;
 use crate::error::Error;
 
-/// Gives away all capabilities but `wanted`, and with the bounding set and `no_new_privs` the ways
-/// to get them back. Of `wanted`, this keeps what there is. With a `user`, this process is that
-/// one's from now on.
+/// Drops all capabilities except `wanted`, and with the bounding set and `no_new_privs` the ways to
+/// regain them. Of `wanted` it keeps those that it has. With a `user`, this process runs as that
+/// user from now on.
 ///
 /// # Errors
-/// There are other threads already, which would keep theirs; or the kernel refuses.
+/// There are other threads already, which would keep their capabilities; or the kernel refuses.
 pub(super) fn keep(wanted: CapabilitySet, user: Option<&Successor>) -> Result<(), Error> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {
@@ -27,8 +27,8 @@ pub(super) fn keep(wanted: CapabilitySet, user: Option<&Successor>) -> Result<()
     let had = capabilities(None).map_err(io::Error::from)?.permitted;
     for bit in 0..u64::BITS {
         let capability = CapabilitySet::from_bits_retain(1 << bit);
-        // Without CAP_SETPCAP it is not ours to shrink, nor does it matter: `no_new_privs` stands
-        // before it.
+        // Without CAP_SETPCAP it cannot be reduced, nor need it be: `no_new_privs` prevents its
+        // use.
         if !wanted.contains(capability) && remove_capability_from_bounding_set(capability).is_err()
         {
             break;

@@ -19,10 +19,10 @@ use crate::address::Cidr;
 use crate::error::Error;
 use crate::netlink::host_interface::Attributes;
 
-/// Longest time for a request: one that takes longer is lost, and the privilege helper with it.
+/// Longest time for a request: after it the privilege helper counts as failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A privilege helper, asked by one thread after the other. It ends with this.
+/// A privilege helper, used by one thread at a time. It ends with this value.
 #[derive(Debug)]
 pub(super) struct Helper {
     socket: Mutex<OwnedFd>,
@@ -30,7 +30,7 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts one for the configuration at `path`. It stays the user that it is started as.
+    /// Starts one for the configuration at `path`. It keeps the user that starts it.
     ///
     /// # Errors
     /// No process can be started.
@@ -45,7 +45,7 @@ impl Helper {
         for which in [Timeout::Recv, Timeout::Send] {
             set_socket_timeout(&ours, which, Some(PATIENCE)).map_err(io::Error::from)?;
         }
-        // This very program, also where its file is another by now.
+        // This program itself, even if its file was replaced.
         let process = Command::new("/proc/self/exe")
             .arg0("linerate")
             .arg("privilege-helper")
@@ -67,7 +67,7 @@ impl Helper {
         self.process.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks, and waits for what comes of it.
+    /// Sends a request, and waits for the reply.
     fn ask<const N: usize>(
         &self,
         request: &Request,
@@ -82,7 +82,7 @@ impl Helper {
                 return Ok(opened);
             }
         }
-        // What comes now would be taken for the answer to the next one.
+        // A late reply would be taken for the answer to the next request.
         let _ = shutdown(fd, Shutdown::Both);
         Err(ended().into())
     }
@@ -102,7 +102,7 @@ impl Helper {
 
 impl Drop for Helper {
     fn drop(&mut self) {
-        // It holds nothing, and has nobody left to do anything for but to tidy up.
+        // It holds nothing, and only cleans up.
         let socket = self.socket.get_mut();
         let _ = shutdown(
             socket.unwrap_or_else(PoisonError::into_inner),
@@ -113,7 +113,7 @@ impl Drop for Helper {
         while matches!(process.try_wait(), Ok(None)) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // It may be root's, and not ours to kill.
+        // It may be root's, so that we may not kill it.
         if process.kill().is_ok() {
             let _ = process.wait();
         }

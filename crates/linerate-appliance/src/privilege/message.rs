@@ -1,8 +1,7 @@
-//! What router and privilege helper say to each other: requests and replies, as JSON.
+//! The messages between router and privilege helper: requests and replies, as JSON.
 //!
-//! The router is what a peer may have broken into, so the privilege helper takes whatever comes for
-//! hostile. Nothing here refers to the rest of the program: the fuzz target `privilege` is made of
-//! this very file.
+//! A peer may have taken over the router, so the privilege helper treats every message as hostile.
+//! Nothing here refers to the rest of the program: the fuzz target `privilege` includes this file.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -12,7 +11,7 @@ use linerate_wire::MacAddr;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Reads a message; or says why it is none.
+/// Reads a message; or returns why it is invalid.
 pub(super) fn read<T: DeserializeOwned>(text: &[u8]) -> Result<T, String> {
     serde_json::from_slice(text).map_err(|error| format!("no message: {error}"))
 }
@@ -22,7 +21,7 @@ pub(super) fn write(message: &impl Serialize) -> serde_json::Result<Vec<u8>> {
     serde_json::to_vec(message)
 }
 
-/// What the privilege helper does, and nothing else. Names are those of interfaces, `netns` as in
+/// Everything that the privilege helper does. Names are those of interfaces, `netns` as in
 /// [`Opener`](linerate_drivers::Opener).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -47,7 +46,7 @@ pub(super) enum Request {
         name: String,
         native: bool,
     },
-    /// Goes with a map, and with a socket unless the frames are the kernel's.
+    /// Goes with a map, and with a socket unless frames go to the kernel.
     XdpMap {
         name: String,
         queue: u32,
@@ -83,9 +82,9 @@ pub(super) enum Request {
     },
     /// Comes back with the configuration file.
     Configuration,
-    /// Comes back with the file of what settings were, if there is one.
+    /// Comes back with the file of saved settings, if there is one.
     Notes,
-    /// What settings were; nothing: there is nothing to put back.
+    /// Saved settings; empty: nothing is to be restored.
     Note {
         text: String,
     },
@@ -128,7 +127,7 @@ impl From<Change> for TapChange {
     }
 }
 
-/// What a host interface is to be like.
+/// Wanted configuration of a host interface.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Like {
@@ -138,10 +137,10 @@ pub(super) struct Like {
     pub(super) addresses: Vec<(IpAddr, u8)>,
 }
 
-/// What comes of a request; what was opened is beside it.
+/// Result of a request; opened descriptors go with it.
 pub(super) type Reply = Result<(), Refusal>;
 
-/// Why nothing came of it.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Refusal {
     /// The kernel's number for it, if it was the kernel.
@@ -151,7 +150,7 @@ pub(super) struct Refusal {
 }
 
 impl Refusal {
-    /// By the privilege helper itself.
+    /// A refusal by the privilege helper itself.
     pub(super) fn new(problem: impl Into<String>, fix: &str) -> Self {
         Self {
             errno: None,

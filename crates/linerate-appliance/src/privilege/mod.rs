@@ -1,5 +1,5 @@
-//! The process that keeps the router's privileges, and what it does for the one that has given them
-//! away.
+//! The process that keeps the router's privileges, and its services for the router, which has
+//! dropped them.
 //!
 //! ```text
 //!   linerate router ──── requests, descriptors ────► privilege helper: no packets, no memory of them,
@@ -7,13 +7,13 @@
 //!   no capabilities              one socket
 //! ```
 //!
-//! [`split`] starts the privilege helper and gives away what this process may do, before there is a
+//! [`split`] starts the privilege helper and drops this process's privileges, before there is a
 //! second thread; where root has started it, it becomes another user ([`Successor`]), and the
 //! privilege helper stays root: it reads the file again, which the router cannot change then, and
-//! opens the files that it names. [`Privileged`] is all that the router then asks for: of
-//! [`Helper`], by the messages of [`message`], over a socket as [`protocol`] says. On the other
-//! side [`serve`] looks up in [`permits`] whether the configuration names what is asked for, and
-//! does it as any process would that has the privileges itself: [`Own`].
+//! opens the files that it names. [`Privileged`] has all requests of the router: [`Helper`] sends
+//! them as messages of [`message`], over a socket by [`protocol`]. On the other side [`serve`]
+//! checks in [`permits`] that the configuration names the object, and runs the request like a
+//! process with the privileges itself: [`Own`].
 //!
 //! The privilege helper holds nothing. Programs, TAPs and sockets are the router's and go with it,
 //! however it ends; the privilege helper ends when the socket closes, and the router when the
@@ -52,16 +52,15 @@ pub use serve::{Args, run};
 
 /// Where the kernel has the settings of interfaces.
 pub const SETTINGS_AT: &str = "/proc/sys/net";
-/// The family of a setting, its name, and what it is to be on a port: no packet whose source is
-/// elsewhere (the host interface), no answer to ARP, no IPv6.
+/// The family of a setting, its name, and its value on a port: no packet whose source is elsewhere
+/// (the host interface), no answer to ARP, no IPv6.
 pub const SETTINGS: [(&str, &str, &str); 3] = [
     ("ipv4", "rp_filter", "1"),
     ("ipv4", "arp_ignore", "8"),
     ("ipv6", "disable_ipv6", "1"),
 ];
 
-/// What the router does that takes privileges: what drivers open, and what becomes of host
-/// interfaces.
+/// The router's privileged operations: those of drivers, and those on host interfaces.
 pub trait Privileged: Opener {
     /// A socket for routing netlink in a network name space, with room for so many bytes of events.
     ///
@@ -69,7 +68,7 @@ pub trait Privileged: Opener {
     /// If there is no such name space, or it may not be entered.
     fn netlink(&self, netns: Option<&str>, room: Option<usize>) -> Result<OwnedFd, Error>;
 
-    /// Makes a host interface what it is to be, its wire included; nothing where there is none.
+    /// Configures a host interface, with its carrier; does nothing if there is none.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -81,7 +80,7 @@ pub trait Privileged: Opener {
         carrier: bool,
     ) -> Result<(), Error>;
 
-    /// Takes an address from a host interface; well if it is not there.
+    /// Removes an address of a host interface; succeeds if it does not exist.
     ///
     /// # Errors
     /// If the kernel refuses.
@@ -93,7 +92,7 @@ pub trait Privileged: Opener {
     /// If the kernel refuses.
     fn set(&self, setting: &Path, value: &str) -> Result<(), Error>;
 
-    /// What is in the configuration file, at `path`.
+    /// The text of the configuration file, at `path`.
     ///
     /// # Errors
     /// It cannot be read.
@@ -102,25 +101,25 @@ pub trait Privileged: Opener {
     /// What an earlier run has [noted](Self::note) at `path`.
     ///
     /// # Errors
-    /// There is nothing, or somebody else has written it.
+    /// There is none, or another user has written it.
     fn notes(&self, path: &Path) -> io::Result<String>;
 
-    /// Keeps a text at `path` for the next run; nothing: there is no file any more.
+    /// Saves a text at `path` for the next run; an empty one removes the file.
     ///
     /// # Errors
-    /// The place cannot be written.
+    /// `path` cannot be written.
     fn note(&self, path: &Path, text: &str) -> io::Result<()>;
 
-    /// Whether somebody is there to ask.
+    /// Whether the helper is alive.
     fn is_alive(&self) -> bool;
 }
 
-/// The [`SETTINGS`] of an interface: where each stands, and what it is to be.
+/// The [`SETTINGS`] of an interface: path and value of each.
 pub fn settings_of(interface: &str) -> impl Iterator<Item = (PathBuf, &'static str)> {
     settings_under(Path::new(SETTINGS_AT), interface)
 }
 
-/// The same in another place than the kernel's.
+/// The same below another folder than the kernel's.
 pub fn settings_under(
     root: &Path,
     interface: &str,
@@ -174,19 +173,19 @@ impl Privileged for Own {
     }
 }
 
-/// Where it is kept what settings of interfaces were: beside the control socket.
+/// The file of saved interface settings: beside the control socket.
 pub fn notes_beside(socket: &Path) -> PathBuf {
     socket.with_extension("sysctl")
 }
 
-/// Starts a privilege helper for what a configuration names, where it takes privileges or this is
-/// root, and gives away all privileges of this process for ever: capabilities (but to lock memory,
-/// where an af_xdp port could not do without), and root's files with its user.
+/// Starts a privilege helper for a configuration, if it needs privileges or this is root, and drops
+/// all privileges of this process permanently: capabilities (except locking memory, if an af_xdp
+/// port needs it), and root's files with its user.
 ///
 /// # Errors
-/// The configuration is in no file that the privilege helper could read too, no process can be
-/// started, this may not become the user that is named, or there are other threads already, which
-/// would keep theirs.
+/// The privilege helper cannot read the configuration, no process can be started, this process may
+/// not become the named user, or there are other threads already, which would keep their
+/// privileges.
 pub fn split(path: &Path, named: &Named) -> Result<Arc<dyn Privileged>, Error> {
     let permits = Permits::of(named);
     let user = Successor::of(named.user.as_ref())?;
@@ -210,8 +209,7 @@ pub fn split(path: &Path, named: &Named) -> Result<Arc<dyn Privileged>, Error> {
 }
 
 /// af_xdp locks its packets' memory, which only the process that has it can do. Raises the limit as
-/// far as may be; whether there is none any more. Where there is one, it takes CAP_IPC_LOCK to go
-/// beyond.
+/// far as possible; returns whether it is unlimited. Beyond a limit CAP_IPC_LOCK is needed.
 fn unlimited_lock() -> bool {
     let unlimited = Rlimit {
         current: None,
@@ -225,7 +223,7 @@ fn unlimited_lock() -> bool {
         current: maximum,
         maximum,
     };
-    // Where it does not suffice, the port says so.
+    // If it does not suffice, the port reports an error.
     let _ = setrlimit(Resource::Memlock, most);
     maximum.is_none()
 }

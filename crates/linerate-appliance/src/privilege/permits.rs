@@ -1,4 +1,4 @@
-//! What a configuration names, and hence what may be asked for.
+//! The requests that a configuration permits.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const MOST_FILTER: usize = 4096;
 /// A TAP: its network name space, and its name there.
 pub(super) type Tap = (Option<String>, String);
 
-/// What a configuration names of what takes privileges.
+/// The parts of a configuration that need privileges.
 #[derive(Clone, Debug, Default)]
 pub struct Named {
     /// Specifications of ports, `KIND:TARGET[,key=value...]`.
@@ -29,11 +29,11 @@ pub struct Named {
     pub host_interfaces: Vec<Tap>,
     /// Where the control socket is.
     pub control: PathBuf,
-    /// Whom the process becomes that root has started; the package's user or nobody when absent.
+    /// The user that a process started by root becomes; the package's user or nobody when absent.
     pub user: Option<User>,
 }
 
-/// Reads a configuration file of an appliance for what it names.
+/// Reads the names from a configuration file of an appliance.
 pub type ReadNamed = fn(&Path) -> Result<Named, Error>;
 
 /// Names that a configuration has.
@@ -53,7 +53,7 @@ impl Permits {
     pub(super) fn of(named: &Named) -> Self {
         let mut permits = Self::default();
         for port in &named.ports {
-            // Whoever opens it says what is wrong with a specification.
+            // The driver reports errors of a specification.
             let Ok(spec) = port.parse::<Spec>() else {
                 continue;
             };
@@ -83,8 +83,8 @@ impl Permits {
         permits
     }
 
-    /// What a configuration read later names besides. Nothing is taken back: the router goes on
-    /// with what it has where it refuses a reload.
+    /// Adds the names of a configuration read later. Earlier ones stay, since the router keeps its
+    /// ports if it refuses a reload.
     pub(super) fn add(&mut self, more: Self) {
         self.packet.extend(more.packet);
         self.xdp.extend(more.xdp);
@@ -94,7 +94,7 @@ impl Permits {
         self.written.extend(more.written);
     }
 
-    /// Whether nothing takes privileges. Files are opened by the user that the router is.
+    /// Whether nothing needs privileges. Files are opened as the router's user.
     pub(super) fn take_none(&self) -> bool {
         self.packet.is_empty() && self.xdp.is_empty() && self.all_taps().next().is_none()
     }
@@ -104,7 +104,7 @@ impl Permits {
         !self.xdp.is_empty()
     }
 
-    /// What it takes to do all of it.
+    /// The capabilities for all of it.
     pub(super) fn capabilities(&self) -> CapabilitySet {
         let mut needed = match self.take_none() {
             true => CapabilitySet::empty(),

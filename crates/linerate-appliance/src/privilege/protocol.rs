@@ -1,7 +1,7 @@
-//! How router and privilege helper speak: one request, one reply, each a [`message`] with
+//! The protocol of router and privilege helper: one request, one reply, each a [`message`] with
 //! descriptors beside it, over a socket that keeps messages apart (unix(7), `SOCK_SEQPACKET`).
 //!
-//! A message has [`MESSAGE_BYTES`] at most, and at most [`DESCRIPTORS`]; what is longer is refused.
+//! A message has [`MESSAGE_BYTES`] at most, and at most [`DESCRIPTORS`]; longer ones are refused.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -92,7 +92,7 @@ impl From<Refusal> for Error {
 /// Sends a message.
 ///
 /// # Errors
-/// It is too long, or nobody is there.
+/// It is too long, or the other side has ended.
 pub(super) fn send(
     socket: BorrowedFd<'_>,
     message: &impl Serialize,
@@ -121,11 +121,11 @@ pub(super) fn send(
     }
 }
 
-/// What [`receive`] found.
+/// The result of [`receive`].
 #[derive(Debug)]
 pub(super) enum Received<T> {
     Message(T, Vec<OwnedFd>),
-    /// Something that is none.
+    /// Not a message.
     Nonsense(String),
     Closed,
 }

@@ -1,9 +1,9 @@
 //! `linerate privilege-helper`: the process that keeps the privileges. `linerate router` starts it,
 //! with its end of the socket as standard input.
 //!
-//! It trusts nobody who asks: the configuration file, which it reads itself, says what may be asked
-//! for. The file is read again when something is asked for that it did not name: after a reload it
-//! may.
+//! It does not trust the router: the configuration file, which it reads itself, determines the
+//! permitted requests. A request for something that the file did not name makes it read the file
+//! again, since a reload may have changed it.
 
 use std::fs::File;
 use std::io;
@@ -33,7 +33,7 @@ pub struct Args {
     config: PathBuf,
 }
 
-/// Serves until the router has gone.
+/// Serves until the router has ended.
 pub fn run(args: &Args, read: ReadNamed) -> Result<(), Error> {
     let stdin = io::stdin();
     let socket = stdin.as_fd();
@@ -57,15 +57,15 @@ pub fn run(args: &Args, read: ReadNamed) -> Result<(), Error> {
         notes: notes_beside(&named.control),
     };
     let served = serve(socket, permits, &places, read);
-    // The router may not, in a folder of root's; and one that was killed has not.
+    // The router may not do this in a folder of root's, and a killed one has not done it.
     unix::take_away(&named.control);
     served
 }
 
-/// Files that are the router's own, whatever its ports are.
+/// The router's own files, independent of its ports.
 pub(super) struct Places {
     pub(super) config: PathBuf,
-    /// What settings of interfaces were.
+    /// The saved settings of interfaces.
     pub(super) notes: PathBuf,
 }
 
@@ -120,7 +120,7 @@ fn look(
     }
 }
 
-/// Does what was asked for, and returns what it opened.
+/// Runs a request, and returns the opened descriptors.
 fn perform(
     request: &Request,
     descriptors: &[OwnedFd],

@@ -1,4 +1,4 @@
-//! Who a process becomes that root has started.
+//! The user that a process started by root becomes.
 
 use std::io;
 
@@ -17,12 +17,12 @@ const NOBODYS_NUMBER: &str = "65534";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Successor {
     user: User,
-    /// Whether the file says so: then it has to be.
+    /// Whether the file names the user: then the change is mandatory.
     named: bool,
 }
 
 impl Successor {
-    /// Who this process is to become by its file; `None` where it is and stays who it is.
+    /// The user that this process is to become; `None`: it keeps its user.
     ///
     /// # Errors
     /// It is to become another one, and is not root.
@@ -51,7 +51,8 @@ impl Successor {
         }
     }
 
-    /// Becomes it, in this thread. Where the file does not ask for it, a container may forbid it.
+    /// Becomes this user, in this thread. If the file does not name a user, a container may forbid
+    /// the change.
     ///
     /// # Errors
     /// The kernel does not let it.

@@ -1,5 +1,5 @@
-//! What may be asked for and what not; messages that are none. Nothing here takes privileges: where
-//! something is permitted, the kernel's own refusal shows it.
+//! Permitted and refused requests; invalid messages. Nothing here needs privileges: the kernel's
+//! own refusal shows that a request was permitted.
 
 use std::fs;
 use std::io::Write;
@@ -254,7 +254,7 @@ impl Stand {
         self.refusal()
     }
 
-    /// Has it do something that succeeds: what comes with it.
+    /// Sends a request that succeeds; returns its descriptors.
     fn done(&self, request: &Request) -> Vec<OwnedFd> {
         let socket = self.socket.as_ref().unwrap().as_fd();
         send(socket, request, &[]).unwrap();
@@ -274,7 +274,7 @@ impl Stand {
 
 impl Drop for Stand {
     fn drop(&mut self) {
-        // With the socket the privilege helper goes.
+        // The privilege helper ends with the socket.
         drop(self.socket.take());
         let ended = self.thread.take().unwrap().join();
         assert!(ended.is_ok() || thread::panicking());
@@ -289,14 +289,14 @@ fn another_interface_is_refused_and_one_that_the_file_names_by_now_is_not() {
     assert!(ask("lr-no-such-space").problem.contains("os error 2"));
     let refused = ask("lr-nor-this-one");
     assert!(refused.problem.contains("does not name"), "{refused:?}");
-    // A file that is wrong permits nothing more.
+    // A file with errors permits nothing more.
     let more =
         CONFIG.to_owned() + "[[port]]\nname = \"t\"\nspec = \"tap:t1,netns=lr-nor-this-one\"\n";
     fs::write(&stand.path, more.clone() + "[[port\n").unwrap();
     assert!(ask("lr-nor-this-one").problem.contains("does not name"));
     fs::write(&stand.path, more).unwrap();
     assert!(ask("lr-nor-this-one").problem.contains("os error 2"));
-    // And what it has named stays permitted.
+    // Names that it had before stay permitted.
     fs::write(&stand.path, "").unwrap();
     assert!(ask("lr-nor-this-one").problem.contains("os error 2"));
     for name in ["eth9", "../eth0", ""] {
@@ -323,12 +323,12 @@ fn files_are_those_that_ports_name_and_the_routers_own() {
     for other in ["in.pcap", "/etc/shadow", "sub/../to.pcapng", ""] {
         assert!(!write(other), "{other}");
     }
-    // They are root's to open where root has started it, and take no capability.
+    // If root has started it root opens them, without a capability.
     assert!(permits.take_none());
 }
 
-/// They stand where others may write, too: beside a control socket in the folder for temporary
-/// files.
+/// They may be in a folder that other users can write: beside a control socket in the folder for
+/// temporary files.
 #[test]
 fn notes_are_read_and_written_through_no_link() {
     let stand = Stand::new("notes", CONFIG);
@@ -373,7 +373,7 @@ fn what_is_no_request_is_refused_and_the_next_one_is_answered() {
         assert!(say(nonsense.as_bytes()).problem.contains("no message"));
     }
     assert!(say(&[b' '; 70_000]).problem.contains("too long"));
-    // A program is to go with it, and none does.
+    // It needs a program descriptor, and has none.
     let name = text("eth1");
     let lacking = stand.ask(&Request::XdpAttach { name, native: true });
     assert!(lacking.problem.contains("descriptor"), "{lacking:?}");
@@ -405,7 +405,7 @@ fn descriptors_pass_beside_messages_and_are_the_same_files() {
     ));
 }
 
-/// Whatever comes, from nothing like a request to almost one, is answered by a refusal.
+/// Any bytes, from random ones to almost valid requests, are refused.
 #[test]
 fn any_bytes_are_answered() {
     let stand = Stand::new("bytes", "[[port]]\nspec = \"null\"\n");

@@ -1,5 +1,5 @@
-//! What every forwarder is asked: the options that `l2fwd` and `l3fwd` share, and the same as keys
-//! of their files, where the command line goes before.
+//! Options that `l2fwd` and `l3fwd` share, and the same as keys of their files; the command line
+//! takes precedence.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -49,7 +49,7 @@ pub struct RunArgs {
     json: bool,
     /// Check files and options and say what they mean, without touching anything
     #[arg(long)]
-    pub check: bool,
+    check: bool,
     /// Listen at this Unix socket for `linerate ctl --socket PATH`
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -58,12 +58,12 @@ pub struct RunArgs {
     metrics: Option<SocketAddr>,
 }
 
-/// The same as keys of a file, whatever the appliance.
+/// The same as keys of a file of any appliance.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunKeys {
     /// Time between two tables.
     pub period: Option<Duration>,
-    /// After which to end.
+    /// Time after which to end.
     pub duration: Option<Duration>,
     /// Receive queues of each port.
     pub queues: Option<u16>,
@@ -120,8 +120,7 @@ impl RunKeys {
     }
 }
 
-/// What the files of all forwarders have besides their own keys. None of it can change while one
-/// runs.
+/// The common part of all forwarders' files. None of it can change while one runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RunFile {
     /// `[plan]`.
@@ -154,8 +153,8 @@ impl RunFile {
         (all, own)
     }
 
-    /// Refuses what cannot change while the forwarder of that `name` runs, which was started with
-    /// this.
+    /// Refuses changes that are impossible while the forwarder of that `name` runs, which was
+    /// started with this.
     ///
     /// # Errors
     /// The `new` file at `path` asks for it.
@@ -174,23 +173,26 @@ impl RunFile {
     }
 }
 
-/// What was asked for, from both places.
+/// The options from both places.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Who runs where.
+    /// The plan of lcores.
     pub plan: PlanSpec,
-    /// How long, and how to show it.
+    /// Duration and output.
     pub watch: WatchOptions,
     /// How workers run.
     pub options: Options,
+    /// Whether only to say what would be done.
+    pub check: bool,
 }
 
 impl RunArgs {
-    /// With what the file says, where these do not say otherwise.
+    /// Adds the file's values of options that were not given.
     ///
     /// # Errors
-    /// A time that is none.
-    pub fn over(&self, plan: PlanStanza, file: RunKeys) -> Result<Run, Error> {
+    /// An invalid duration.
+    pub fn over(&self, file: &RunFile) -> Result<Run, Error> {
+        let (plan, file) = (file.plan.clone(), file.keys.clone());
         let time = |key, value: Option<f64>| value.map(|value| seconds(key, value)).transpose();
         let period = time("period", self.period)?.or(file.period);
         Ok(Run {
@@ -211,6 +213,7 @@ impl RunArgs {
                 sleep: !self.no_sleep && file.sleep.unwrap_or(true),
                 spin: false,
             },
+            check: self.check,
         })
     }
 }
@@ -241,7 +244,7 @@ pub struct PlanArgs {
 }
 
 impl PlanArgs {
-    /// The file's stanza, where the command line does not say otherwise.
+    /// The file's stanza, overridden by the command line.
     pub fn over(&self, stanza: PlanStanza) -> PlanSpec {
         PlanSpec {
             bg: self.bg.clone().or(stanza.bg),

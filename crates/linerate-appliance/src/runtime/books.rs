@@ -1,4 +1,4 @@
-//! The books of workers at work, and of workers that have ended; and where packets can be watched.
+//! The ledger of running and ended workers; and the taps.
 
 use std::sync::atomic::Ordering;
 
@@ -22,7 +22,7 @@ impl<S: Stage + 'static> Running<S> {
         )
     }
 
-    /// The books at this moment: where each slot is, and who has lost a packet.
+    /// The ledger at this moment: where each slot is, and which account has lost a packet.
     pub fn balance(&self) -> Balance {
         let mut is_whole = true;
         let balance = Balance::take(&self.all_pools(), || {
@@ -50,7 +50,7 @@ impl<S: Stage + 'static> Running<S> {
             .collect()
     }
 
-    /// What ports are called, by number.
+    /// Names of ports, by number.
     fn names(&self) -> impl Fn(u16) -> String + Send + 'static {
         let ports = self.ports().iter();
         let names: Vec<(u16, String)> =
@@ -62,8 +62,8 @@ impl<S: Stage + 'static> Running<S> {
         }
     }
 
-    /// The books of workers that have ended, and of what was taken from them before. They are
-    /// `whole` unless one has panicked, and what it had is in nobody's books.
+    /// The ledger of ended workers, and of what was taken from them before. It is `whole` unless
+    /// one has panicked, whose slots are in no account.
     pub(super) fn balance_of(
         &self,
         stopped: &mut [Worker<S>],
@@ -90,7 +90,7 @@ impl<S: Stage + 'static> Running<S> {
 }
 
 impl OpenPorts {
-    /// Counts what is in the ring of a port for the ring: its two ends see what goes in, or out.
+    /// Adds packets in the ring of a port to the ring's account, by the counters of its two ends.
     pub fn in_rings(&self, mut accounts: Vec<Account>) -> Vec<Account> {
         let rings = self.ports.iter().filter(|open| open.info.kind == "ring");
         let rings: Vec<u16> = rings.map(|open| open.number).collect();

@@ -1,12 +1,12 @@
-//! Ports that come and go while workers run.
+//! Adds and removes ports while workers run.
 //!
-//! A port is added in two steps: [`Running::add_port`] opens and starts it and gives every worker a
-//! way to it, which may fail; [`Running::listen`] has workers poll it, which may not. In between
-//! whoever changes tables tells the workers of it. It is taken away in the opposite order, when
-//! nobody sends to it any more.
+//! A port is added in two steps: [`Running::add_port`] opens and starts it and gives every worker
+//! an outlet to it, which may fail; [`Running::listen`] makes workers poll it, which cannot. In
+//! between the caller updates the workers' tables. It is removed in the opposite order, when no
+//! worker sends to it any more.
 //!
-//! A port that was there at the start receives into the pool that all of those share. One that is
-//! added has pools of its own, which workers learn of; they are kept for the next one like it.
+//! The ports of the start receive into a common pool. An added port has pools of its own, which
+//! workers are told of; they are kept for the next port like it.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ use super::wiring::{self, PortShape, Share};
 use super::{DRAIN, HAND_OFF, HAND_OFF_INLET, Member, OpenPort, OpenPorts, Options, Running};
 use crate::error::Error;
 
-/// What tells pools from others.
+/// What distinguishes pools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Needs {
     rx_queues: u16,
@@ -31,19 +31,19 @@ struct Needs {
     numa_node: Option<u32>,
 }
 
-/// What there is for ports that were added.
+/// State of added ports.
 #[derive(Default)]
 pub(super) struct Added {
     /// By number of the port.
     pools: BTreeMap<u16, (Needs, Pools)>,
-    /// Of ports that have gone.
+    /// Pools of removed ports.
     spare: Vec<(Needs, Pools)>,
-    /// Receive queues that nobody polls yet, and the worker that is to.
+    /// Receive queues that are not polled yet, and the worker for each.
     waiting: Vec<(usize, Inlet)>,
 }
 
 impl Added {
-    /// Of ports that were added, those too that have gone.
+    /// Pools of added ports, also removed ones.
     pub(super) fn pools(&self) -> impl Iterator<Item = &Pool> {
         let pools = self.pools.values().chain(&self.spare);
         pools.flat_map(|(_, pools)| pools.iter())
@@ -61,12 +61,12 @@ impl<S: Stage + 'static> Running<S> {
         ports.find(|open| open.number == number)
     }
 
-    /// Opens a port, which gets a number that nobody has, and starts it. Workers can send to it;
-    /// nothing comes from it before [`listen`](Self::listen).
+    /// Opens a port, which gets a free number, and starts it. Workers can send to it; nothing comes
+    /// from it before [`listen`](Self::listen).
     ///
     /// # Errors
-    /// A number that a ring between workers has, what cannot be opened or started, or no memory;
-    /// all is then as it was.
+    /// The number is that of a ring between workers, the port cannot be opened or started, or there
+    /// is no memory; nothing has changed then.
     pub fn add_port(
         &mut self,
         drivers: &mut Drivers,
@@ -150,7 +150,7 @@ impl<S: Stage + 'static> Running<S> {
         Ok(())
     }
 
-    /// Has workers poll the ports that were added.
+    /// Makes workers poll the added ports.
     pub fn listen(&mut self) {
         for (index, inlet) in self.added.waiting.drain(..) {
             // One that has ended polls nothing.
@@ -160,8 +160,8 @@ impl<S: Stage + 'static> Running<S> {
         }
     }
 
-    /// Stops a port, to which nobody sends any more. What was handed to it leaves first. Returns
-    /// what went wrong.
+    /// Stops a port that no worker sends to any more. Packets handed to it leave first. Returns an
+    /// error, if any.
     pub fn remove_port(&mut self, number: u16) -> Option<Error> {
         let place = self
             .opened
@@ -204,7 +204,7 @@ impl<S: Stage + 'static> Running<S> {
             share.sends.retain(|path| !is_of(path));
             share.hand_offs.retain(|hand_off| hand_off.0 != number);
         }
-        // Before the port stops: a device does not outlive its queues.
+        // Before the port stops, since queues must not outlive their device.
         drop((queues, paths));
         let mut open = self.opened.ports.remove(place);
         self.gone.merge(&open.port.stats());
@@ -213,7 +213,7 @@ impl<S: Stage + 'static> Running<S> {
         stopped.err().map(Error::from)
     }
 
-    /// Whether a port can have the number: workers reach each other by such, too.
+    /// Checks that the number is not that of a ring between workers.
     fn check_number(&self, number: u16, name: &str) -> Result<(), Error> {
         let mut shares = self.workers.iter().map(|member| &member.share);
         let is_of_ring = |share: &Share| share.rings.iter().any(|ring| ring.0 == number);
@@ -226,8 +226,7 @@ impl<S: Stage + 'static> Running<S> {
         }
     }
 
-    /// Who polls the queues of a new port, and who sends to it how: as at the start, among the
-    /// workers that there are.
+    /// Assigns the queues of a new port to the running workers, as at the start.
     fn shares(&self, number: u16, shape: &PortShape) -> Vec<Share> {
         let like = |member: &Member<S>| Share {
             role: member.share.role,
@@ -260,7 +259,7 @@ impl<S: Stage + 'static> Running<S> {
         shares
     }
 
-    /// Gives a worker a way to a port, which goes by a name.
+    /// Gives a worker an outlet to a port, with a name.
     fn set_path(&self, index: usize, (port, name): (u16, &str), path: TxPath) {
         let name = name.to_string();
         // One that has ended sends nothing.
@@ -270,13 +269,13 @@ impl<S: Stage + 'static> Running<S> {
         });
     }
 
-    /// Takes a worker's way to a port back.
+    /// Removes a worker's outlet to a port.
     fn take_path(&self, index: usize, port: u16) -> Option<TxPath> {
         let take = move |worker: &mut Worker<S>| worker.set_outlet(port, None);
         self.workers[index].handle.call(take).ok().flatten()
     }
 
-    /// Has workers make room for the slots of these pools before a packet asks for it.
+    /// Makes workers prepare their caches for these pools before a packet needs it.
     fn meet(&self, pools: &Pools) {
         for member in &self.workers {
             let pools: Vec<Pool> = pools.iter().cloned().collect();

@@ -1,11 +1,11 @@
-//! Who has an interface of the kernel: of those that forward by it one at a time, or each frame is
+//! Ownership of an interface of the kernel: one forwarder at a time, or each frame would be
 //! forwarded twice.
 //!
 //! A claim is a listening socket in the abstract name space of unix(7), which is the network name
-//! space's own, called by the interface's name: a port finds its interface by that, too, whatever
-//! number it has. It goes with its process, however that ends. `af_packet` needs it, since the
-//! kernel gives any number of packet sockets their copies; one AF_XDP socket for each queue the
-//! kernel sees to, but not to that beside a packet socket.
+//! space's own, with the interface's name, by which a port finds its interface, too. It ends with
+//! its process.  `af_packet` needs it, since the kernel gives any number of packet sockets their
+//! copies; the kernel allows only one AF_XDP socket per queue, but does not prevent one beside a
+//! packet socket.
 
 use std::os::fd::OwnedFd;
 
@@ -18,7 +18,7 @@ use rustix::net::{
 
 use crate::socket::unix::process;
 
-/// Askers who are told who it is; those after them, that somebody has it.
+/// Number of connecting processes that learn the owner; later ones learn only that there is one.
 const QUEUE: i32 = 4096;
 
 /// The interface is this process's as long as this lives.
@@ -29,8 +29,8 @@ pub struct Claim {
     _socket: OwnedFd,
 }
 
-/// The interface that a port wants for itself; none where it shares it with the kernel or others,
-/// being given a part of its frames, or has none.
+/// The interface that a port needs exclusively; `None` if it gets only a part of the frames, or has
+/// no interface.
 pub fn wanted(spec: &str) -> Option<String> {
     let spec: Spec = spec.parse().ok()?;
     let shared = match spec.kind() {
@@ -44,10 +44,10 @@ pub fn wanted(spec: &str) -> Option<String> {
 }
 
 impl Claim {
-    /// Takes an interface, for a port of that name.
+    /// Claims an interface, for a port of that name.
     ///
     /// # Errors
-    /// Somebody has it: who. Or the system gives no socket.
+    /// Another process has it; the error names it. Or the system gives no socket.
     pub fn take(interface: &str, port: &str) -> Result<Self, PortError> {
         let failed = |error: Errno| PortError::System {
             port: port.into(),
@@ -57,7 +57,7 @@ impl Claim {
         };
         let socket = socket().map_err(failed)?;
         let bound = bind(&socket, &address(interface).map_err(failed)?);
-        // Who asks stays in the queue: nobody takes it out.
+        // Connections stay in the queue, since they are never accepted.
         match bound.and_then(|()| listen(&socket, QUEUE)) {
             Ok(()) => Ok(Self {
                 interface: interface.into(),
@@ -72,7 +72,7 @@ impl Claim {
     }
 }
 
-/// Who has an interface: none where nobody does; `Some(None)` where that process cannot be told.
+/// The process that has an interface: `None` if there is none; `Some(None)` if it is unknown.
 pub fn holder(interface: &str) -> Option<Option<i32>> {
     let asked = || {
         let socket = socket()?;
@@ -81,13 +81,13 @@ pub fn holder(interface: &str) -> Option<Option<i32>> {
     };
     match asked() {
         Ok(peer) => Some(Some(peer.pid.as_raw_nonzero().get())),
-        // Others are asking, too.
+        // Other processes are connecting, too.
         Err(Errno::AGAIN) => Some(None),
         Err(_) => None,
     }
 }
 
-/// What is wrong where somebody has it.
+/// The error if another process has it.
 pub fn taken(interface: &str, by: Option<i32>) -> String {
     let by = by.map_or_else(|| "another process".into(), process);
     format!(

@@ -1,17 +1,19 @@
-//! What every forwarding app does around its stage: open the ports, make pools that suit them,
-//! start them, place workers by the plan, run, and take it all down again without losing what is
-//! under way.
+//! The common part of forwarding apps around their stages: open the ports, make pools for them,
+//! start them, place workers by the plan, run, and stop everything without losing packets under
+//! way.
 //!
-//! Read [`wiring`] for who polls what. [`OpenPorts`] is opened ports; [`Running`] is workers at
-//! work, whose ports `change` adds and takes away and whose packets `books` accounts for;
-//! [`watch()`] shows what they do until the end.
+//! Read [`wiring`] for the assignment of queues. [`OpenPorts`] has opened ports; [`Running`] has
+//! running workers, whose ports `change` adds and removes and whose packets `books` accounts for;
+//! [`watch()`] shows statistics until the end. [`forward()`] does all of it in order.
 
 mod args;
 mod books;
 mod change;
 pub mod claim;
+mod forward;
 mod observe;
 mod pools;
+mod readings;
 mod show;
 mod signals;
 #[cfg(test)]
@@ -36,40 +38,42 @@ use linerate_drivers::Drivers;
 use crate::error::Error;
 use claim::Claim;
 use pools::near;
+use show::planned;
 use wiring::{PortShape, Share};
 
 pub use args::{PlanArgs, Run, RunArgs, RunFile, RunKeys};
+pub use forward::{forward, places};
 pub use observe::{LcoreRow, Reading, Sample};
-pub use show::planned;
+pub use readings::Readings;
 pub use signals::{Interrupts, Signals};
-pub use watch::{WatchOptions, places, watch};
+pub use watch::{WatchOptions, watch};
 
 /// Packets that a ring between two workers holds.
 const HAND_OFF: usize = 1024;
 /// Inlets from rings are numbered from here, apart from those of receive queues.
 const HAND_OFF_INLET: u16 = 1 << 15;
-/// How long packets between two workers may take to leave when all ends.
+/// How long packets between two workers may take to leave at the end.
 const DRAIN: Duration = Duration::from_secs(1);
 
 /// One port, opened.
 pub struct OpenPort {
-    /// By which workers know it.
+    /// Its number for workers.
     pub number: u16,
-    /// What the user calls it.
+    /// Its name for users.
     pub name: String,
     /// The port itself.
     pub port: Box<dyn Port>,
-    /// What its driver says of it.
+    /// Facts from its driver.
     pub info: PortInfo,
-    /// The interface that it has for itself, and the claim to that while workers forward by it.
+    /// The interface that it needs exclusively, and the claim to it while workers forward by it.
     wants: Option<String>,
     claim: Option<Arc<Claim>>,
-    /// Whether its [warning](Port::warning) has been told.
+    /// Whether its [warning](Port::warning) has been printed.
     pub is_warned: bool,
 }
 
 impl OpenPort {
-    /// Tells what has gone wrong beside the packets, when it happens and once.
+    /// Prints a port's warning once, when it occurs.
     fn warn(&mut self) {
         if !self.is_warned
             && let Some(text) = self.port.warning()
@@ -91,12 +95,12 @@ pub struct Options {
     pub pool_slots: Option<u32>,
     /// Whether idle lcores sleep.
     pub sleep: bool,
-    /// Whether idle lcores never give their CPU away: for CPUs that are theirs alone.
+    /// Whether idle lcores never yield their CPU: for exclusive CPUs.
     pub spin: bool,
 }
 
 impl Options {
-    /// What the worker of a share does when no packets come.
+    /// How the worker of a share idles.
     fn idle(&self, share: &Share) -> Idle {
         let ladder = Idle {
             sleep: self.sleep || share.role == Role::Bg,
@@ -156,7 +160,7 @@ impl OpenPorts {
         })
     }
 
-    /// For packets that get longer than any port receives them, put together from fragments.
+    /// Adds large slots, for reassembled packets that are longer than any received one.
     pub fn with_large_slots(mut self) -> Self {
         self.needs_large = true;
         self
@@ -180,7 +184,7 @@ impl OpenPorts {
     /// that polls ports, and one of `eu` behind rings from those, each given its place among its
     /// like. An io pipeline sends to the k-th eu one by the k-th number of [`wiring::eus`], and
     /// both send to any port. There [`Burst::port`](linerate_core::packet::Burst) is that number:
-    /// what the eu pipeline is to know of where a packet came from the io one writes into it
+    /// the io pipeline writes the input port for the eu pipeline into the packet
     /// ([`Packet::set_port`](linerate_core::packet::Packet::set_port)).
     ///
     /// # Panics
@@ -218,7 +222,8 @@ impl OpenPorts {
     }
 
     /// Starts ports and workers, one worker for each share, on the lcore of the same place. `stage`
-    /// makes the pipeline of each, given its place. [`Options::queues`] has no say: the shares do.
+    /// makes the pipeline of each, given its place. The shares determine the queues, not
+    /// [`Options::queues`].
     ///
     /// # Panics
     /// If there are more shares than lcores.
@@ -278,8 +283,8 @@ impl OpenPorts {
         Ok(running)
     }
 
-    /// Takes the interfaces that these ports have for themselves, together with `others` of this
-    /// process: a port that is replaced by another one of its interface has it until that is there.
+    /// Claims the exclusive interfaces of these ports, together with `others` of this process: a
+    /// port that another one on its interface replaces keeps the claim until then.
     fn claim(&mut self, others: &[OpenPort]) -> Result<(), Error> {
         for open in &mut self.ports {
             let Some(interface) = &open.wants else {
@@ -295,7 +300,7 @@ impl OpenPorts {
         Ok(())
     }
 
-    /// What the ways out of a share are called: by their ports, and rings by the lcores that they
+    /// Names of the outlets of a share: those of ports, and for rings those of the lcores that they
     /// lead to.
     fn paths<'a>(
         &'a self,
@@ -401,7 +406,7 @@ struct Member<S> {
     cpu: Option<u32>,
     handle: WorkerHandle<S>,
     share: Share,
-    /// Until it is joined.
+    /// `None` after it is joined.
     lcore: Option<LcoreHandle<Worker<S>>>,
 }
 
@@ -410,13 +415,13 @@ pub struct Running<S: Stage + 'static> {
     opened: OpenPorts,
     workers: Vec<Member<S>>,
     added: change::Added,
-    /// What ports counted that have been taken away.
+    /// Counts of removed ports.
     gone: PortStats,
     /// Sizes and pages of the pools, one line each.
     pub memory: Vec<String>,
-    /// Those that were there at the start.
+    /// The pools of the start.
     pools: Pools,
-    /// How often somebody has set taps.
+    /// How often taps were set.
     watched: AtomicU64,
 }
 
@@ -426,8 +431,8 @@ impl<S: Stage + 'static> Running<S> {
         &self.opened.ports
     }
 
-    /// Asks each port what it is now. Returns what was known of those of which the MAC address or
-    /// the longest frame is another, by number. Of a device that is gone what was known stays.
+    /// Reads each port's facts again. Returns the old facts of ports whose MAC address or longest
+    /// frame changed, by number. The facts of a missing device stay.
     pub fn look_again(&mut self) -> Vec<(u16, PortInfo)> {
         let mut changed = Vec::new();
         for open in &mut self.opened.ports {
@@ -441,12 +446,12 @@ impl<S: Stage + 'static> Running<S> {
         changed
     }
 
-    /// Tells what has gone wrong with ports since somebody last looked, and packets do not show.
+    /// Prints warnings of ports since the last call.
     pub fn warn(&mut self) {
         self.opened.ports.iter_mut().for_each(OpenPort::warn);
     }
 
-    /// What all ports have counted, those too that have gone.
+    /// Counts of all ports, also removed ones.
     pub fn stats(&self) -> PortStats {
         let mut all = self.gone.clone();
         for open in &self.opened.ports {
@@ -467,7 +472,7 @@ impl<S: Stage + 'static> Running<S> {
             .map(|worker| (worker.name.as_str(), worker.cpu, worker.handle.stats()))
     }
 
-    /// What reaches each worker between two bursts, in the order of the shares.
+    /// Handles of the workers, in the order of the shares.
     pub fn handles(&self) -> impl Iterator<Item = &WorkerHandle<S>> {
         self.workers.iter().map(|worker| &worker.handle)
     }
@@ -479,8 +484,8 @@ impl<S: Stage + 'static> Running<S> {
         self.workers.iter().all(ended)
     }
 
-    /// Ends in order: no more receiving, hand-overs let through, workers joined, books taken, ports
-    /// stopped. Returns the last counters, the books, and what went wrong on the way.
+    /// Ends in order: stop receiving, forward packets under way, join workers, take the ledger,
+    /// stop ports. Returns the last counters, the ledger, and errors.
     pub fn stop(mut self) -> (Sample, Balance, Vec<Error>) {
         let before = Sample::take(&self);
         let (balance, mut errors) = self.stop_workers();
@@ -501,8 +506,8 @@ impl<S: Stage + 'static> Running<S> {
                 }
             }
         }
-        // What all workers have handed over, and what they have taken from each other. One that
-        // has ended does neither any more.
+        // Packets that all workers have handed over, and taken from each other. An ended worker
+        // does neither any more.
         let sums = || {
             let calls = self.workers.iter();
             let calls = calls.map(|worker| worker.handle.call(|worker| worker.handed_and_taken()));

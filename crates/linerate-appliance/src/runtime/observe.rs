@@ -1,4 +1,4 @@
-//! What a run did: counters read at one moment, and what passed between two of them.
+//! Samples of a run: counters at one moment, and differences between two of them.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -79,7 +79,7 @@ impl Sample {
         }
     }
 
-    /// The links as an earlier sample saw them: a stopped port's own is down.
+    /// With the links of an earlier sample, since a stopped port's link is down.
     pub(super) fn with_links_of(mut self, earlier: Self) -> Self {
         for (port, before) in self.ports.iter_mut().zip(earlier.ports) {
             port.link = before.link;
@@ -107,7 +107,7 @@ impl Sample {
                 .ports
                 .iter()
                 .map(|now| {
-                    // Of one that has come since, all.
+                    // For a new one, everything.
                     let same = |before: &&PortSample| {
                         (before.number, &before.name) == (now.number, &now.name)
                     };
@@ -123,7 +123,7 @@ impl Sample {
     }
 }
 
-/// What passed between two samples.
+/// Differences between two samples.
 #[derive(Debug, Serialize)]
 pub struct Reading {
     /// Time between the samples.
@@ -197,12 +197,11 @@ impl PortRow {
     }
 }
 
-/// One lcore. Packets, rounds and drops since the start, as of ports; all else of the interval. A
-/// sample at the start would come too late: workers are at work by then, and a short run may be
-/// over.
+/// One lcore. Packets, rounds and drops since the start, as of ports; the rest of the interval. A
+/// sample at the start would be too late: workers run by then, and a short run may be over.
 #[derive(Debug, Serialize)]
 pub struct LcoreRow {
-    /// Who it is and how busy.
+    /// Its name and load.
     #[serde(flatten)]
     pub load: LcoreReport,
     asleep_share: f64,
@@ -211,12 +210,12 @@ pub struct LcoreRow {
     rounds: u64,
     /// How often it slept.
     pub sleeps: u64,
-    /// From the ring of a doorbell to the end of the nap.
+    /// From the doorbell to the end of the sleep.
     pub wake_up_p50_ns: u64,
     wake_up_p99_ns: u64,
-    /// Rounds so long that somebody else must have had the CPU (or a stage took that long).
+    /// Rounds so long that another thread must have had the CPU (or a stage took that long).
     pub gaps: u64,
-    /// Time that others took from it, in nanoseconds.
+    /// Time of these gaps in nanoseconds.
     pub gaps_ns: u64,
     /// The longest piece of that.
     pub longest_gap_ns: u64,
@@ -257,7 +256,8 @@ impl LcoreRow {
     }
 }
 
-/// Percentiles of a duration, in ticks of the clock and in nanoseconds; of a bucket its upper end.
+/// Percentiles of a duration, in ticks of the clock and in nanoseconds; by the upper ends of
+/// buckets.
 #[derive(Debug, Serialize)]
 pub struct Percentiles {
     pub count: u64,

@@ -1,6 +1,5 @@
-//! Which pools there are, and where: on each NUMA node that a port is on one that the ports of the
-//! node receive into, and one of 64 KiB slots where the kernel hands over frames that it has not
-//! cut yet, or where somebody makes such.
+//! The pools and their NUMA nodes: on each node with ports one that they receive into, and one of
+//! 64 KiB slots if the kernel delivers unsegmented frames, or a stage makes such.
 //!
 //! On a machine with one node, or whose ports are on one, that is one of each. A port or an lcore
 //! uses those that are [`near`] it; a slot goes back to its own pool wherever it is freed.
@@ -27,14 +26,14 @@ impl OpenPorts {
         Ok(Pools::new(pools?))
     }
 
-    /// Whether there are ports from which frames may come that nobody has cut yet.
+    /// Whether unsegmented frames may come from any port.
     pub(super) fn has_oversized(&self) -> bool {
         let mut infos = self.ports.iter().map(|port: &OpenPort| &port.info);
         infos.any(is_oversized)
     }
 }
 
-/// Whether frames may come from the port that nobody has cut yet.
+/// Whether unsegmented frames may come from the port.
 fn is_oversized(info: &PortInfo) -> bool {
     ["af_packet", "tap", "pcap"].contains(&info.kind)
 }
@@ -86,8 +85,8 @@ fn configs(
     main.chain(large).collect()
 }
 
-/// The same pools as a port or an lcore of that node wants them: those of the node first, which it
-/// then receives into and takes slots from; the others as they were.
+/// The same pools in the order for a port or an lcore of that node: those of the node first, which
+/// it then receives into and takes slots from; the others as they were.
 pub(super) fn near(pools: &Pools, node: Option<u32>) -> Pools {
     Pools::new(near_first(pools.iter().cloned(), node, Pool::numa_node))
 }

@@ -32,7 +32,7 @@ struct Line<'a> {
     ledger: Option<Verdict>,
 }
 
-/// Says which port is which; `path` what is done with the packets of each.
+/// Lists the ports; `path` describes what is done with the packets of each.
 pub(super) fn started<S: Stage>(
     running: &Running<S>,
     path: impl Fn(usize) -> String,
@@ -67,12 +67,12 @@ pub(super) fn started<S: Stage>(
     output::print(&text)
 }
 
-/// What would be started, for `--check`: which port is which, `path` what would be done with the
-/// packets of each, and who would poll them.
+/// What would be started, for `--check`: the ports, `path` for what would be done with the packets
+/// of each, and the lcores that would poll them.
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn planned(
+pub(super) fn planned(
     ports: &[PortStanza],
     plan: &Plan,
     path: impl Fn(usize) -> String,

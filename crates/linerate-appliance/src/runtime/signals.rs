@@ -1,4 +1,4 @@
-//! What is heard of signals: Ctrl-C and SIGTERM end a run, SIGHUP may mean something besides.
+//! Signals: Ctrl-C and SIGTERM end a run, SIGHUP may have another meaning.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver};
@@ -12,11 +12,11 @@ use signal_hook::low_level::emulate_default_handler;
 pub struct Signals(Handle);
 
 impl Signals {
-    /// Begins to catch them, each told to `heard` on a thread called `name`. Signals that come
-    /// while it works are told once it is done, one of each kind.
+    /// Begins to catch them, and passes each to `heard` on a thread called `name`. Signals that
+    /// come meanwhile are passed afterwards, one of each kind.
     ///
     /// # Errors
-    /// There can be no handler or no thread.
+    /// No handler or no thread can be made.
     pub fn catch(
         name: &str,
         signals: &[i32],
@@ -31,15 +31,15 @@ impl Signals {
     }
 
     /// Catches SIGINT and SIGTERM. The first asks the run to `end`; a second one ends the process
-    /// at once, as if nobody had caught it.
+    /// at once, as without a handler.
     ///
     /// # Errors
-    /// There can be no handler or no thread.
+    /// No handler or no thread can be made.
     pub fn to_end(end: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let (mut end, mut before) = (end, false);
         let heard = move |signal| {
             if before {
-                // It cannot fail for these two, and there is nobody left to tell.
+                // It cannot fail for these two, and no error could be reported.
                 let _ = emulate_default_handler(signal);
             }
             before = true;
@@ -66,12 +66,12 @@ impl Interrupts {
     /// Begins to catch them.
     ///
     /// # Errors
-    /// There can be no handler or no thread.
+    /// No handler or no thread can be made.
     pub fn catch() -> io::Result<Self> {
         let (sender, caught) = mpsc::channel();
         Ok(Self {
             caught,
-            // Nobody is left to be told once it is dropped.
+            // The receiver is gone once it is dropped.
             _signals: Signals::to_end(move || _ = sender.send(()))?,
         })
     }

@@ -1,4 +1,4 @@
-//! Shares that an app makes itself: rings between pipelines lose nothing, not even when all ends.
+//! Shares that an app makes itself: rings between pipelines lose nothing, not even at the end.
 #![allow(clippy::unwrap_used)]
 
 mod rings;
@@ -59,11 +59,11 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
         .unwrap();
     let first = Sample::take(&running);
     assert_eq!(running.handles().count(), 2);
-    // Until the second has seen packets; how many is the machine's business.
+    // Until the second has seen packets; their number depends on the machine.
     while running.handles().nth(1).unwrap().stats().packets.read() == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // Full ways are called as the user calls what they lead to.
+    // Full outlets have the user's name of their destination.
     for (worker, name) in [(0, lcores[1].name.as_str()), (1, "null")] {
         let handle = running.handles().nth(worker).unwrap();
         let counts = handle.call(|worker| worker.egress.drop_counts()).unwrap();
@@ -76,7 +76,7 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
     assert!(balance.is_even() && balance.exact, "{balance}");
     assert!(errors.is_empty(), "{errors:?}");
     let reading = last.since(&first);
-    // As with ports, packets are those since the start, however late somebody looked first.
+    // As with ports, packets are those since the start, however late the first sample was.
     let counted = |reading: &Reading| reading.lcores[0].packets;
     assert_eq!(counted(&reading), reading.ports[0].rx_packets);
     assert_eq!(counted(&last.since(&late)), reading.ports[0].rx_packets);
@@ -91,7 +91,7 @@ fn what_is_under_way_in_rings_between_pipelines_is_sent_before_all_ends() {
 }
 
 /// A source and a sink are added to two idle workers, which carry from one to the other, also by
-/// hand-off; they are taken away, and others like them come.
+/// hand-off; they are removed, and others like them added.
 #[test]
 fn ports_come_and_go_while_workers_run() {
     const SOURCE: u16 = 4;
@@ -113,7 +113,7 @@ fn ports_come_and_go_while_workers_run() {
         add(SINK, "sink", "null:,rx=off");
         add(SOURCE, "source", "null:");
         let sent = |running: &Running<_>| running.port(SINK).unwrap().port.stats().tx_packets;
-        assert_eq!(sent(&running), 0, "nobody listens yet");
+        assert_eq!(sent(&running), 0, "no worker polls it yet");
         running.listen();
         let before = Sample::take(&running);
         while sent(&running) < 1000 {
@@ -138,14 +138,14 @@ fn ports_come_and_go_while_workers_run() {
     assert!(errors.is_empty(), "{errors:?}");
 }
 
-/// Who forgets a packet is named when all ends, and before.
+/// A stage that leaks a packet is named at the end, and before.
 #[test]
 fn a_lost_packet_is_named_while_it_runs_and_at_the_end() {
     let ports = ["null:", "ring:lost", "ring:lost"].map(|spec| (None, spec.to_owned()));
     let opened = OpenPorts::open(&ports, Clock::calibrate()).unwrap();
     let plan = plan();
     let lcores: Vec<&Placement> = plan.role(linerate_core::env::Role::Io).collect();
-    // What the null port brings goes through the ring, and is dropped behind it.
+    // Packets from the null port go through the ring, and are dropped behind it.
     let stage = |_: &mut Egress| {
         let mut left = 3;
         let careless = move |burst: &mut Burst, _: &mut Egress| {

@@ -1,17 +1,18 @@
-//! Who polls what: spreads the queues of all ports over the workers, before anything is opened.
+//! Spreads the queues of all ports over the workers, before anything is opened.
 //!
-//! Every port says to which ports its packets may go. A worker that sends to a port gets a transmit
-//! queue of it while there are any; the others hand their packets to a worker that has one.
+//! For every port it is known to which ports its packets may go. A worker that sends to a port gets
+//! a transmit queue of it while there are any; the others hand their packets to a worker that has
+//! one.
 //!
 //! [`spread`] is all that most apps need, and [`by_role`] those with pipelines on eu lcores. One
 //! with workers of other kinds spreads the receive queues with [`poll`], adds shares of its own,
-//! lets [`mesh`] join them by rings, and [`reach`] give each its ways out.
+//! lets [`mesh`] join them by rings, and [`reach`] give each its outlets.
 
 use std::ops::Range;
 
 use linerate_core::env::Role;
 
-/// What there is to spread.
+/// A port as the wiring needs it.
 #[derive(Clone, Debug)]
 pub struct PortShape {
     /// Receive queues to poll.
@@ -32,10 +33,10 @@ pub struct Share {
     /// Ports that it reaches through another worker: port and worker.
     pub hand_offs: Vec<(u16, usize)>,
     /// Rings into the pipeline of another worker: the number that it sends to as to a port, and the
-    /// worker. There a burst from it says that number as its port. Take the numbers right behind
+    /// worker. There a burst from it has that number as its port. Take the numbers right behind
     /// those of the ports: a worker keeps an outlet for each number up to the highest.
     pub rings: Vec<(u16, usize)>,
-    /// What its worker is for. One of [`Role::Eu`] owns transmit queues only where no other kind of
+    /// The role of its worker. One of [`Role::Eu`] owns transmit queues only where no other kind of
     /// worker sends to the port. One of [`Role::Bg`] sleeps whenever it has nothing to do, even
     /// where the others never do, and polls no port that is added later.
     pub role: Role,
@@ -49,7 +50,7 @@ pub fn spread(ports: &[PortShape], workers: usize) -> Vec<Share> {
         .map(|share| {
             let mut feeds = vec![false; ports.len()];
             for &(from, _) in &share.polls {
-                // What goes to no port is the stage's to drop.
+                // The stage drops packets without an output port.
                 for &out in &ports[usize::from(from)].outs {
                     if let Some(feeds) = feeds.get_mut(usize::from(out)) {
                         *feeds = true;
@@ -65,15 +66,14 @@ pub fn spread(ports: &[PortShape], workers: usize) -> Vec<Share> {
     shares
 }
 
-/// As [`spread`], whatever the ports say of their outs: every worker can send to every port.
+/// As [`spread`], but every worker can send to every port.
 pub fn spread_all(ports: &[PortShape], workers: usize) -> Vec<Share> {
     let mut shares = poll(ports, workers);
     reach(&mut shares, ports, |_, _| true);
     shares
 }
 
-/// Spreads the receive queues alone: up to `workers` shares, none of them empty, without any way
-/// out.
+/// Spreads the receive queues alone: up to `workers` shares, none of them empty, without outlets.
 pub fn poll(ports: &[PortShape], workers: usize) -> Vec<Share> {
     let queues: usize = ports.iter().map(|port| usize::from(port.rx_queues)).sum();
     let mut shares = vec![Share::default(); workers.clamp(1, queues.max(1))];
@@ -120,9 +120,9 @@ pub fn eus(ports: usize, eu: usize) -> Range<u16> {
 }
 
 /// Gives each worker that `sends` a ring into the pipeline of each worker of `to`, but for itself:
-/// the k-th of those is the number `first` + k to all, and what somebody sends to itself is dropped
-/// as `no_outlet`. Of `0..shares.len()` that is a mesh of them all. An SPSC ring for each pair: a
-/// worker that waits for its CPU then holds up nobody else.
+/// the k-th of those is the number `first` + k to all, and a packet that a worker sends to itself
+/// is dropped as `no_outlet`. Of `0..shares.len()` that is a mesh of them all. An SPSC ring for
+/// each pair: so a worker that waits for its CPU does not block others.
 ///
 /// # Panics
 /// If a number is that of another ring of the share.
@@ -139,8 +139,8 @@ pub fn mesh(shares: &mut [Share], first: u16, to: Range<usize>, sends: impl Fn(u
     }
 }
 
-/// Gives the shares their ways to the ports: `wants` says which worker sends to which port. The
-/// first of them get a transmit queue each, while the port has some; the others, and those of
+/// Gives the shares their outlets to the ports: `wants` returns which worker sends to which port.
+/// The first of them get a transmit queue each, while the port has some; the others, and those of
 /// [`Role::Eu`] wherever another kind sends to the port, hand over to those in turn.
 pub fn reach(shares: &mut [Share], ports: &[PortShape], wants: impl Fn(usize, u16) -> bool) {
     for (port, shape) in (0..).zip(ports) {

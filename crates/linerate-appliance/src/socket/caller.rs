@@ -23,7 +23,7 @@ impl Caller {
     /// Connects to the socket of an instance; `fix` says how to start one, or to name its socket.
     ///
     /// # Errors
-    /// Nobody listens there.
+    /// No instance listens there.
     pub fn connect(path: &Path, fix: &str) -> Result<Self, Error> {
         let refused = |error: io::Error| Error::Usage {
             problem: format!("{}: no instance answers there: {error}", path.display()),
@@ -40,7 +40,7 @@ impl Caller {
     /// Asks a method and waits for its answer; what comes before it goes to `event`.
     ///
     /// # Errors
-    /// What the instance says is wrong, or that it has gone.
+    /// The instance's error, or that it has ended.
     pub fn call(
         &mut self,
         method: &str,
@@ -72,8 +72,7 @@ impl Caller {
         }
     }
 
-    /// The connection, for what follows an answer and is no line; bytes of it that were read
-    /// already come first.
+    /// The connection, for binary data after an answer; bytes that were read already come first.
     ///
     /// # Errors
     /// Too many open files.

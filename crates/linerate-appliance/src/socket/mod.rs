@@ -1,9 +1,8 @@
-//! Talking to a running instance: Unix sockets that only their user reaches, and lines of JSON on
-//! them.
+//! Communication with a running instance: Unix sockets that only their user reaches, and lines of
+//! JSON on them.
 //!
-//! [`unix`] and [`tcp`] are places, [`wire`] the stream of lines, [`protocol`] what a request and
-//! its answer say. What a method means belongs to the instance: `pktgen` and `router` each have
-//! their own.
+//! [`unix`] and [`tcp`] are places, [`wire`] the stream of lines, [`protocol`] requests and
+//! answers. Methods belong to the instance: `pktgen` and `router` each have their own.
 
 mod caller;
 pub mod protocol;
@@ -27,6 +26,6 @@ pub fn found_socket() -> PathBuf {
     unix::found("router.sock")
 }
 
-/// What clients of a router say where there is none.
+/// The fix in errors of a router's clients if none runs.
 pub const START_ONE: &str =
     "start one with `linerate router CONF.toml`, or name its socket: --socket PATH";

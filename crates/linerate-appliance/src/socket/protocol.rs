@@ -1,4 +1,4 @@
-//! What a line to and from an instance says: one JSON object each.
+//! Lines to and from an instance: one JSON object each.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,14 +8,14 @@ use crate::error::Error;
 /// Longest request in bytes, its line end included.
 pub const REQUEST_BYTES: usize = 64 * 1024;
 
-/// What a client asks: a command line, or a method with parameters.
+/// A request: a command line, or a method with parameters.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Request {
     /// Comes back with the answer: a number or a text.
     #[serde(default)]
     pub id: Value,
-    /// A line of commands, for those who take such.
+    /// A command line, for instances that accept such.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
     /// What is to be done.
@@ -27,7 +27,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// A command as a person types it.
+    /// A command as a user types it.
     pub fn command(line: &str) -> Self {
         Self {
             command: Some(line.into()),
@@ -35,7 +35,7 @@ impl Request {
         }
     }
 
-    /// A method and what it takes.
+    /// A method and its parameters.
     pub fn method(name: &str, params: Value) -> Self {
         Self {
             method: Some(name.into()),
@@ -45,17 +45,17 @@ impl Request {
     }
 }
 
-/// What the instance says to a request.
+/// The answer to a request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Answer {
-    /// That of the request.
+    /// The `id` of the request.
     pub id: Value,
     /// Whether it was done.
     pub ok: bool,
-    /// What came of it.
+    /// The result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Value>,
-    /// Why it was not.
+    /// The error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Problem>,
 }
@@ -77,7 +77,7 @@ impl Answer {
     }
 }
 
-/// What is wrong with a request, what would be right, and names near to one that is not known.
+/// An error of a request, its fix, and near names for an unknown one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{problem}")]
 pub struct Problem {

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use super::unix;
 
-/// A port, from whose clients nothing is known but their addresses.
+/// A listening TCP port; only the addresses of its clients are known.
 #[derive(Debug)]
 pub struct TcpDoor {
     socket: TcpListener,
@@ -26,10 +26,10 @@ impl TcpDoor {
         Ok(Self { socket, at })
     }
 
-    /// The next client, where one came within `time_ms`.
+    /// The next client, if one came within `time_ms`.
     ///
     /// # Errors
-    /// There is no descriptor left for it, mostly.
+    /// Usually that no descriptor is free.
     pub fn accept(&self, time_ms: u32) -> io::Result<Option<TcpStream>> {
         if !unix::readable(self.socket.as_fd(), time_ms)? {
             return Ok(None);

@@ -24,7 +24,7 @@ const OF_THE_MACHINE: &str = "/run/linerate";
 pub fn usual(name: &str) -> PathBuf {
     let folder = |variable: &str| {
         let value = std::env::var_os(variable)?;
-        // Of several, the first.
+        // The first of several.
         let first = value.as_bytes().split(|&byte| byte == b':').next()?;
         let folder = PathBuf::from(OsStr::from_bytes(first));
         folder.is_absolute().then_some(folder)
@@ -42,7 +42,7 @@ pub fn usual(name: &str) -> PathBuf {
 }
 
 /// Where a client looks for an instance: at the usual place, and if nothing is there, at that of
-/// the machine's service, should there be one.
+/// the machine's service, if there is one.
 pub fn found(name: &str) -> PathBuf {
     let is_there = |path: &Path| match fs::symlink_metadata(path) {
         Err(error) => error.kind() != io::ErrorKind::NotFound,
@@ -55,28 +55,28 @@ pub fn found(name: &str) -> PathBuf {
     }
 }
 
-/// A socket that takes connections, mode 0600. Its file goes with it.
+/// A listening socket, mode 0600. Its file is removed with it.
 #[derive(Debug)]
 pub struct UnixDoor {
     socket: UnixListener,
     path: PathBuf,
-    /// Device and number of the file, by which ours is told from one that replaced it.
+    /// Device and inode of the file, to distinguish ours from one that replaced it.
     file: (u64, u64),
 }
 
 impl UnixDoor {
-    /// Listens at `path`. What a dead process left there is taken away. `own_folder` makes the
-    /// folder, and refuses one that others may write; `elsewhere` says how to name another place.
+    /// Listens at `path`. Removes the socket of a dead process. `own_folder` makes the folder, and
+    /// refuses one that others may write; `elsewhere` says how to name another place.
     ///
     /// # Errors
-    /// A process that lives listens there, or the place cannot be written.
+    /// A running process listens there, or the path cannot be written.
     pub fn open(path: &Path, own_folder: bool, elsewhere: &str) -> Result<Self, Error> {
         let wrong = |source: io::Error| Error::File {
             path: path.into(),
             source,
         };
         let folder = folder_of(path);
-        // Where there is none, that of the machine is ours to make, too.
+        // If it does not exist, the machine's folder is made, too.
         if own_folder || folder == Path::new(OF_THE_MACHINE) && !folder.exists() {
             private_folder(folder, elsewhere)?;
         }
@@ -94,7 +94,7 @@ impl UnixDoor {
     }
 
     /// The next client, where one came within `time_ms`. Only processes of this user and root are
-    /// let in.
+    /// admitted.
     pub fn accept(&self, time_ms: u32) -> io::Result<Option<UnixStream>> {
         if !readable(self.socket.as_fd(), time_ms)? {
             return Ok(None);
@@ -120,7 +120,7 @@ impl Drop for UnixDoor {
     }
 }
 
-/// Whether somebody waits at a listening socket, after at most `time_ms`.
+/// Whether a client waits at a listening socket, after at most `time_ms`.
 pub(super) fn readable(fd: BorrowedFd<'_>, time_ms: u32) -> io::Result<bool> {
     let time = Timespec {
         tv_sec: i64::from(time_ms / 1000),
@@ -136,7 +136,7 @@ pub(super) fn readable(fd: BorrowedFd<'_>, time_ms: u32) -> io::Result<bool> {
     }
 }
 
-/// A client that has gone before it was taken is none.
+/// Ignores the error of a client that closed before it was accepted.
 pub(super) fn gone<T>(error: io::Error) -> io::Result<Option<T>> {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::ConnectionAborted => Ok(None),
@@ -144,7 +144,7 @@ pub(super) fn gone<T>(error: io::Error) -> io::Result<Option<T>> {
     }
 }
 
-/// Makes the folder of the usual socket, and refuses one that is somebody else's.
+/// Makes the folder of the usual socket, and refuses one of another user.
 fn private_folder(folder: &Path, elsewhere: &str) -> Result<(), Error> {
     let wrong = |source: io::Error| Error::File {
         path: folder.into(),
@@ -170,23 +170,22 @@ fn folder_of(path: &Path) -> &Path {
     folder.unwrap_or(Path::new("."))
 }
 
-/// Two that are at once at a socket in a folder take turns: looking, taking away and binding is one
-/// step.
+/// Locks a folder, so that two processes do not check, remove and bind a socket at the same time.
 fn turn(folder: &Path) -> io::Result<File> {
     let turn = File::open(folder)?;
     flock(turn.as_fd(), FlockOperation::LockExclusive)?;
     Ok(turn)
 }
 
-/// Takes the socket of a process that has ended away, unless another one listens there by now.
+/// Removes the socket of an ended process, unless another one listens there by now.
 pub fn take_away(path: &Path) {
     if let Ok(_turn) = turn(folder_of(path)) {
-        // Whatever is there besides is not ours.
+        // Other files there are not ours.
         let _ = take_stale_away(path, "");
     }
 }
 
-/// Removes a socket that nobody listens on any more.
+/// Removes a socket without a listener.
 fn take_stale_away(path: &Path, elsewhere: &str) -> Result<(), Error> {
     let wrong = |source: io::Error| Error::File {
         path: path.into(),
@@ -211,7 +210,7 @@ fn take_stale_away(path: &Path, elsewhere: &str) -> Result<(), Error> {
                     path.display(),
                     owner.map_or_else(|_| "of an unknown process".into(), process)
                 ),
-                fix: format!("speak to that one, or name another place: {elsewhere}"),
+                fix: format!("connect to that one, or name another place: {elsewhere}"),
             })
         }
         // A full queue is a listener, too.
@@ -262,7 +261,7 @@ mod tests {
         drop(UnixListener::bind(&path).unwrap());
         assert!(path.exists());
         let second = UnixDoor::open(&path, false, "PATH").unwrap();
-        // Somebody else's by now: it stays.
+        // Another process has replaced it: it stays.
         fs::remove_file(&path).unwrap();
         fs::write(&path, "kept").unwrap();
         drop(second);

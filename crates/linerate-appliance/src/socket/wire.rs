@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 /// A connected socket.
 #[derive(Debug)]
 pub enum Wire {
-    /// Of this machine.
+    /// On this machine.
     Unix(UnixStream),
     /// Over the network.
     Tcp(TcpStream),
@@ -27,7 +27,7 @@ impl Wire {
         })
     }
 
-    /// How long a read may take; for ever without it.
+    /// Timeout of reads; `None`: no limit.
     ///
     /// # Errors
     /// The time is zero.
@@ -38,7 +38,7 @@ impl Wire {
         }
     }
 
-    /// How long a write may take; for ever without it.
+    /// Timeout of writes; `None`: no limit.
     ///
     /// # Errors
     /// The time is zero.
@@ -49,7 +49,8 @@ impl Wire {
         }
     }
 
-    /// Ends both directions, whoever waits on them. A socket that is closed already stays so.
+    /// Closes both directions, and wakes threads that wait on them. A socket that is closed already
+    /// stays so.
     pub fn shutdown(&self) {
         let _ = match self {
             Self::Unix(stream) => stream.shutdown(Shutdown::Both),
@@ -83,16 +84,16 @@ impl Write for Wire {
     }
 }
 
-/// What came of waiting for a line.
+/// Result of waiting for a line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Line {
     /// Without its end.
     Whole(Vec<u8>),
     /// Nothing whole yet.
     Waiting,
-    /// Longer than it may be; what follows cannot be told apart any more.
+    /// Longer than the limit; the rest of the stream cannot be read.
     TooLong,
-    /// The other side has gone.
+    /// The other side has closed.
     Closed,
 }
 
@@ -104,7 +105,7 @@ pub struct Lines {
     held: Vec<u8>,
     /// Bytes of `held` that hold no line end.
     searched: usize,
-    /// When the line under way began.
+    /// When the incomplete line began.
     began: Option<Instant>,
 }
 
@@ -125,12 +126,12 @@ impl Lines {
         self.held
     }
 
-    /// How long a line has been under way; none between lines.
+    /// How long a line has been incomplete; `None` between lines.
     pub fn under_way(&self) -> Option<Duration> {
         self.began.map(|began| began.elapsed())
     }
 
-    /// Waits for a line, at most `time` (for ever where none).
+    /// Waits for a line, at most `time` (`None`: without a limit).
     pub fn next(&mut self, time: Option<Duration>) -> Line {
         let deadline = time.map(|time| Instant::now() + time);
         loop {
@@ -138,7 +139,7 @@ impl Lines {
                 return line;
             }
             let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            // No time at all would mean for ever to a socket.
+            // A zero timeout would mean no limit to a socket.
             let left = left.map(|left| left.max(Duration::from_micros(100)));
             if self.wire.set_read_timeout(left).is_err() {
                 return Line::Closed;

@@ -11,7 +11,7 @@ mod avx512;
 /// a burst.
 #[derive(Clone, Copy)]
 pub(crate) struct WordCopy {
-    /// Copies `len` words to where nobody else looks.
+    /// Copies `len` words to memory that no other thread accesses.
     ///
     /// # Safety
     /// `from` is valid for reading and `to` for writing `len` words; the two do not overlap.

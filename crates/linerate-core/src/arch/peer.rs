@@ -20,9 +20,6 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 mod bytes {
     use std::arch::asm;
 
-    /// From so many bytes on the processor's own block move is faster.
-    const LONG: usize = 1024;
-
     #[inline(always)]
     pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         if len >= 16 {
@@ -47,17 +44,10 @@ mod bytes {
         unsafe { copy_short(to, from, len) }
     }
 
-    /// More than 64 bytes.
+    /// More than 64 bytes. Wider moves are faster only while both sides are in the first-level
+    /// cache, and `rep movsb` never was.
     #[inline]
     unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
-        if len >= LONG {
-            // SAFETY: the caller's promise.
-            unsafe {
-                asm!("rep movsb", inout("rcx") len => _, inout("rdi") to => _,
-                    inout("rsi") from => _, options(nostack, preserves_flags));
-            }
-            return;
-        }
         let last = len - 64;
         let mut done = 0;
         while done < last {

@@ -39,8 +39,8 @@ pub(super) unsafe fn load_words(from: *const AtomicU32, to: *mut u32, len: usize
 /// Copies `len` words, of which one side may be atomics.
 ///
 /// # Safety
-/// `from` is valid for reading and `to` for writing `len` words; whoever else touches them at the
-/// same time does so by atomics.
+/// `from` is valid for reading and `to` for writing `len` words; other threads access them at the
+/// same time only by atomics.
 #[inline(always)]
 unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
     if len >= 16 {

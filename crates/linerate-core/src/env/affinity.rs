@@ -11,7 +11,7 @@ const WORDS: usize = LIMIT as usize / 64;
 /// The CPUs on which the process's main thread may run: its cpuset and its taskset.
 ///
 /// # Errors
-/// What `sched_getaffinity(2)` says.
+/// The error of `sched_getaffinity(2)`.
 pub fn allowed() -> io::Result<CpuList> {
     let mut mask = [0u64; WORDS];
     let pid = rustix::process::getpid().as_raw_nonzero().get();

@@ -1,6 +1,6 @@
 //! Time: ticks of the invariant TSC, calibrated against CLOCK_MONOTONIC_RAW.
 //!
-//! Where the TSC cannot be trusted the clock falls back to `clock_gettime` (a tick is then one
+//! Where the TSC is not reliable the clock falls back to `clock_gettime` (a tick is then one
 //! nanosecond) and [`Clock::source`] says why. A clock is a small value: calibrate one at start,
 //! copy it to every lcore.
 #![allow(unsafe_code)]
@@ -71,7 +71,7 @@ impl Clock {
         }
     }
 
-    /// The fallback: nanoseconds of `clock_gettime`. `reason` is told by [`Clock::source`].
+    /// The fallback: nanoseconds of `clock_gettime`. [`Clock::source`] shows `reason`.
     pub fn monotonic(reason: &'static str) -> Self {
         let one = 1 << FRACTION_BITS;
         Self {
@@ -151,7 +151,7 @@ fn monotonic_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// The time stamp counter, trustworthy or not: for what a stage takes, where a jump is one wrong
+/// The time stamp counter, reliable or not: for the duration of stages, where a jump is one wrong
 /// sample among many. Where there is none, nanoseconds.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
@@ -335,7 +335,7 @@ mod tests {
         let clock = Clock::calibrate();
         let (outer_start, inner_start) = (monotonic_ns(), clock.now());
         std::thread::sleep(Duration::from_millis(30));
-        // Whoever interrupts us between the two readings only makes the outer interval longer.
+        // An interruption between the two readings only makes the outer interval longer.
         let inner = clock.ns(clock.now() - inner_start);
         let outer = monotonic_ns() - outer_start;
         assert!(

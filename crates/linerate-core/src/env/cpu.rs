@@ -59,8 +59,8 @@ impl Isa {
         Self::Baseline
     }
 
-    /// This level, or as much of it as this CPU has. Who picks a kernel asks this first: a level is
-    /// a value that anybody can make.
+    /// This level, or as much of it as this CPU has. Code that picks a kernel calls this first,
+    /// since any level can be constructed.
     pub fn available(self) -> Self {
         match (self, Self::detect()) {
             (
@@ -134,7 +134,7 @@ pub(super) fn model(tree: &Tree) -> String {
         .unwrap_or_else(|| "unknown".into())
 }
 
-/// The hypervisor under this machine; `None` on bare metal, or where nothing tells.
+/// The hypervisor under this machine; `None` on bare metal, or if it is unknown.
 pub(super) fn hypervisor(tree: &Tree) -> Option<String> {
     if let Some(kind) = tree
         .read("sys/hypervisor/type")

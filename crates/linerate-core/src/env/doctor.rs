@@ -1,7 +1,7 @@
-//! What this machine can do, what it lacks, and the exact command that adds it.
+//! What this machine supports, what it lacks, and the exact command that adds it.
 //!
-//! [`Probes`] tries what only trying tells; everything else is read from files. Judging is pure, so
-//! tests examine machines that are not there. Nothing here is required by `linerate demo`.
+//! [`Probes`] tries what only a trial shows; everything else is read from files. The evaluation is
+//! pure, so tests can examine other machines. Nothing here is required by `linerate demo`.
 
 mod cores;
 mod memory;

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use super::CpuList;
 
-/// An error of the environment. `Display` names the thing and the reason, [`EnvError::fix`] the way
-/// out.
+/// An error of the environment. `Display` names the thing and the reason, [`EnvError::fix`] the
+/// fix.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnvError {
@@ -55,14 +55,14 @@ pub enum EnvError {
     /// The cpuset and the online CPUs have nothing in common.
     #[error("no online CPU is in this process's cpuset")]
     NoCpus,
-    /// A slot that no CPU stands behind.
+    /// A slot without a CPU.
     #[error("[plan] slot {slot} ({role}) has no CPU: {reason}")]
     NoSuchSlot {
         /// The slot.
         slot: u32,
-        /// The role that wants it.
+        /// The role that has the slot.
         role: &'static str,
-        /// Why there is none.
+        /// Why it has no CPU.
         reason: String,
     },
     /// A CPU of the plan that this process may not or cannot use.
@@ -108,7 +108,7 @@ pub enum EnvError {
     Spawn {
         /// The lcore.
         name: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The thread of an lcore could not be bound to its CPU.
@@ -120,7 +120,7 @@ pub enum EnvError {
         cpu: u32,
         /// The CPUs that the process may use.
         allowed: CpuList,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The code that ran on an lcore panicked.
@@ -136,7 +136,7 @@ pub enum EnvError {
     System {
         /// The file or call.
         what: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }

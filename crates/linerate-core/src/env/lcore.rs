@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use super::{CpuList, EnvError, affinity};
 use crate::inbox;
 
-/// Starts lcores. There is no registry: whoever holds the [`LcoreHandle`] owns the thread.
+/// Starts lcores. There is no registry: the owner of the [`LcoreHandle`] owns the thread.
 ///
 /// ```
 /// use linerate_core::env::Lcore;
@@ -16,7 +16,7 @@ use crate::inbox;
 /// ```
 pub struct Lcore(());
 
-/// A running lcore. Dropping it waits for the thread: tell the code to stop first.
+/// A running lcore. Dropping it waits for the thread: stop its code first.
 #[derive(Debug)]
 pub struct LcoreHandle<T> {
     name: String,
@@ -106,7 +106,7 @@ impl<T> LcoreHandle<T> {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Waits for the code to return and hands over its result, or says how it panicked.
+    /// Waits for the code to return; returns its result, or its panic message as an error.
     pub fn join(mut self) -> Result<T, EnvError>
     where
         T: Send + 'static,

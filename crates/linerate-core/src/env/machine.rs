@@ -4,7 +4,7 @@ use super::{Clock, ClockSource, CpuList, Isa, Stolen, Topology, Tree, cpu};
 
 const HUGE_PAGES: &str = "sys/kernel/mm/hugepages";
 
-/// What every report says about the machine it was made on.
+/// The facts in every report about the machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The CPU's name.
@@ -35,7 +35,7 @@ pub struct Machine {
     pub transparent_huge_pages: Option<String>,
     /// The hypervisor, if it is a virtual machine.
     pub hypervisor: Option<String>,
-    /// What others took of the CPU when it was sampled.
+    /// CPU time that other threads took when it was sampled.
     pub stolen: Stolen,
 }
 

@@ -1,9 +1,9 @@
 //! The plan: roles on logical slots, slots on CPUs.
 //!
-//! An appliance is written against roles and configured with slots; which CPU stands behind a slot
-//! is the machine's affair. So the same `[plan]` runs on another machine, another numbering of
-//! hyper-threads or a small virtual machine. One slot is one lcore. Two lcores share a CPU only
-//! where the mapping says so, or where there are more slots than CPUs: that is a warning.
+//! An appliance is written against roles and configured with slots; the CPU of a slot depends on
+//! the machine. So the same `[plan]` runs on another machine, another numbering of hyper-threads or
+//! a small virtual machine. One slot is one lcore. Two lcores share a CPU only where the mapping
+//! says so, or where there are more slots than CPUs: that is a warning.
 
 mod place;
 mod roles;
@@ -17,7 +17,7 @@ use super::{CpuList, EnvError, Topology};
 pub enum Role {
     /// Background and control: sleeps most of the time.
     Bg,
-    /// Polls ports and hands packets out: always busy. Where nothing is said, an lcore is this.
+    /// Polls ports and hands packets out: always busy. The default role of an lcore.
     #[default]
     Io,
     /// Processes packets (an execution unit): always busy.

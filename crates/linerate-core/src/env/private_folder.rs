@@ -1,8 +1,8 @@
 //! A folder of this process's own for temporary files.
 //!
-//! A name that others can guess is no place to write to in a folder that they may write to as well:
-//! whoever puts a symbolic link there has root write through it. Nothing here refers to the rest of
-//! the crate: what stands below it is made of this very file.
+//! A predictable name is unsafe in a folder that others may write to: a symbolic link there would
+//! make root write through it. This file does not depend on the rest of the crate, since lower
+//! crates include it.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Names that others may have taken on purpose.
 const TRIES: u32 = 10_000;
 
-/// A new folder, mode 0700, in the one for temporary files (`$TMPDIR`). It goes with this value,
-/// and all that is in it.
+/// A new folder, mode 0700, in the one for temporary files (`$TMPDIR`). It is removed with this
+/// value, with its contents.
 ///
 /// ```
 /// let folder = linerate_core::env::PrivateFolder::new("example")?;
@@ -25,7 +25,7 @@ const TRIES: u32 = 10_000;
 pub struct PrivateFolder(PathBuf);
 
 impl PrivateFolder {
-    /// Makes one; `name` is for people who look there.
+    /// Makes one; `name` is for users who look there.
     ///
     /// # Errors
     /// The folder for temporary files cannot be written.
@@ -65,7 +65,7 @@ impl PrivateFolder {
 
 impl Drop for PrivateFolder {
     fn drop(&mut self) {
-        // What is left is of no use to anybody, and says what it was.
+        // A leftover folder is harmless, and has a telling name.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -88,7 +88,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Whoever guesses the names has links there first.
+    /// An attacker has guessed the names and made links there.
     #[test]
     fn names_that_others_have_taken_are_left_to_them() {
         let shared = PrivateFolder::new("shared").unwrap();

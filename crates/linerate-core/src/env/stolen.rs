@@ -16,7 +16,7 @@ pub struct Stolen {
     /// The longest gap.
     pub longest_gap_ns: u64,
     /// The share that the hypervisor says it gave to other guests, over all CPUs (`steal` of
-    /// /proc/stat); `None` where it does not say.
+    /// /proc/stat); `None` if it does not report it.
     pub host_share: Option<f64>,
 }
 

@@ -68,8 +68,7 @@ impl Topology {
             })?),
             false => None,
         };
-        // Without sysfs (some sandboxes) the affinity is all we know; each CPU is then its own
-        // core.
+        // Without sysfs (some sandboxes) only the affinity is known; each CPU is then its own core.
         let online = match read_list(&tree, &format!("{CPUS}/online"))? {
             Some(list) => list,
             None => affinity.clone().unwrap_or_else(|| cpu_directories(&tree)),

@@ -11,7 +11,7 @@ use std::{fs, io};
 
 use super::EnvError;
 
-/// The file in a directory that stands for a whole tree.
+/// The file in a directory that has the contents of a whole tree.
 const LISTING: &str = "sysfs.txt";
 
 /// Where the files of a machine are read from.

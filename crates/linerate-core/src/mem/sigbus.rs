@@ -110,9 +110,11 @@ fn install() -> Result<(), String> {
 }
 
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the kernel passes a valid one, whose address is that of the fault.
-    let address = unsafe { (*info).si_addr() }.addr();
-    if replace(address) {
+    // SAFETY: the kernel passes a valid one.
+    let info_of_fault = unsafe { &*info };
+    // SAFETY: for SIGBUS the field is the address of the fault.
+    let address = unsafe { info_of_fault.si_addr() };
+    if replace(address.addr()) {
         return;
     }
     pass_on(signal, info, context);

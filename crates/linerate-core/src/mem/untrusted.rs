@@ -73,13 +73,14 @@ impl Untrusted {
             return Err(refused(reason));
         }
         // Whole pages, of huge ones too.
-        let before = offset % page;
-        let whole = (before + bytes as u64).checked_next_multiple_of(page);
+        let before = offset & page.wrapping_sub(1);
+        let whole = before.checked_add(bytes as u64);
+        let whole = whole.and_then(|whole| whole.checked_next_multiple_of(page));
         let whole = whole.and_then(|whole| usize::try_from(whole).ok());
         let whole = whole.ok_or_else(|| refused(format!("{bytes} bytes are too many")))?;
         let watched = sigbus::watch().map_err(refused)?;
         let mapped = {
-            let (flags, start) = (MapFlags::SHARED, offset - before);
+            let (flags, start) = (MapFlags::SHARED, offset ^ before);
             // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), whole, READ_WRITE, flags, file, start) }
         };
@@ -288,7 +289,7 @@ const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 const TMPFS: u64 = 0x0102_1994;
 const HUGETLBFS: u64 = 0x9584_58f6;
 
-/// Bytes of the file's pages, if it is a file that can be mapped.
+/// Bytes of the file's pages, a power of two, if it is a file that can be mapped.
 fn page_bytes(
     file: BorrowedFd<'_>,
     stat: &rustix::fs::Stat,

@@ -1,6 +1,6 @@
 //! Loom models of what lies between caches: the depot's tagged stack and the return list. The same
 //! rules as for the rings': every actor in a thread of its own, every expected outcome asserted,
-//! and for each ordering a host interface without it that must fail.
+//! and for each ordering a variant without it that must fail.
 #![allow(unsafe_code)]
 
 use super::depot::{Depot, MAGAZINE, ReturnList, Stack, pushes_between};

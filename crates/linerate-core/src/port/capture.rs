@@ -12,9 +12,9 @@ pub type Capture = Observed<Capturer>;
 /// What to capture.
 #[derive(Clone, Debug, Default)]
 pub struct CaptureConfig {
-    /// Only what matches; all, if there is none.
+    /// Only packets that match; `None`: all.
     pub filter: Option<Filter>,
-    /// Only one way; both, if there is none.
+    /// Only one direction; `None`: both.
     pub direction: Option<Direction>,
     /// Bytes kept of each frame; 0 for all.
     pub snap_bytes: u32,
@@ -24,8 +24,8 @@ pub struct CaptureConfig {
     pub most_pkts: u64,
 }
 
-/// Writes the file. What comes after a bound was reached, or after a write failed, is counted as
-/// missing in the file's statistics; the port is none the worse for it.
+/// Writes the file. Packets after a limit, or after a failed write, are counted as missing in the
+/// file's statistics; the port is not affected.
 pub struct Capturer {
     writer: PcapngWriter<Box<dyn Write + Send>>,
     interface: InterfaceId,
@@ -41,10 +41,10 @@ pub struct Capturer {
 }
 
 impl Capture {
-    /// Writes what passes `port` to `out`, which goes by the name of `target` in messages.
+    /// Writes packets of `port` to `out`, which messages call `target`.
     ///
     /// # Errors
-    /// [`PortError::File`] if `out` takes nothing.
+    /// [`PortError::File`] if `out` cannot be written.
     pub fn to(
         port: Box<dyn Port>,
         target: &str,

@@ -79,7 +79,7 @@ pub enum PortError {
     Mtu {
         /// The port.
         port: String,
-        /// As asked, in bytes.
+        /// As requested, in bytes.
         mtu: u32,
         /// Why, and what would be.
         reason: String,
@@ -108,7 +108,7 @@ pub enum PortError {
         action: &'static str,
         /// The file.
         path: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A system call failed.
@@ -118,7 +118,7 @@ pub enum PortError {
         port: String,
         /// What was tried.
         action: String,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
         /// What to do about it.
         fix: String,

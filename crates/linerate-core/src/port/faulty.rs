@@ -155,7 +155,7 @@ impl FaultCounts {
     }
 }
 
-/// Wraps any port. Packets that are still delayed when a queue goes count as lost.
+/// Wraps any port. Packets that are still delayed when a queue is dropped count as lost.
 pub struct Faulty {
     port: Box<dyn Port>,
     faults: Faults,
@@ -307,7 +307,7 @@ impl Line {
         self.packets.len() + usize::from(self.swapped.is_some())
     }
 
-    /// Takes one packet in. The same number of draws for each, whatever befalls it.
+    /// Takes one packet in. Each draws the same number of random values, whatever its faults.
     fn enter(&mut self, mut packet: Packet, now: Option<Instant>, cache: &mut PoolCache) {
         let Faults {
             loss,

@@ -84,7 +84,7 @@ pub enum SleepOn {
     Fd(RawFd),
     /// This doorbell rings when packets wait in a memory ring.
     Doorbell(Arc<Doorbell>),
-    /// Nothing is needed: whoever brings packets wakes the lcore itself.
+    /// Nothing: the sender of packets wakes the lcore itself.
     Unneeded,
     /// No packet will come any more (the end of a capture file).
     Ended,
@@ -109,8 +109,8 @@ pub trait Port: Send {
     /// Sums over the queues, also of those that other threads poll now.
     fn stats(&self) -> PortStats;
 
-    /// What has gone wrong beside the packets, which go on all the same: the disk of a capture is
-    /// full. To be told when it happens; it stays so until the port stops.
+    /// A problem that does not affect packets, such as a full disk of a capture. To be reported
+    /// when it occurs; it stays until the port stops.
     fn warning(&self) -> Option<String> {
         None
     }
@@ -175,7 +175,7 @@ pub struct PortInfo {
     pub tx_offloads: bool,
     /// Whether its pool must be [`Layout::Aligned`](crate::packet::Layout::Aligned).
     pub aligned_pool: bool,
-    /// Facts for people, once started: mode, ring sizes, what was chosen and why.
+    /// Facts for users, once started: mode, ring sizes, what was chosen and why.
     pub facts: Vec<(&'static str, String)>,
 }
 

@@ -1,7 +1,8 @@
-//! A port with somebody watching: what [`traced`](super::traced) and [`capture`](super::capture)
-//! have in common.
+//! A port with an observer: what [`traced`](super::traced) and [`capture`](super::capture) have in
+//! common.
 //!
-//! Only what a transmit queue really takes is shown, so frames are copied before and shown after.
+//! Only frames that a transmit queue really takes are shown, so they are copied before and shown
+//! after.
 
 use super::pcapng::Direction;
 use super::{
@@ -11,7 +12,7 @@ use crate::packet::{Burst, PoolCache, Pools};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
-/// Somebody who watches a port; all its queues share it.
+/// An observer of a port, which all its queues share.
 pub trait Observer: Send {
     /// Whether a frame is to be shown to [`Observer::see`].
     fn wants(&mut self, seen: &SeenFrame<'_>) -> bool;
@@ -25,7 +26,7 @@ pub trait Observer: Send {
     /// Where not all that was seen could be put down.
     fn finish(&mut self, port: &str) -> Result<(), PortError>;
 
-    /// What it does and how it fares, for people.
+    /// Facts about it for users.
     fn fact(&self) -> (&'static str, String);
 
     /// Frames that it should have put down and has not.

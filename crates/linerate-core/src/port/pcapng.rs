@@ -1,8 +1,8 @@
 //! A pcapng writer (draft-ietf-opsawg-pcapng): sections, interfaces, packets, drop counts.
 //!
-//! Stands on nothing but [`std::io::Write`]. Blocks gather in one buffer, whose size is fixed once
-//! the longest packet was seen, and go out 64 KiB at a time, so that nothing is allocated and
-//! rarely a system call made for a packet. Little-endian, Ethernet, nanoseconds.
+//! Needs only [`std::io::Write`]. Blocks gather in one buffer, whose size is fixed once the longest
+//! packet was seen, and go out 64 KiB at a time, so that nothing is allocated and rarely a system
+//! call made for a packet. Little-endian, Ethernet, nanoseconds.
 
 use std::io::{self, Write};
 
@@ -33,7 +33,7 @@ mod code {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InterfaceId(u32);
 
-/// Which way a packet went, seen from the interface.
+/// Direction of a packet, seen from the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Received.
@@ -49,7 +49,7 @@ pub struct Record<'a> {
     pub interface: InterfaceId,
     /// When, in nanoseconds since 1970 UTC.
     pub timestamp_ns: u64,
-    /// Which way it went.
+    /// Its direction.
     pub direction: Direction,
     /// The frame, from its destination address on; the interface's snap length cuts it.
     pub frame: &'a [u8],
@@ -165,7 +165,7 @@ impl<W: Write> PcapngWriter<W> {
         Ok(())
     }
 
-    /// Says how many packets an interface has seen and how many of those are missing here; to be
+    /// Writes how many packets an interface has seen and how many of those are missing here; to be
     /// called once for each, at the end. `timestamp_ns` as in [`Record`].
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl<W: Write> PcapngWriter<W> {
         }
     }
 
-    /// Writes the queue out. Not `write_all`, which does not say how far it came.
+    /// Writes the queue out. Not by `write_all`, which does not return how much was written.
     fn spill(&mut self) -> io::Result<()> {
         let mut written = 0;
         let result = loop {

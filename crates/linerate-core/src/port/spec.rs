@@ -10,7 +10,7 @@ use std::str::FromStr;
 pub struct OptionHelp {
     /// Its key.
     pub key: &'static str,
-    /// What a value looks like: `on|off`, `N`, `FILE`.
+    /// Form of a value: `on|off`, `N`, `FILE`.
     pub value: &'static str,
     /// What it does, and its default.
     pub help: &'static str,
@@ -39,12 +39,12 @@ impl Spec {
         &self.kind
     }
 
-    /// What stands between the colon and the first comma, if it is not an option; else empty.
+    /// The text between the colon and the first comma, if it is not an option; else empty.
     pub fn target(&self) -> &str {
         &self.target
     }
 
-    /// `KIND:TARGET`, the port's name for people.
+    /// `KIND:TARGET`, the port's name for users.
     pub fn name(&self) -> String {
         if self.target.is_empty() {
             self.kind.clone()

@@ -41,7 +41,7 @@ impl Counter {
 pub enum DropReason {
     /// The pool had no free slot for a packet that arrived.
     NoBuffer,
-    /// The device's receive ring was full: nobody polled in time.
+    /// The device's receive ring was full: it was not polled in time.
     Missed,
     /// Longer than a slot, or than the wire takes, and not to be cut.
     Oversize,
@@ -51,7 +51,7 @@ pub enum DropReason {
     Refused,
     /// The link was down.
     LinkDown,
-    /// Nobody was left at the other end.
+    /// The other end was closed.
     NoPeer,
     /// A file could not be written.
     WriteFailed,

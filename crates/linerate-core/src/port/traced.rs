@@ -12,11 +12,11 @@ use linerate_wire::{EtherType, Headers, ipv4::Ipv4, ipv6::Ipv6, parse, protocol}
 use std::io::{self, Write};
 use std::net::IpAddr;
 
-/// A port whose packets are written down, one line each: time in seconds, way, queue, bytes,
+/// A port whose packets are written down, one line each: time in seconds, direction, queue, bytes,
 /// addresses, and what the headers say.
 pub type Traced = Observed<Tracer>;
 
-/// Writes the lines. After a write failed it writes no more, and says so in the port's facts.
+/// Writes the lines. After a failed write it stops, which the port's facts show.
 pub struct Tracer {
     out: Box<dyn Write + Send>,
     /// What it writes to, for messages.
@@ -28,7 +28,7 @@ pub struct Tracer {
 }
 
 impl Traced {
-    /// Writes what passes `port` to `out`, which goes by the name of `target` in messages.
+    /// Writes packets of `port` to `out`, which messages call `target`.
     pub fn to(port: Box<dyn Port>, target: &str, out: Box<dyn Write + Send>) -> Self {
         Self::new(
             port,
@@ -122,7 +122,7 @@ fn line(out: &mut dyn Write, seen: &SeenFrame<'_>) -> io::Result<()> {
     }
 }
 
-/// What lies behind the Ethernet addresses.
+/// The part behind the Ethernet addresses.
 fn content(out: &mut dyn Write, frame: &[u8], headers: &Headers) -> io::Result<()> {
     if let Some(tci) = headers.outer_tci {
         write!(out, " vlan {}", tci & 0xfff)?;

@@ -143,8 +143,8 @@ impl Cursor {
         }
     }
 
-    /// How many of `want` positions from `at` on may be used. Reads `peer` only when what is known
-    /// of it falls short; that read acquires the peer's work up to there.
+    /// How many of `want` positions from `at` on may be used. Reads `peer` only when its last known
+    /// position is not enough; that read acquires the peer's work up to there.
     #[inline(always)]
     pub(crate) fn reach(&mut self, at: usize, want: usize, peer: &AtomicUsize) -> usize {
         if self.knows(at, want) {
@@ -168,7 +168,7 @@ impl Cursor {
         self.knows(at, 1)
     }
 
-    /// Whether `want` positions from `at` on may be used, by what is known of the peer.
+    /// Whether `want` positions from `at` on may be used, by the last known position of the peer.
     #[inline(always)]
     pub(crate) fn knows(&self, at: usize, want: usize) -> bool {
         // Positions do not wrap, and `want` is the length of something in memory.

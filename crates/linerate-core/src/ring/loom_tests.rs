@@ -1,6 +1,6 @@
 //! Loom models of the rings. Every actor has a thread of its own, no thread begins with an atomic
 //! load where that can be avoided, each model asserts that every expected outcome occurred, and
-//! each has host interfaces with one ordering weakened that must fail.
+//! each has variants with one ordering weakened that must fail.
 
 use super::{Pop, Push, mpmc, spsc};
 use crate::sync::hooks::weaken;
@@ -89,7 +89,7 @@ fn loom_spsc_peer_read_without_acquire() {
     weaken("cursor.peer", spsc_model);
 }
 
-/// Whoever sees the ring closed sees everything that was put; what is left is dropped once (loom
+/// An end that sees the ring closed sees everything that was put; the rest is dropped once (loom
 /// reports a leaked `Arc`).
 fn spsc_close_model() {
     explore(3, [(false, 0), (false, 1), (true, 1)], || {
@@ -158,7 +158,7 @@ fn loom_mpmc_published_without_release() {
     weaken("mpmc.publish", mpmc_senders_model);
 }
 
-/// Two receivers race for what a sender puts while it laps the ring: each element goes to one.
+/// Two receivers race for the elements of a sender that laps the ring: each element goes to one.
 fn mpmc_receivers_model() {
     // The first element is there from the start, so one of the two finds something.
     explore(
@@ -234,7 +234,7 @@ fn loom_mpmc_stamps_in_blocks() {
     });
 }
 
-/// The handle that goes last takes what was put along: closed means that nothing more comes.
+/// The last dropped handle publishes all elements: closed means that nothing more comes.
 fn mpmc_close_model() {
     explore(3, [(false, 0), (false, 1), (true, 1)], || {
         let (mut tx, mut rx) = mpmc::ring::<u32>(2);

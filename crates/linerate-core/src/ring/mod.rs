@@ -1,9 +1,9 @@
 //! Bounded rings between threads: [`spsc`] for one putter and one taker, [`mpmc`] for many.
 //!
 //! The mode is the type: an SPSC end is not `Clone` and works through `&mut`, so a second putter
-//! does not compile. Elements are owned values that move through a ring; whatever is inside when
-//! the last end goes is dropped there. A full ring takes what fits and counts the rest as refused;
-//! nothing waits.
+//! does not compile. Elements are owned values that move through a ring; elements left when the
+//! last end is dropped are dropped with it. A full ring takes what fits and counts the rest as
+//! refused, without waiting.
 //!
 //! [`Push`] and [`Pop`] are the two ends of either kind, each in a *burst* form (as many as fit)
 //! and a *bulk* form (all or nothing). Bursts move between rings and [`Batch`]es (a `Vec`, a
@@ -164,7 +164,7 @@ pub trait Push<T>: sealed::Sealed {
         unsafe { self.push_from_ptr(elements.as_ptr(), all, all) == all }
     }
 
-    /// Whether every taker is gone: what is put now will not be read.
+    /// Whether every taker was dropped: elements put now will not be read.
     fn is_closed(&self) -> bool;
 
     /// The ring's counters, for any thread.
@@ -250,7 +250,8 @@ pub trait Pop<T>: sealed::Sealed {
         unsafe { self.pop_to_ptr(elements.as_mut_ptr(), all, all) == all }
     }
 
-    /// Whether every putter is gone. Take once more after it says so: the last put came before.
+    /// Whether every putter was dropped. Take once more after it is true, since the last put came
+    /// before.
     fn is_closed(&self) -> bool;
 
     /// The ring's counters, for any thread.

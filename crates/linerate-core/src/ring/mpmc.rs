@@ -1,4 +1,4 @@
-//! A ring from many putters to many takers, in which nobody waits for anybody.
+//! A ring from many putters to many takers, in which no thread waits for another.
 //!
 //! **How.** Values lie in an array of 32-bit words; a byte per slot beside them, the *stamp*, says
 //! in which lap of the ring the slot was last filled. A sender claims a run of positions by one
@@ -307,7 +307,8 @@ impl<T: Word> Shared<T> {
             // SAFETY: the caller's room.
             let count = unsafe { self.copy(self.cut(head, most), to, least) };
             if count == 0 {
-                // A head that others have moved on meanwhile says nothing about the ring.
+                // A head that other threads have moved meanwhile does not show the state of the
+                // ring.
                 let now = self.ends.head.load(Ordering::Acquire);
                 if now == head {
                     return 0;
@@ -354,7 +355,7 @@ impl<T: Word> Shared<T> {
 
 impl<T: Word> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Every handle is gone, so everything claimed is published.
+        // Every handle was dropped, so everything claimed is published.
         loop {
             let mut element = MaybeUninit::<T>::uninit();
             // SAFETY: room for one word.
@@ -500,7 +501,7 @@ impl<T: Word> Clone for Sender<T> {
 impl<T: Word> Drop for Sender<T> {
     fn drop(&mut self) {
         self.ends.ledgers().close(&self.ledger);
-        // Release: whoever sees the ring closed sees the last put too.
+        // Release: a thread that sees the ring closed sees the last put too.
         self.ends
             .putters
             .fetch_sub(1, sync::at("mpmc.close", Ordering::Release));

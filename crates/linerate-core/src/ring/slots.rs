@@ -42,7 +42,7 @@ impl<T> Slots<T> {
     }
 }
 
-/// Where the slots of a ring are. Whoever keeps one has a share in the [`Slots`].
+/// Where the slots of a ring are. Its owner also holds a reference to the [`Slots`].
 pub(crate) struct Place<T> {
     #[cfg(not(loom))]
     base: *mut T,
@@ -56,7 +56,7 @@ pub(crate) struct Place<T> {
 unsafe impl<T: Send> Send for Place<T> {}
 
 impl<T> Place<T> {
-    /// What of a position says the slot.
+    /// The part of a position that selects the slot.
     #[inline(always)]
     pub(crate) fn mask(&self) -> usize {
         self.mask

@@ -66,11 +66,11 @@ struct Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Both ends are gone, and the last reference has acquired what they did.
+        // Both ends were dropped, and the last reference has acquired their work.
         let tail = self.ends.tail.load(Ordering::Acquire);
         let mut head = self.ends.head.load(Ordering::Acquire);
         while head != tail {
-            // SAFETY: slots from head to tail are filled, and nobody else is left.
+            // SAFETY: slots from head to tail are filled, and there is no other reference.
             let element = unsafe { self.slots.place().take(head) };
             head = head.wrapping_add(1);
             self.ends.head.store(head, Ordering::Release);
@@ -200,7 +200,7 @@ impl<T> Push<T> for Producer<T> {
 impl<T> Drop for Producer<T> {
     fn drop(&mut self) {
         self.ends.ledgers().close(&self.ledger);
-        // Release: whoever sees the end closed sees the last put too.
+        // Release: a thread that sees the end closed sees the last put too.
         self.ends
             .putters
             .store(0, at("spsc.close", Ordering::Release));

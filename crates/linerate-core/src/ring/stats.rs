@@ -1,7 +1,7 @@
 //! A ring's counters, readable from any thread while the ends are at work.
 //!
-//! What came in and went out are the ring's own positions, so the hot path counts nothing. What
-//! did not fit is counted in a [`Ledger`] per handle, which that handle alone writes.
+//! Elements in and out are the ring's own positions, so the hot path counts nothing. Refused
+//! elements are counted in a [`Ledger`] per handle, which that handle alone writes.
 
 use super::cursor::Ends;
 use crate::arch::CachePadded;
@@ -19,7 +19,7 @@ struct Counters {
     short: AtomicU64,
 }
 
-/// The ledgers of a ring's living handles, and the sums of those gone.
+/// The ledgers of a ring's living handles, and the sums of dropped ones.
 #[derive(Debug, Default)]
 pub(crate) struct Ledgers {
     open: Vec<Arc<Ledger>>,
@@ -34,7 +34,7 @@ impl Ledgers {
         ledger
     }
 
-    /// The handle that owns `ledger` goes.
+    /// The handle that owns `ledger` is dropped.
     pub(crate) fn close(&mut self, ledger: &Arc<Ledger>) {
         self.open.retain(|other| !Arc::ptr_eq(other, ledger));
         self.gone = plus(self.gone, ledger.read());

@@ -67,7 +67,7 @@ const RECEIVER_WINDOWS: [&str; 4] = [
     "receiver: claimed",
 ];
 
-/// Runs `work` on a thread of its own until it reaches `window`; returns once it stands there.
+/// Runs `work` on a thread of its own until it reaches `window`; returns once it has stopped there.
 /// Sending into the first channel lets it go on; the second then yields its result.
 fn stop_at<R: Send + 'static>(
     window: &'static str,
@@ -105,8 +105,9 @@ fn sorted(parts: &[&[u32]]) -> Vec<u32> {
     all
 }
 
-/// A sender stopped in any window: other senders fill the ring up and then come short, receivers
-/// take what lies before the gap and then come short, and once it goes on everything arrives once.
+/// A sender stopped in any window: other senders fill the ring and then get less room, receivers
+/// take the elements before the gap and then get fewer, and once it continues everything arrives
+/// once.
 #[test]
 fn mpmc_sender_stopped_in_every_window() {
     for window in SENDER_WINDOWS {
@@ -339,8 +340,8 @@ fn mpmc_short_runs_end_where_the_sender_did() {
     copy_portably(false);
 }
 
-/// SPSC ends hold nothing that the other needs: each works on while its peer does not move at all,
-/// until the ring is full or empty, and says so.
+/// SPSC ends hold nothing that the other needs: each continues while its peer does not move, until
+/// the ring is full or empty, and reports that.
 #[test]
 fn meters_count_from_another_thread() {
     let (mut tx, mut rx) = spsc::ring::<u64>(4);
@@ -582,8 +583,8 @@ fn mpmc_stress() {
     assert!(all.into_iter().eq(expected), "lost or doubled");
 }
 
-/// More threads than processors, odd lengths of burst: whatever is put arrives once, in the order
-/// of its sender, and the ring never stands still. `turns` elements of each sender.
+/// More threads than processors, odd lengths of burst: every element arrives once, in the order of
+/// its sender, and the ring never stalls. `turns` elements of each sender.
 fn oversubscribed(slots: usize, len: usize, turns: u32, kernels: [bool; 2]) {
     const SENDERS: u32 = 3;
     const RECEIVERS: usize = 2;

@@ -6,8 +6,8 @@ use super::stage::Stage;
 use crate::packet::Burst;
 
 /// The pipeline of a worker among workers of two kinds, by the [role](crate::env::Role) of its
-/// lcore. One type for all of them, so that whoever starts, asks and ends workers need not know of
-/// the difference; a worker takes the same turn each time, a predicted branch for each burst.
+/// lcore. One type for all of them, so that code that starts, queries and ends workers does not
+/// depend on the kind; a worker takes the same turn each time, a predicted branch for each burst.
 pub enum ByRole<I, E> {
     /// On an io lcore.
     Io(I),

@@ -1,9 +1,9 @@
 //! Wakes an lcore that sleeps although its work arrives in memory rings.
 //!
 //! A ring has no descriptor to sleep on, so the lcore that polls it owns a doorbell. Before it
-//! sleeps it says so, looks at its rings once more, and then waits on the doorbell's descriptor;
-//! whoever puts something into one of those rings rings the bell afterwards, which costs a fence
-//! and a load while nobody sleeps.
+//! sleeps it sets a flag, checks its rings once more, and then waits on the doorbell's descriptor;
+//! a thread that puts something into one of those rings rings the bell afterwards, which costs a
+//! fence and a load while the owner is awake.
 //!
 //! **No wake-up is lost.** Sleeper: *asleep = 1; fence; look at the rings*. Ringer: *put; fence;
 //! look at asleep*. The two sequentially consistent fences have an order: if the ringer's is
@@ -58,7 +58,7 @@ impl Asleep {
     }
 }
 
-/// One sleeper's doorbell; shared with everybody who puts into its rings.
+/// One sleeper's doorbell; shared with all threads that put into its rings.
 #[derive(Debug)]
 pub struct Doorbell {
     asleep: Asleep,
@@ -68,7 +68,7 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// A doorbell at which nobody sleeps.
+    /// A doorbell whose owner is awake.
     ///
     /// # Errors
     /// If the process or the system is out of file descriptors.
@@ -98,35 +98,37 @@ impl Doorbell {
         let _ = retry_on_intr(|| write(&self.event, &1u64.to_ne_bytes()));
     }
 
-    /// Says that the owner is about to sleep. It must then look at its rings once more and either
-    /// [`cancel`](Self::cancel), or sleep until [`fd`](Self::fd) is readable, and then `cancel`.
+    /// Announces that the owner is about to sleep. It must then check its rings once more and
+    /// either [`cancel`](Self::cancel), or sleep until [`fd`](Self::fd) is readable, and then
+    /// `cancel`.
     pub fn prepare_sleep(&self) {
         self.asleep.announce();
     }
 
-    /// The owner is up again, or did not sleep after all. Returns whether somebody rang. A bell
+    /// The owner is awake again, or did not sleep after all. Returns whether the bell rang. A bell
     /// that is still being rung makes `fd` readable a moment later, and one nap end early.
     pub fn cancel(&self) -> bool {
         let rung = self.asleep.retract();
-        // Also where nobody rang this time: the ringer of an earlier nap may have written late.
+        // Also if the bell did not ring this time: the ringer of an earlier sleep may have written
+        // late.
         let _ = retry_on_intr(|| read(&self.event, &mut [0; 8]));
         rung
     }
 
-    /// How long ago the bell last woke a sleeper, in ns: asked right after a nap, the cost of
+    /// How long ago the bell last woke a sleeper, in ns: called right after a sleep, the cost of
     /// waking up.
     pub fn since_rung_ns(&self) -> u64 {
         let rung = self.rung_ns.load(std::sync::atomic::Ordering::Relaxed);
         monotonic_ns().saturating_sub(rung)
     }
 
-    /// The descriptor that is readable once somebody has rung; to be polled along with others.
+    /// The descriptor that is readable once the bell has rung; to be polled along with others.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 
-    /// Sleeps until somebody rings, at most `longest`, and cancels. Returns whether somebody rang.
-    /// Call it after `prepare_sleep` and a last look at the rings.
+    /// Sleeps until the bell rings, at most `longest`, and cancels. Returns whether it rang. Call
+    /// it after `prepare_sleep` and a last look at the rings.
     ///
     /// # Errors
     /// If `poll(2)` fails for another reason than a signal, which ends the nap early.

@@ -18,7 +18,7 @@ pub enum TxPath {
 }
 
 struct Outlet {
-    /// What it leads to, for people.
+    /// Its destination, for users.
     name: String,
     path: Option<TxPath>,
     /// What did not go at once, for the flush at the end of the round.
@@ -51,11 +51,11 @@ pub struct Egress {
     taken: u64,
     /// Whether anything was sent since the last flush.
     dirty: bool,
-    /// What comes to the pipeline, what it sends, and what is dropped.
+    /// Packets that come to the pipeline, that it sends, and that are dropped.
     pipeline: Point,
     sent: Point,
     drop: Point,
-    /// While somebody listens: the port that the burst under way came by.
+    /// While a tap is set: the port that the current burst came by.
     came_by: Option<u16>,
     /// This lcore's free slots.
     pub cache: PoolCache,
@@ -102,9 +102,8 @@ impl Egress {
         std::mem::replace(&mut outlet.path, path)
     }
 
-    /// Says what the path to a port is called: what it has no room for is counted as
-    /// `tx_full.NAME`, and not by a number that only the program knows. Another name is another
-    /// counter. Set-up only.
+    /// Sets the name of the path to a port: packets that it has no room for are counted as
+    /// `tx_full.NAME`, not by an internal number. Another name is another counter. Set-up only.
     pub fn name_outlet(&mut self, port: u16, name: &str) {
         let full = self.reason(&format!("tx_full.{name}"));
         if let Some(outlet) = self.outlets.get_mut(usize::from(port)) {
@@ -250,8 +249,8 @@ impl Egress {
         self.cache.free_one(packet);
     }
 
-    /// Shows a packet that is dropped to whoever listens there: for a stage that frees slots itself
-    /// and [counts](Self::count_drops) them later.
+    /// Shows a dropped packet to taps: for a stage that frees slots itself and
+    /// [counts](Self::count_drops) them later.
     #[cold]
     pub fn show_dropped(&mut self, reason: &str, packet: &Packet) {
         let port = self.came_by.unwrap_or(packet.port());
@@ -288,7 +287,7 @@ impl Egress {
         self.drop.packets += packets;
     }
 
-    /// Ends the round: what is pending goes or is dropped, devices are kicked, lcores woken.
+    /// Ends the round: pending packets are sent or dropped, devices kicked, lcores woken.
     #[inline]
     pub fn flush(&mut self) {
         self.dirty = false;
@@ -317,9 +316,9 @@ impl Egress {
         }
     }
 
-    /// Takes completions back from all queues; for idle rounds. Nobody is woken: what went into a
-    /// ring has been rung for by the [`flush`](Self::flush) behind it, and two idle lcores that
-    /// rang each other for nothing would keep each other awake.
+    /// Takes completions back from all queues; for idle rounds. No lcore is woken: the
+    /// [`flush`](Self::flush) after each put has rung, and two idle lcores that rang each other
+    /// without need would keep each other awake.
     pub fn reclaim(&mut self) {
         for outlet in &mut self.outlets {
             if let Some(TxPath::Queue(queue)) = &mut outlet.path {
@@ -378,7 +377,7 @@ impl Egress {
 
     #[cold]
     fn show_entering(&mut self, burst: &Burst, is_from_port: bool) -> u64 {
-        // What another lcore has sent here came by a port that the packet alone may know.
+        // A packet from another lcore came by a port that only its metadata may have.
         self.came_by = is_from_port.then_some(burst.port);
         match self.pipeline.is_watched() {
             true => self.pipeline.begin(burst.mask(), burst),
@@ -420,8 +419,8 @@ impl Egress {
                     held: queue.held(),
                     ..Account::of(Holder::TxQueue, format!("{worker}: queue to {name}"))
                 },
-                // The other end counts what comes out. `sent` will not do: it goes on counting when
-                // another ring takes this one's place.
+                // The other end counts what comes out. `sent` is not usable, since it continues
+                // when another ring replaces this one.
                 TxPath::Ring(ring, _) => Account {
                     passed: ring.meter().read().enqueued as i64,
                     ..Account::of(Holder::Ring, format!("{worker}: ring to {name}"))
@@ -445,8 +444,8 @@ impl Egress {
 }
 
 impl Outlet {
-    /// Why packets are dropped that were not taken: a number below the highest may have no path,
-    /// such as that of a port that has gone.
+    /// The drop reason of packets that were not taken: a number below the highest may have no path,
+    /// such as that of a removed port.
     #[cold]
     fn refusal(&self, no_outlet: DropId) -> DropId {
         match self.path {

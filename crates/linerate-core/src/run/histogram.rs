@@ -119,8 +119,7 @@ impl Default for HistogramSnapshot {
 }
 
 impl HistogramSnapshot {
-    /// Of counters that somebody kept by [`bucket_of`], with the extremes and the sum of the
-    /// values.
+    /// From counters indexed by [`bucket_of`], with the extremes and the sum of the values.
     pub fn of_counts(sub_bits: u32, counts: Vec<u64>, min: u64, max: u64, sum: u64) -> Self {
         Self {
             sub_bits,

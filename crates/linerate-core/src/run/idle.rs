@@ -14,7 +14,7 @@ pub struct Idle {
     pub polls: u32,
     /// Empty rounds with a pause each, giving the CPU away now and then.
     pub pauses: u32,
-    /// Whether to sleep after that; otherwise it goes on pausing.
+    /// Whether to sleep after that; otherwise it keeps pausing.
     pub sleep: bool,
     /// Longest sleep where something can wake the worker.
     pub nap: Duration,
@@ -75,7 +75,7 @@ impl Ladder {
             return false;
         }
         crate::arch::pause();
-        // Whoever is to send the next packet may be waiting for this very CPU.
+        // The thread that sends the next packet may be waiting for this CPU.
         if self.empty_rounds.is_multiple_of(YIELD_EVERY) {
             std::thread::yield_now();
         }

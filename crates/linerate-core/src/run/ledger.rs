@@ -1,9 +1,9 @@
-//! The books: where every slot is, and who lost the one that is nowhere.
+//! The ledger: where every slot is, and which account has lost one.
 //!
 //! Every holder counts on its own, at a moment between two bursts of its lcore. Since a packet
 //! that passes from one to the other leaves the first holder's count and enters the second's, the
-//! sum is exact although the moments differ: a ring between two lcores is booked by both ends, one
-//! upwards, one downwards. What the sum lacks was forgotten, and the stage whose packets went
+//! sum is exact although the moments differ: a ring between two lcores is counted by both ends, one
+//! adding, one subtracting. What the sum lacks was forgotten, and the stage whose packets went
 //! neither on nor out is the last holder.
 //!
 //! Plain drops (a [`Packet`](crate::packet::Packet) that goes out of scope) pass no holder's
@@ -31,7 +31,7 @@ pub enum Holder {
     Other,
 }
 
-/// What one holder says of itself.
+/// The account of one holder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// What it is.
@@ -101,15 +101,15 @@ pub struct Balance {
     pub free_shared: i64,
     /// All holders.
     pub accounts: Vec<Account>,
-    /// Slots that nobody has: forgotten packets. Below 0: a holder is missing from the books.
+    /// Slots without a holder: leaked packets. Below 0: a holder is missing from the ledger.
     pub missing: i64,
     /// Whether no plain drop disturbed the snapshot.
     pub exact: bool,
 }
 
 impl Balance {
-    /// Takes the books. `accounts` asks every holder once, each between two of its bursts, and is
-    /// asked again, up to ten times, when packets were dropped outside the books meanwhile.
+    /// Takes the ledger. `accounts` queries every holder once, each between two of its bursts, and
+    /// is called again, up to ten times, if packets were dropped outside the ledger meanwhile.
     pub fn take(pools: &[Pool], mut accounts: impl FnMut() -> Vec<Account>) -> Self {
         let mut tries = 10;
         loop {
@@ -153,7 +153,8 @@ impl Balance {
         slots_even && self.accounts.iter().all(|account| account.lost == 0)
     }
 
-    /// The books in a line: that all is accounted for, or what is not, and who had it last.
+    /// The ledger in a line: that all slots are accounted for, or how many are not, and which
+    /// account lost them.
     pub fn verdict(&self) -> String {
         let packets = match self.packets() {
             0 => format!("{} slots", self.slots),

@@ -1,9 +1,9 @@
-//! Named points of a pipeline: where packets are counted, taps listen, time is measured, and the
-//! books are kept.
+//! Named points of a pipeline: where packets are counted, taps see them, time is measured, and
+//! accounts are kept.
 //!
 //! [`named`] puts a [`Point`] around a stage. A stage that has packets at more than one place, or
 //! one by one, owns further points and shows them what passes ([`Point::see_one`],
-//! [`Point::see_burst`]). While nobody listens or measures, a point costs a few additions and two
+//! [`Point::see_burst`]). Without a tap or a measurement, a point costs a few additions and two
 //! predicted branches for each burst.
 
 use super::egress::Egress;
@@ -51,7 +51,7 @@ pub struct Point {
 }
 
 impl Point {
-    /// A point that nobody listens at.
+    /// A point without taps.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -81,8 +81,8 @@ impl Point {
         Some(tap)
     }
 
-    /// Measures time from now on, for so many ticks; where it is being measured already, it goes on
-    /// for so long. It ends by itself, so nobody has to remember to switch it off.
+    /// Measures time from now on, for so many ticks; a running measurement is extended. It ends by
+    /// itself, so it need not be switched off.
     pub fn measure_for(&mut self, length: u64) {
         let now = ticks();
         if !self.is_measured || now >= self.until {
@@ -121,8 +121,8 @@ impl Point {
         self.show_dropped("", port, packet);
     }
 
-    /// Shows the taps a packet that is dropped for a reason, or that has come to its end in another
-    /// way, which the reason says.
+    /// Shows the taps a packet that is dropped for a reason, or that ends in another way, which the
+    /// reason names.
     #[cold]
     pub fn show_dropped(&mut self, reason: &str, port: u16, packet: &Packet) {
         let passing = Passing {
@@ -181,7 +181,7 @@ impl<S> Named<S> {
         &mut self.stage
     }
 
-    /// The stage itself, to be asked.
+    /// The stage itself.
     pub fn stage(&self) -> &S {
         &self.stage
     }

@@ -1,4 +1,4 @@
-//! Pipelines: stages joined by plain Rust, monomorphised, named for people and for the books.
+//! Pipelines: stages joined by plain Rust, monomorphised, named for users and the ledger.
 
 use super::egress::{DropId, Egress};
 use super::point::{Named, Point, named};
@@ -7,13 +7,13 @@ use crate::packet::{Burst, Packet};
 /// What [`Stage::turn`] returns if nothing is due: no time is later.
 pub const NEVER: u64 = u64::MAX;
 
-/// What stages tell each other of a burst: parsed headers, verdicts, next hops. `()` is none.
+/// The state of a burst that stages share: parsed headers, verdicts, next hops. `()` is none.
 ///
 /// A stage fills and reads it by position in the burst, so a stage that takes packets out of the
-/// burst sees to it that what stays true of the others is where the next stage looks for it.
+/// burst has to move the state of the others to their new positions.
 pub trait BurstContext {
-    /// Which packets of the burst are the next stage's to look at, a bit for each: those that a
-    /// verdict was passed on stay in their places, and are no longer counted.
+    /// Which packets of the burst the next stage handles, a bit for each: those with a verdict keep
+    /// their positions, and are no longer counted.
     #[inline(always)]
     fn mask(&self, burst: &Burst) -> u64 {
         burst.mask()
@@ -51,9 +51,9 @@ pub trait Stage<C = ()>: Send {
     /// Works on the burst.
     fn run(&mut self, burst: &mut Burst, context: &mut C, out: &mut Egress);
 
-    /// Does what is due at `now`, in ticks of the worker's clock: called every round, with or
-    /// without packets. Returns when it wants to be called again at the latest, which bounds the
-    /// worker's nap; [`NEVER`] if packets alone give it work.
+    /// Handles timers at `now`, in ticks of the worker's clock: called every round, with or without
+    /// packets. Returns when it has to be called again at the latest, which bounds the worker's
+    /// sleep; [`NEVER`] if packets alone give it work.
     #[inline(always)]
     fn turn(&mut self, now: u64, context: &mut C, out: &mut Egress) -> u64 {
         let _ = (now, context, out);
@@ -87,7 +87,7 @@ impl<F: FnMut(&mut Burst, &mut Egress) + Send> Stage for F {
 
 /// Joins stages.
 pub trait StageExt<C = ()>: Stage<C> + Sized {
-    /// What this stage leaves in the burst goes on to `next`.
+    /// Packets that this stage leaves in the burst go on to `next`.
     fn then<N: Stage<C>>(self, name: &'static str, next: N) -> Then<Self, Named<N>> {
         Then {
             first: self,
@@ -324,7 +324,7 @@ impl<V: FnMut(&mut Packet) -> usize + Send, E: Exits> Stage for Branch<V, E> {
         for (verdict, packet) in verdicts.iter_mut().zip(burst.iter_mut()) {
             *verdict = (self.verdict)(packet);
         }
-        // A burst of one mind goes on as it is, which is what most bursts are.
+        // A burst with one exit for all packets goes on as it is; most bursts are such.
         let exit = verdicts[0];
         if exit < E::COUNT && verdicts[..burst.len()].iter().all(|&other| other == exit) {
             self.exits.run(exit, burst, out);

@@ -136,7 +136,7 @@ fn feed(
     }
 }
 
-/// Takes `count` packets and says whether their numbers ascend from `first`.
+/// Takes `count` packets and returns whether their numbers ascend from `first`.
 fn in_order(sink: &mut spsc::Consumer<Packet>, mut first: u64, count: u64) -> bool {
     let end = first + count;
     let deadline = Instant::now() + Duration::from_secs(60);
@@ -313,7 +313,7 @@ fn branches_split_in_order_and_ends_count_what_they_leave() {
         .1
         .read();
     assert_eq!(left_over, 1, "no exit 5");
-    // A burst of one mind takes the short way.
+    // A burst with one exit takes the short path.
     cache.fill(&pool, &mut burst, 3);
     burst.iter_mut().for_each(|packet| packet.set_user(1_u64));
     stage.run(&mut burst, &mut (), &mut egress);
@@ -474,8 +474,8 @@ fn the_ledger_names_the_last_holder_of_a_forgotten_packet() {
     lcore.join().unwrap();
 }
 
-/// Without a name for a stage it is the pipeline that has lost a packet, whether its slot is lost,
-/// too, or came home by itself; rings and full ways out keep the books even.
+/// Without a named stage the pipeline's account shows a lost packet, whether its slot is lost, too,
+/// or was freed; with rings and full outlets the ledger balances.
 #[test]
 fn the_ledger_names_the_pipeline_where_no_stage_has_a_name() {
     let pool = pool(256);
@@ -558,7 +558,7 @@ fn idle_workers_let_each_other_sleep() {
     while handles.iter().any(few) && start.elapsed() < Duration::from_secs(60) {
         std::thread::sleep(Duration::from_millis(10));
     }
-    // A nap that nobody cuts short lasts its whole time, on a busy machine longer.
+    // A sleep without a wake-up lasts its whole time, on a busy machine longer.
     let naps = start.elapsed().as_millis() / Idle::default().nap.as_millis() + 2;
     let sleeps = handles
         .each_ref()
@@ -592,12 +592,12 @@ fn what_a_message_sends_wakes_its_taker() {
     let is_rung = bell.nap(Duration::from_secs(20)).unwrap();
     handle.stop();
     lcore.join().unwrap();
-    assert!(is_rung, "nobody rang");
+    assert!(is_rung, "the bell did not ring");
     assert!(taker.pop().is_some());
 }
 
-/// Stages that tell each other of a burst: the first passes a verdict, the second keeps what it is
-/// to look at out of the burst, and the last sends that.
+/// Stages that share a context: the first passes a verdict, the second takes the packets that it
+/// handles out of the burst, and the last sends them.
 #[derive(Default)]
 struct Verdicts {
     live: u64,

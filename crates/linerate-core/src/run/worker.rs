@@ -1,4 +1,4 @@
-//! The worker: one lcore's loop of receive, pipeline, flush, and a turn for what is due.
+//! The worker: one lcore's loop of receive, pipeline, flush, and a turn for timers.
 //!
 //! Between two bursts a worker takes control messages: any function over `&mut Worker`, so that
 //! tables are swapped, queues taken back and counters read while no packet is under way.
@@ -22,7 +22,7 @@ use std::time::Duration;
 pub enum Source {
     /// A port's receive queue: its packets go through the pipeline.
     Queue(Box<dyn RxQueue>),
-    /// A ring from another lcore, on the way out of a port whose transmit queue this lcore owns.
+    /// A ring from another lcore, to a port whose transmit queue this lcore owns.
     HandOff(spsc::Consumer<Packet>),
     /// A ring from another lcore whose packets go through this lcore's pipeline.
     Ring(spsc::Consumer<Packet>),
@@ -74,8 +74,8 @@ impl Inlet {
         on
     }
 
-    /// For the [ledger](super::ledger): what the device holds, or what came out of a ring, counted
-    /// down. `name` says what its port is called.
+    /// For the [ledger](super::ledger): what the device holds, or what came out of a ring,
+    /// negative. `name` returns the name of its port.
     pub fn account(&self, worker: &str, name: &dyn Fn(u16) -> String) -> Account {
         let (port, queue) = (name(self.port), self.queue);
         let account = match &self.source {
@@ -98,8 +98,8 @@ impl Inlet {
         }
     }
 
-    /// Packets that came out of a ring from another lcore. None once the other has ended and all
-    /// has come out: it is not there any more to say how many it put in.
+    /// Packets that came out of a ring from another lcore. `None` once the other has ended and all
+    /// has come out, since its count of puts is gone.
     fn taken(&self) -> u64 {
         match &self.source {
             Source::Queue(_) => 0,
@@ -139,11 +139,12 @@ pub struct WorkerStats {
     pub sleeps: Counter,
     /// Ticks from each packet's receive burst to the end of its round.
     pub residence: Histogram,
-    /// Nanoseconds from the ring of a doorbell to the end of the nap: what waking up costs. Naps
-    /// that a device's descriptor ended are not in it, since nobody knows when it became readable.
+    /// Nanoseconds from the ring of a doorbell to the end of the nap: what waking up costs. Sleeps
+    /// that a device's descriptor ended are not in it, since the time at which it became readable
+    /// is unknown.
     pub wake_up_ns: Histogram,
-    /// Length in ticks of gaps: rounds longer than `gap_limit` ticks, in which the lcore was
-    /// stolen from the worker (or a stage took very long).
+    /// Length in ticks of gaps: rounds longer than `gap_limit` ticks, in which the CPU was taken
+    /// from the worker (or a stage took very long).
     pub gaps: Histogram,
     /// What counts as a gap, in ticks.
     pub gap_limit: Counter,
@@ -273,8 +274,8 @@ impl<S: Stage> Worker<S> {
         &self.name
     }
 
-    /// Adds a source of packets. Rings are polled before queues: what another lcore has worked on
-    /// already goes out before more comes in, and is not lost to a full ring when both are busy.
+    /// Adds a source of packets. Rings are polled before queues: packets that another lcore has
+    /// processed leave before more come in, and are not lost to a full ring when both are busy.
     pub fn add_inlet(&mut self, inlet: Inlet) {
         let is_queue = |inlet: &Inlet| matches!(inlet.source, Source::Queue(_));
         let at = match is_queue(&inlet) {
@@ -312,7 +313,7 @@ impl<S: Stage> Worker<S> {
         self.stopping = true;
     }
 
-    /// Whether every inlet has said that no packet will come any more.
+    /// Whether every inlet has reported its end.
     pub fn is_ended(&self) -> bool {
         !self.inlets.is_empty() && self.inlets.iter().all(|inlet| inlet.ended)
     }
@@ -372,8 +373,8 @@ impl<S: Stage> Worker<S> {
         self.egress.flush_sent();
     }
 
-    /// Runs rounds until [`Worker::stop`] or a message says so, or, with `until_ended`, until no
-    /// packet will come any more. Returns itself for its queues to be taken back.
+    /// Runs rounds until [`Worker::stop`] is called, by a message for one, or, with `until_ended`,
+    /// until no packet will come any more. Returns itself for its queues to be taken back.
     pub fn run(mut self, until_ended: bool) -> Self {
         self.last = self.clock.now();
         while !self.stopping {
@@ -403,7 +404,7 @@ impl<S: Stage> Worker<S> {
         }
         self.egress.flush();
         self.egress.reclaim();
-        // Whoever waits for an answer learns that none will come.
+        // Dropping the messages ends the wait of their senders.
         self.mail = inbox::inbox().0;
         self
     }
@@ -444,7 +445,7 @@ impl<S: Stage> Worker<S> {
         };
         self.doorbell.prepare_sleep();
         bells().for_each(|bell| bell.prepare_sleep());
-        // The last look: work that came before the flags were up rang no bell.
+        // The last check: work that came before the flags were set did not ring the doorbell.
         let came = self.round();
         let mail = self.mail.has_mail();
         let began = self.clock.now();
@@ -492,8 +493,8 @@ impl<S: Stage> Worker<S> {
     }
 
     /// What this worker holds, for the [ledger](super::ledger): free slots, what its inlets and
-    /// outlets took and gave, and what its stages keep and have lost. `name` says what ports are
-    /// called.
+    /// outlets took and gave, and what its stages hold and have lost. `name` returns the names of
+    /// ports.
     pub fn accounts(&mut self, name: &dyn Fn(u16) -> String) -> Vec<Account> {
         let worker = &self.name;
         let free = Account::cache(format!("{worker}: free slots"), &self.egress.cache);
@@ -567,7 +568,7 @@ impl<S> Clone for WorkerHandle<S> {
 
 /// Moves a receive queue from one worker to another, under load: packets keep their order, and
 /// none is lost. What the old worker has handed to other lcores must have been taken before the new
-/// one starts, so this waits for that, napping; not for what it hands over from its other queues
+/// one starts, so this waits for that, sleeping; not for what it hands over from its other queues
 /// meanwhile.
 ///
 /// # Errors

@@ -382,7 +382,7 @@ impl AfPacket {
     }
 }
 
-/// What was tried when a queue was opened, and what the kernel said.
+/// The step that failed when a queue was opened, and the kernel's error.
 struct Refused(&'static str, io::Error);
 
 impl Shared {
@@ -398,7 +398,7 @@ impl Shared {
         let socket = self.socket()?;
         sys::set_number(&socket, libc::PACKET_VNET_HDR, 1)
             .map_err(step("ask for offload headers"))?;
-        // Kernels before 4.20 do not know it; what we send comes back there.
+        // Kernels before 4.20 do not know it; there our own frames come back.
         let _ = sys::set_number(&socket, libc::PACKET_IGNORE_OUTGOING, 1);
         let mtu = self.interface.mtu().map_err(step("read the MTU"))?;
         let ring = ring::RxRing::new(socket, self.shape, mtu as usize)

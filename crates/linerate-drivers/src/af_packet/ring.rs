@@ -105,7 +105,7 @@ pub(super) struct RxRing {
     /// V3: offset of the next frame in the block, and frames left there.
     next: usize,
     left: u32,
-    /// Whether frames were lost since this was last asked.
+    /// Whether frames were lost since the last call.
     losing: bool,
 }
 
@@ -181,7 +181,7 @@ impl RxRing {
             self.left.checked_sub(1)?;
         }
         let at = self.next;
-        // A frame that is not where the block says ends the block: whoever wrote it is no kernel.
+        // A frame outside of the block ends the block: it was not written by the kernel.
         let left = std::mem::take(&mut self.left) - 1;
         let header: libc::tpacket3_hdr = self.ring.read(at)?;
         let step = header.tp_next_offset as usize;
@@ -218,7 +218,7 @@ impl RxRing {
         })
     }
 
-    /// Opens the unit if it is ours. `at` is where its status stands.
+    /// Opens the unit if it is ours. `at` is the position of its status.
     #[inline]
     fn acquire(&mut self, at: usize) -> Option<()> {
         // Acquire: what the kernel wrote into the unit before its status is seen after it.

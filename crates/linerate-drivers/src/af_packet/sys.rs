@@ -21,7 +21,7 @@ pub(super) fn socket() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, and nobody else's.
+    // SAFETY: the descriptor is new, without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -54,7 +54,7 @@ pub(crate) struct Sockets {
     max_frame_bytes: usize,
 }
 
-/// What was tried, and what the kernel said.
+/// The failed step, and the kernel's error.
 pub(crate) type Refused = (&'static str, io::Error);
 
 impl Sockets {
@@ -167,8 +167,8 @@ impl Sender {
         }
     }
 
-    /// Says what is to go as one frame. Whether some frames are, or are for the kernel to finish,
-    /// and there is an interface.
+    /// Plans which packets leave as one frame. Whether some frames are, or are for the kernel to
+    /// finish, and there is an interface.
     pub(crate) fn plan(&mut self, burst: &mut Burst) -> bool {
         offload::put_tags_back(burst);
         match &self.sockets {
@@ -227,8 +227,8 @@ impl Sender {
         count
     }
 
-    /// What becomes of the first frame after the kernel refused it: how many packets were taken,
-    /// or `None` to keep them for later.
+    /// Handles the first frame after the kernel refused it: how many packets were taken, or `None`
+    /// to keep them for later.
     #[cold]
     fn refused(
         &mut self,

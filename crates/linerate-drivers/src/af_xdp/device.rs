@@ -61,7 +61,7 @@ impl Device {
         })
     }
 
-    /// Who opens what takes privileges.
+    /// Opens what needs privileges.
     pub(super) fn opener(&self) -> &dyn Opener {
         self.interface.opener()
     }
@@ -168,7 +168,7 @@ impl Device {
                 "the kernel needs CONFIG_BPF_SYSCALL and CONFIG_XDP_SOCKETS",
             ),
         };
-        // Whoever opens would say less well what cannot be done.
+        // The opener's error would be less exact.
         program::assemble(&options.filter, Verdict::ToSocket { map: 0 }).map_err(|reason| {
             options.unsupported(format!("the filter cannot be run in the kernel: {reason}"))
         })?;
@@ -183,7 +183,7 @@ impl Device {
         })
     }
 
-    /// In native mode if that is to be had, else in generic mode; then also why.
+    /// In native mode if possible, else in generic mode, with the reason.
     fn attach_best(
         &self,
         program: BorrowedFd<'_>,
@@ -266,7 +266,7 @@ impl Device {
         }
     }
 
-    /// Mode and, where native was asked for in vain, why.
+    /// Mode and, if native was requested but not possible, the reason.
     pub(super) fn mode(&self) -> (&'static str, Option<String>) {
         match &*self.lock() {
             Some(attachment) if attachment.native => ("native", None),

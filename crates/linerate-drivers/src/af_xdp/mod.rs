@@ -313,7 +313,7 @@ impl Port for AfXdpPort {
     fn info(&self) -> PortInfo {
         let mut facts = vec![("driver", self.opened.driver.clone())];
         self.mode_facts(&mut facts);
-        // One that is gone has no address.
+        // A missing interface has no address.
         let (mac, mtu) = self.device.wire().unwrap_or((None, self.opened.mtu));
         let frame_bytes = mtu as usize + linerate_wire::ethernet::HEADER_LEN;
         PortInfo {

@@ -95,7 +95,7 @@ pub(super) struct Options {
 }
 
 impl Options {
-    /// `joins`: whether TCP segments are joined where that is not said.
+    /// `joins`: whether TCP segments are joined by default.
     pub(super) fn parse(spec: &Spec, joins: bool) -> Result<Self, PortError> {
         let mode = match spec.text("mode") {
             None | Some("auto") => Mode::Auto,

@@ -1,4 +1,4 @@
-//! What of an AF_XDP port takes privileges, for whoever has them: see [`Opener`](crate::Opener).
+//! The privileged operations of an AF_XDP port: see [`Opener`](crate::Opener).
 
 use super::program::{self, Verdict};
 use super::sys;

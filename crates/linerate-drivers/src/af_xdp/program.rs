@@ -19,12 +19,12 @@ pub(super) struct Insn {
     imm: i32,
 }
 
-/// What becomes of a frame that passes.
+/// The action for a frame that passes.
 #[derive(Clone, Copy)]
 pub(super) enum Verdict {
     /// It goes to the queue's socket in the map with this descriptor.
     ToSocket { map: i32 },
-    /// It is dropped: for sinks, and for asking the kernel what the filter says.
+    /// It is dropped: for sinks, and for tests of the filter in the kernel.
     #[cfg(test)]
     Drop,
 }

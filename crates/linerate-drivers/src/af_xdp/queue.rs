@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// Polls without a packet between two looks at whether the interface still exists: some 40 us.
+/// Polls without a packet between two checks whether the interface still exists: some 40 us.
 const EMPTY_POLLS: u32 = 4096;
 /// Calls between two tries to get a socket again.
 const DEAD_CALLS: u32 = 64;
@@ -107,7 +107,7 @@ impl RxQueue for Rx {
         let mut spans = [(0_u32, 0_u32); Burst::CAPACITY];
         for _ in 0..ready {
             let desc = part.rx.pop();
-            // The kernel names slots that it was lent; anything else is not ours to touch.
+            // The kernel returns slots that it was lent; any other address is ignored.
             if let Some((packet, start)) = part.lent.take_back(desc.addr) {
                 spans[burst.len()] = (start as u32, desc.len);
                 if let Err(packet) = burst.push(packet) {
@@ -345,7 +345,7 @@ impl Sender {
             match rustix::net::send(&part.socket, &[], SendFlags::DONTWAIT) {
                 Err(Errno::NXIO) => return self.queue_pair.died(part.generation),
                 Ok(_) | Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS) => {}
-                Err(_) => return, // the interface is down: what waits goes when it is up again
+                Err(_) => return, // the interface is down: waiting frames leave when it is up again
             }
             let left = part.tx.pending();
             if left >= pending {
@@ -434,7 +434,7 @@ impl Sender {
         }
     }
 
-    /// Has the kernel send what is in the ring, so that what goes past it comes later.
+    /// Makes the kernel send the frames in the ring, so that frames that bypass it come later.
     fn is_drained(&mut self) -> bool {
         if !self.connected() {
             return false;

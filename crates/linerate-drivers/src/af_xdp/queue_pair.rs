@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Between two looks for an interface that is gone.
+/// Interval of checks for a missing interface.
 const RETRY: Duration = Duration::from_millis(100);
 /// How long a driver may take to let go of a queue: it waits for the device, and others for it.
 const DEVICE_STOPS: Duration = Duration::from_secs(5);
@@ -178,7 +178,7 @@ impl QueuePair {
         }
         self.read_drops(&mut state);
         self.generation.store(generation + 1, Ordering::Release);
-        // Parts that nobody fetched; the kernel has unbound the socket.
+        // Parts that were not fetched; the kernel has unbound the socket.
         if let Some(mut part) = state.rx.take() {
             part.lent.reclaim();
         }
@@ -209,7 +209,7 @@ impl QueuePair {
         let due = state.last_try.is_none_or(|last| last.elapsed() >= RETRY);
         if state.socket.is_none() && due {
             state.last_try = Some(Instant::now());
-            // Not there yet, or not up yet: the next try will tell.
+            // Not there yet, or not up yet: the next try will show it.
             let _ = self.connect(state);
         }
     }
@@ -224,7 +224,7 @@ impl QueuePair {
         }
     }
 
-    /// Closes the socket, and then takes back what it had. The halves are gone or have nothing.
+    /// Closes the socket, and then takes its slots back. The halves were dropped or have none.
     pub(super) fn close(&self) {
         let mut state = self.lock();
         self.read_drops(&mut state);

@@ -1,8 +1,8 @@
 //! The four rings that a socket shares with the kernel, and the slots that are in its hands.
 //!
-//! Positions count up for ever and wrap at 2^32; an entry's index is its position modulo the
-//! ring's size, so no position, however wrong, leaves the ring. One side writes `producer`, the
-//! other `consumer`. See the kernel's Documentation/networking/af_xdp.rst.
+//! Positions only increase and wrap at 2^32; an entry's index is its position modulo the ring's
+//! size, so no position, however wrong, leaves the ring. One side writes `producer`, the other
+//! `consumer`. See the kernel's Documentation/networking/af_xdp.rst.
 #![allow(unsafe_code)]
 
 use super::sys::Mapping;
@@ -261,7 +261,7 @@ impl Lent {
     /// slot was not lent.
     #[inline(always)]
     pub(super) fn take_back(&mut self, address: u64) -> Option<(Packet, usize)> {
-        // Unaligned chunks: the data's offset from the slot stands in the top 16 bits.
+        // Unaligned chunks: the data's offset from the slot is in the top 16 bits.
         let base = address & ((1 << XSK_UNALIGNED_BUF_OFFSET_SHIFT) - 1);
         let address = (base + (address >> XSK_UNALIGNED_BUF_OFFSET_SHIFT)) as usize;
         let index = self.index(base as usize);

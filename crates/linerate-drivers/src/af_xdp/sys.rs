@@ -53,7 +53,7 @@ fn bpf<A: Attr>(command: c_int, attr: &mut A) -> io::Result<c_int> {
 
 fn bpf_fd<A: Attr>(command: c_int, attr: &mut A) -> io::Result<OwnedFd> {
     let fd = bpf(command, attr)?;
-    // SAFETY: the command made a descriptor that nobody else knows.
+    // SAFETY: the command made a descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -192,7 +192,7 @@ struct ProgLoad {
 // SAFETY: filled in below only, with addresses and lengths of live slices.
 unsafe impl Attr for ProgLoad {}
 
-/// Loads an XDP program. What the verifier says on refusal comes as the error's text.
+/// Loads an XDP program. If the verifier refuses it, its log is the error's text.
 pub(super) fn load_program(insns: &[Insn]) -> io::Result<OwnedFd> {
     let mut log = Vec::new();
     let load = |log: &mut [u8]| {

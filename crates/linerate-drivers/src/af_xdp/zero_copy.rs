@@ -18,7 +18,7 @@ use rustix::net::xdp::SocketAddrXdpFlags;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Between two looks.
+/// Interval of checks.
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Whether no slot of this size crosses a page.
@@ -38,8 +38,8 @@ pub(super) fn flags(copy: Choice, native: bool, slot_bytes: usize) -> Option<Soc
 }
 
 /// Takes slots back of a socket that is closed: with zero copy when its queue is found free, and
-/// not at all where that cannot be known, since the device might still write to them. Whether they
-/// came back.
+/// not at all where that cannot be known, since the device might still write to them. Returns
+/// whether they came back.
 pub(super) fn take_back(
     mut lent: Vec<Lent>,
     zero_copy: bool,
@@ -50,7 +50,7 @@ pub(super) fn take_back(
         let end = Instant::now() + patience;
         while !is_free().unwrap_or(false) {
             if Instant::now() >= end {
-                // They are lent for ever: the pool has fewer, and nobody else's packet is in them.
+                // They stay lent: the pool has fewer, and no other packet uses them.
                 return false;
             }
             std::thread::sleep(LOOK);

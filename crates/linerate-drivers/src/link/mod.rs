@@ -73,7 +73,7 @@ impl Interface {
         })
     }
 
-    /// Who opens what about it takes privileges.
+    /// Opens what needs privileges.
     pub(crate) fn opener(&self) -> &dyn Opener {
         &*self.opener
     }
@@ -150,7 +150,7 @@ impl Interface {
         if rx + combined > 0 {
             return (clamp(rx + combined), clamp(tx + combined));
         }
-        // Not every driver says; sysfs does, in the name space that it shows.
+        // Not every driver reports it; sysfs does, in the name space that it shows.
         let count = |prefix: &str| {
             let path = format!("/sys/class/net/{}/queues", self.name);
             let queues = std::fs::read_dir(path).into_iter().flatten().flatten();
@@ -189,8 +189,8 @@ impl Interface {
         }
     }
 
-    /// Whether the wire is there, by the driver; where that does not say, by the interface's flags,
-    /// which the kernel brings up to date once a second when there is much to do.
+    /// Whether there is a carrier, by the driver; if that does not report it, by the interface's
+    /// flags, which the kernel brings up to date once a second when there is much to do.
     fn has_carrier(&self, flags: i32) -> bool {
         let carrier = sys::ethtool_value(&self.socket, &self.name, sys::EthtoolValue::Link);
         carrier.map_or(flags & libc::IFF_RUNNING != 0, |carrier| carrier != 0)

@@ -12,7 +12,7 @@ pub(crate) fn control_socket() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, and nobody else's.
+    // SAFETY: the descriptor is new, without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

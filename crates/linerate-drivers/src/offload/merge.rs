@@ -3,7 +3,7 @@
 //!
 //! For transmit queues whose device takes unsegmented frames and gathers a frame from parts: the
 //! headers of a joined frame are written here, the payloads stay where they are. Nothing is copied,
-//! and nothing waits for a later burst. What may be joined is [`Joint`]'s to say.
+//! and nothing waits for a later burst. [`Joint`] decides which segments may be joined.
 //!
 //! Segments of up to [`OPEN`] connections are joined at a time; they need not be neighbours in the
 //! burst. The packets of one connection stay in order; a fragment, which may be of any, ends them
@@ -124,7 +124,7 @@ impl Merger {
         &self.heads[joined.head]
     }
 
-    /// Has the packets of a run go each by itself after all.
+    /// Sends the packets of a run separately after all.
     #[cold]
     pub(crate) fn undo(&mut self, run: usize) {
         let packets = self.runs[run].packets;

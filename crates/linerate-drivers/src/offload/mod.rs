@@ -15,7 +15,7 @@ use linerate_wire::offload::{Segments, complete_partial};
 use linerate_wire::{EtherType, vlan};
 use std::collections::VecDeque;
 
-/// What somebody has to do before a frame can go over a wire.
+/// Work to be done before a frame can go over a wire.
 #[inline]
 pub fn duties() -> Offload {
     Offload::CSUM_PARTIAL | Offload::VLAN | Offload::GSO

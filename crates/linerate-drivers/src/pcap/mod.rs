@@ -106,14 +106,14 @@ pub const KIND: PortKind = PortKind {
     open: |spec, drivers| Ok(Box::new(PcapPort::open(spec, &drivers.opener)?)),
 };
 
-/// Why the link is down, each way; written where it happens, read by the port.
+/// Why the link is down, by direction; written by queues, read by the port.
 #[derive(Debug, Default)]
 struct Status(Mutex<Reasons>);
 
 #[derive(Debug, Default)]
 struct Reasons {
     down: [Option<String>; 2],
-    /// The first time, each way, that frames were lost: what stopping the port will answer.
+    /// The first error by which frames were lost, by direction: the result of stopping the port.
     faults: [Option<io::Error>; 2],
 }
 

@@ -1,7 +1,8 @@
 //! Frames of a capture file, one by one: pcap (µs and ns, either byte order) and pcapng.
 //!
 //! Streams: memory depends on the longest record, not on the file. Nothing in a file is trusted;
-//! a file that is wrong in the middle gives its frames up to there and then says where.
+//! a file with damage in the middle gives its frames up to there and then an error with the
+//! position.
 
 use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, create_reader};
@@ -222,7 +223,7 @@ impl Reader {
         };
         let (timestamp_ns, at) = match (content, &mut self.format) {
             (PcapBlockOwned::LegacyHeader(header), format) => {
-                // draft-ietf-opsawg-pcap 4: the upper bits tell of frame check sequences.
+                // draft-ietf-opsawg-pcap 4: the upper bits describe frame check sequences.
                 let field = header.network.0.cast_unsigned();
                 check_link_type(Linktype((field & 0xffff).cast_signed()))?;
                 let has_check = field & HAS_CHECK_SEQUENCE != 0;

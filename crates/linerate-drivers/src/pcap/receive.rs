@@ -17,7 +17,7 @@ pub(super) const MIN_FRAME_BYTES: usize = 14;
 /// reads them, and 1514-byte frames take 35 ns instead of 29.
 const POLL_BYTES: usize = 12 << 10;
 
-/// Plays loaded frames for ever: each is copied into a fresh slot.
+/// Plays loaded frames endlessly: each is copied into a fresh slot.
 pub(super) struct Replay {
     frames: Arc<Frames>,
     /// Index of the next frame, and of its first line.
@@ -221,7 +221,7 @@ impl Stream {
     fn rewind(&mut self) -> bool {
         let this_round = std::mem::take(&mut self.this_round);
         self.count += this_round;
-        // A file without frames would be read for ever.
+        // A file without frames would be read endlessly.
         if !self.play.again || this_round == 0 {
             self.end(format!(
                 "end of {} after {} packets",
@@ -244,7 +244,7 @@ impl Stream {
     }
 }
 
-/// What came of a frame.
+/// The outcome of a frame.
 enum Next {
     More,
     /// Nothing more on this poll.

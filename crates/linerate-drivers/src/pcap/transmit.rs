@@ -91,7 +91,7 @@ impl Write {
         }
     }
 
-    /// Tells the port when writing begins to fail, and when it works again.
+    /// Reports to the port when writing begins to fail, and when it works again.
     fn report(&mut self, result: io::Result<()>, path: &str) {
         let failing = result.is_err();
         if failing != self.failing {

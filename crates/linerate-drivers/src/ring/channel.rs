@@ -8,7 +8,7 @@ use linerate_core::run::doorbell::Doorbell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// The ring's ends while no queue has them, and whether somebody receives.
+/// The ring's ends while no queue has them, and whether there is a receiver.
 pub(super) struct Channel {
     /// Whether a receive queue has the ring's end: read with each transmit.
     heard: CachePadded<AtomicBool>,
@@ -52,7 +52,7 @@ impl Channel {
         self.heard.load(Ordering::Relaxed)
     }
 
-    /// Takes the receiving end. What somebody sent while nobody received is dropped.
+    /// Takes the receiving end. Packets sent without a receiver are dropped.
     pub(super) fn listen(this: &Arc<Self>, stats: Arc<QueueStats>) -> Receiver {
         let mut taker = this
             .home()
@@ -142,7 +142,8 @@ impl Drop for Receiver {
         self.channel.heard.store(false, Ordering::Relaxed);
         let mut home = self.channel.home();
         home.taker = self.taker.take();
-        // What the sender still puts in now is drained when it goes, or when a receiver returns.
+        // Packets that the sender still puts in are drained when it is dropped, or when a receiver
+        // returns.
         home.taker.as_mut().map(drain);
     }
 }

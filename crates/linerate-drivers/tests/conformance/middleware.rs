@@ -1,4 +1,4 @@
-//! faulty, trace and capture around ring ports: transparent where they are told to be.
+//! faulty, trace and capture around ring ports: transparent without their faults.
 
 use crate::suite::{self, End, Pair, Wire};
 use linerate_core::packet::{Burst, PoolCache};

@@ -344,7 +344,7 @@ fn keeps_order(fixture: &mut Fixture) {
     fixture.exchange(2000, 2500, 1514.min(fixture.a.port.info().max_frame_bytes));
 }
 
-/// `send_burst` checks each call; here nobody receives until the sender has offered plenty.
+/// `send_burst` checks each call; here the receiver waits until the sender has offered plenty.
 fn leaves_the_rest(fixture: &mut Fixture) {
     let mut sent = 0;
     for _ in 0..100 {
@@ -424,7 +424,7 @@ fn peer_returns(fixture: &mut Fixture) {
         };
         fixture.wait(down, |fixture| format!("link: {:?}", fixture.a.port.link()));
     }
-    // Nobody listens; whatever becomes of these, nothing blocks and nothing leaks.
+    // Without a receiver nothing blocks and nothing leaks.
     for number in 0..200 {
         fixture.a.send(50 + number, 60, &fixture.pools);
         fixture.a.flush();

@@ -1,4 +1,4 @@
-//! What cannot be opened or started says why, and what to do about it.
+//! Errors of opening and starting have the reason and the fix.
 
 use crate::{namespace, open, pools};
 use linerate_core::packet::{Pool, PoolConfig, Pools};

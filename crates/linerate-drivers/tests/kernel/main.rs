@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A fresh name space, or a line that says why the test is skipped.
+/// A fresh name space, or a line with the reason why the test is skipped.
 fn namespace() -> Option<Unnamed> {
     Unnamed::new()
         .map_err(|reason| linerate_testkit::skip(&reason))

@@ -1,11 +1,10 @@
-//! Routes as the kernel and FRR say them, into the words of the [`Rib`].
+//! Translates routes as the kernel and FRR send them for the [`Rib`].
 //!
-//! Both speak rtnetlink: [`Said::of`] reads a message, and [`Feed`] knows which table is which VRF,
-//! which kernel interface is which of ours, and what next-hop objects there are ([`objects`]).
-//! Packets of a route by a device that the kernel has made (WireGuard, VXLAN, PPP) are the
-//! kernel's. A route by other interfaces that are not ours is none of our business: it is left out,
-//! and counted. One that takes labels or a tunnel of ours is kept as what it is, and its packets go
-//! nowhere.
+//! Both speak rtnetlink: [`Said::of`] reads a message, and [`Feed`] maps tables to VRFs and kernel
+//! interfaces to ours, and keeps the next-hop objects ([`objects`]). Packets of a route by a
+//! virtual device of the kernel (WireGuard, VXLAN, PPP) are handed to the kernel. A route by any
+//! other interface that is not ours is left out and counted. A route that needs labels or a tunnel
+//! from us is kept, and its packets are refused.
 
 mod objects;
 mod said;
@@ -20,14 +19,15 @@ use objects::Objects;
 
 pub use said::{Said, Told, ToldNextHop};
 
-/// Kernel interfaces that a speaker has named, and which are not ours, that are remembered at most.
+/// How many kernel interfaces that a speaker has named and that are not ours are remembered.
 const STRANGERS: usize = 4096;
 
-/// What became of what was said.
+/// How a speaker's messages were handled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FeedCounts {
-    /// Routes put in or changed, and taken out.
+    /// Routes added or changed.
     pub added: u64,
+    /// Routes removed.
     pub removed: u64,
     /// Left out: a table that is no VRF's, or no next hop by an interface of ours.
     pub not_ours: u64,
@@ -35,12 +35,12 @@ pub struct FeedCounts {
     pub full: u64,
 }
 
-/// Whose the kernel's interfaces are.
+/// What the kernel's interfaces are to the router.
 #[derive(Default)]
 struct Interfaces {
-    /// Host interfaces, and of which of our interfaces.
+    /// Host interfaces by the kernel's number, with our interface of each.
     ours: HashMap<u32, InterfaceId>,
-    /// Devices of the kernel's own making: what is routed there it forwards itself.
+    /// Virtual devices of the kernel, which forwards packets with routes by them itself.
     host: HashSet<u32>,
 }
 
@@ -50,16 +50,17 @@ pub struct Feed {
     tables: HashMap<u32, Vrf>,
     interfaces: Interfaces,
     objects: Objects,
-    /// Interfaces that routes were left out for.
+    /// Interfaces that are not ours and because of which routes were left out.
     strangers: BTreeSet<u32>,
-    /// Of the kernel: FRR tells of its routes itself, so they are not needed where it has told of
-    /// them.
+    /// Of the kernel's feed: FRR sends its routes itself, so the kernel's copies of them are not
+    /// needed.
     pub told_by_frr: bool,
+    /// Counts of this speaker's routes.
     pub counts: FeedCounts,
 }
 
 impl Feed {
-    /// A speaker of whom nothing is known.
+    /// A speaker that has sent nothing yet.
     pub fn new(source: Source) -> Self {
         Self {
             source,
@@ -72,8 +73,8 @@ impl Feed {
         }
     }
 
-    /// Which VRF a table of the kernel is. The routes of a table that is none stay away. Returns
-    /// whether anything is another than it was.
+    /// Sets which VRF each table of the kernel is. Routes of other tables are left out. Returns
+    /// whether anything changed.
     pub fn set_tables(&mut self, tables: impl IntoIterator<Item = (u32, Vrf)>) -> bool {
         let tables = tables.into_iter().collect();
         let had = std::mem::replace(&mut self.tables, tables);
@@ -85,7 +86,7 @@ impl Feed {
         self.tables.get(&table).copied()
     }
 
-    /// All VRFs that routes are taken for; one may be there twice.
+    /// All VRFs that have a table; a VRF with two tables comes twice.
     pub fn vrfs(&self) -> impl Iterator<Item = Vrf> {
         self.tables.values().copied()
     }
@@ -98,8 +99,8 @@ impl Feed {
         tables
     }
 
-    /// Which of our interfaces a kernel interface is the host interface of; `None`: of none.
-    /// Returns whether routes by it were left out before, which only the speaker can say again.
+    /// Sets which of our interfaces a kernel interface is the host interface of; `None`: of none.
+    /// Returns whether routes by it were left out before: then the speaker has to send them again.
     pub fn set_interface(&mut self, rib: &mut Rib, index: u32, id: Option<InterfaceId>) -> bool {
         let had = match id {
             Some(id) => self.interfaces.ours.insert(index, id),
@@ -111,9 +112,9 @@ impl Feed {
         id.is_some() && self.strangers.remove(&index)
     }
 
-    /// No kernel interface is that one's host interface any more, nor was: its number may be
-    /// another's. Of one that was deleted and made again both numbers are known, until the speaker
-    /// has come to the new one.
+    /// Forgets the host interface of an interface of ours, since the kernel may reuse its number.
+    /// Of a host interface that was deleted and made again both numbers are known until the speaker
+    /// uses the new one.
     pub fn forget_interface(&mut self, rib: &mut Rib, id: InterfaceId) {
         self.interfaces.ours.retain(|_, known| *known != id);
         self.objects.redefine_all(rib, &self.interfaces);
@@ -124,9 +125,9 @@ impl Feed {
         self.interfaces.ours.get(&index).copied()
     }
 
-    /// Whether a kernel interface is a device of the kernel's own making, to which packets are
-    /// handed. Where that is events, returns whether the speaker has to say its routes again: some
-    /// were left out, or lead there still.
+    /// Sets whether a kernel interface is a virtual device of the kernel, which packets are handed
+    /// to. Returns whether the speaker has to send its routes again: some were left out, or still
+    /// lead there.
     pub fn set_host(&mut self, rib: &mut Rib, index: u32, is_host: bool) -> Option<bool> {
         let is_new = match is_host {
             true => self.interfaces.host.insert(index),
@@ -139,8 +140,8 @@ impl Feed {
         Some(self.strangers.remove(&index) || !is_host)
     }
 
-    /// The speaker begins anew: what it said is in doubt until it repeats it or
-    /// [`end`](Self::end) is called. Packets follow it all the same.
+    /// The speaker begins anew: its routes are stale until it repeats them or [`end`](Self::end) is
+    /// called. Packets still follow them.
     pub fn begin(&mut self, rib: &mut Rib) {
         for &vrf in self.tables.values() {
             rib.mark_stale(self.source, vrf);
@@ -149,14 +150,15 @@ impl Feed {
         self.strangers.clear();
     }
 
-    /// The speaker has said all: what it has not repeated goes. Returns how many routes those were.
+    /// The speaker has sent everything: removes what it has not repeated. Returns how many routes
+    /// those were.
     pub fn end(&mut self, rib: &mut Rib) -> usize {
         self.objects.end(rib);
         let vrfs = self.tables.values();
         vrfs.map(|&vrf| rib.sweep(self.source, vrf)).sum()
     }
 
-    /// Does what was said.
+    /// Applies a message to the routing table.
     pub fn apply(&mut self, rib: &mut Rib, said: &Said) {
         match said {
             Said::Route {
@@ -196,16 +198,16 @@ impl Feed {
     ) {
         let is_kernels = match told {
             Told::Kernel => true,
-            // Networks of ours are known from the addresses of host interfaces; of FRR's the kernel
-            // tells as well.
+            // Connected networks are known from the addresses of host interfaces; the kernel sends
+            // FRR's as well.
             Told::Network(index) => {
                 self.source == Source::Fpm || self.interfaces.ours.contains_key(index)
             }
             _ => false,
         };
         if is_kernels {
-            // zebra has one route for a prefix, and the kernel's own are known: this one took its
-            // place. Of the kernel's several by one prefix each says when it goes.
+            // zebra has one route for a prefix, so the kernel's own route has replaced zebra's. The
+            // kernel has several for a prefix, and sends the removal of each.
             if self.source == Source::Fpm {
                 self.no_route(rib, table, (prefix, metric));
             }
@@ -237,7 +239,7 @@ impl Feed {
         {
             self.note_strangers(told);
         }
-        // It takes the place of what was there, though that may have been ours.
+        // It replaces the earlier route, even one that led by an interface of ours.
         if to == To::NextHops(Vec::new()) {
             rib.remove(vrf, prefix, key);
             self.counts.not_ours += 1;
@@ -249,7 +251,8 @@ impl Feed {
         }
     }
 
-    /// Remembers the interfaces of a route that are not ours: they may be, a moment later.
+    /// Remembers the interfaces of a route that are not ours yet: the message about them may
+    /// follow.
     fn note_strangers(&mut self, told: &Told) {
         let network = match told {
             Told::Network(index) => Some(*index),
@@ -264,10 +267,10 @@ impl Feed {
     }
 }
 
-/// Next hops with their shares in our words. Those by interfaces that are not ours are left out,
-/// and so are those that take labels or a tunnel, which we do not make, unless there are no others.
-/// Nor do packets go by the kernel where there is a next hop of ours. Several are sorted: in
-/// whatever order they were said, it is the same.
+/// Translates next hops with their shares. Next hops by interfaces that are not ours are left out;
+/// so are those that need labels or a tunnel, which we do not support, unless there are no others.
+/// The kernel gets packets only where there is no next hop of ours. Several are sorted, so that
+/// their order in the message does not matter.
 fn translate<'a>(
     told: impl Iterator<Item = (&'a ToldNextHop, u16)>,
     interfaces: &Interfaces,
@@ -276,7 +279,7 @@ fn translate<'a>(
     let mut next_hops: Vec<NextHop> = Vec::new();
     for (told, share) in told {
         let interface = match told.index {
-            // Not to be found among ours, a gateway alone may be anywhere.
+            // Without an interface of ours a gateway may be anywhere.
             0 => None,
             index => match interfaces.ours.get(&index) {
                 Some(&id) => Some(id),

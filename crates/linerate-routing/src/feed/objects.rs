@@ -1,14 +1,15 @@
-//! Next-hop objects of a speaker: what it said of each, and what the routing table knows it by.
+//! Next-hop objects of a speaker: where each leads, and its object in the routing table.
 
 use std::collections::HashMap;
 
 use super::{Interfaces, Told, translate};
 use crate::rib::{ObjectId, Rib, To};
 
-/// Objects of one speaker at most: some have a target in the routing table, of some 400 bytes.
+/// Limit of objects of one speaker: an object that routes use takes some 400 bytes in the routing
+/// table.
 const MOST: usize = 1 << 18;
 
-/// An object as it was said; `None`: a route came before it.
+/// An object as the speaker sent it; `None`: a route refers to it and it has not come yet.
 #[derive(Default)]
 struct Object {
     told: Option<Told>,
@@ -20,15 +21,15 @@ struct Object {
 #[derive(Default)]
 pub(super) struct Objects {
     objects: HashMap<u32, Object>,
-    /// The groups that have an object among them.
+    /// By object, the groups that contain it.
     groups: HashMap<u32, Vec<u32>>,
-    /// Of the connection before, by what they lead to: a speaker that begins anew has other numbers
-    /// for the same.
+    /// Objects of the connection before, by where they lead: after a restart a speaker uses other
+    /// numbers for the same.
     earlier: HashMap<To, Vec<ObjectId>>,
 }
 
 impl Objects {
-    /// An object leads there from now on. Returns whether there was room for it.
+    /// Sets where an object leads. Returns whether there was room for it.
     pub(super) fn told(
         &mut self,
         rib: &mut Rib,
@@ -55,7 +56,7 @@ impl Objects {
         true
     }
 
-    /// An object is gone.
+    /// Removes an object.
     pub(super) fn untold(&mut self, rib: &mut Rib, interfaces: &Interfaces, id: u32) {
         let Some(object) = self.objects.remove(&id) else {
             return;
@@ -68,8 +69,8 @@ impl Objects {
         self.redefine_groups_with(rib, interfaces, id);
     }
 
-    /// What the routing table knows an object by; `None` if there is no room for it. One that leads
-    /// where one of the connection before led is that one.
+    /// The routing table's object for a speaker's; `None` if there is no room for it. An object
+    /// that leads where one of the connection before led gets that one's.
     pub(super) fn rib(
         &mut self,
         rib: &mut Rib,
@@ -92,7 +93,7 @@ impl Objects {
         Some(made)
     }
 
-    /// Interfaces are others now.
+    /// Translates all objects again, since interfaces have changed.
     pub(super) fn redefine_all(&self, rib: &mut Rib, interfaces: &Interfaces) {
         for &id in self.objects.keys() {
             self.redefine(rib, interfaces, id);
@@ -101,7 +102,7 @@ impl Objects {
 
     /// The speaker begins anew.
     pub(super) fn begin(&mut self, rib: &mut Rib, interfaces: &Interfaces) {
-        // Groups are made of others: all are translated before any is forgotten.
+        // Groups refer to other objects: all are translated before any is forgotten.
         let mut earlier = std::mem::take(&mut self.earlier);
         for object in self.objects.values() {
             match (object.rib, &object.told) {
@@ -119,14 +120,14 @@ impl Objects {
         };
     }
 
-    /// It has said all.
+    /// The speaker has sent everything.
     pub(super) fn end(&mut self, rib: &mut Rib) {
         for (_, ids) in self.earlier.drain() {
             ids.into_iter().for_each(|id| rib.drop_object(id));
         }
     }
 
-    /// In our words.
+    /// Translates where an object leads.
     pub(super) fn translate(&self, told: &Told, interfaces: &Interfaces) -> To {
         match told {
             Told::Blackhole => To::Blackhole,
@@ -193,7 +194,7 @@ impl Objects {
     }
 }
 
-/// Of a group.
+/// The members of a group; none if it is not a group.
 fn members(told: Option<&Told>) -> &[(u32, u16)] {
     match told {
         Some(Told::Group(members)) => members,

@@ -1,4 +1,4 @@
-//! What a message says about routes, and nothing of what follows from that.
+//! Decodes what a message says about routes, without acting on it.
 
 use std::net::IpAddr;
 
@@ -6,56 +6,75 @@ use linerate_wire::rtnetlink::{self, Body, RouteKind};
 
 use crate::model::Prefix;
 
-/// One thing that was said about routes.
+/// One statement of a message about routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
+    /// A route was added or changed.
     Route {
+        /// The kernel's routing table.
         table: u32,
+        /// Its destination.
         prefix: Prefix,
+        /// The kernel's metric: the lower one is preferred.
         metric: u32,
+        /// Where it leads.
         to: Told,
-        /// Who has made it (`rtm_protocol`).
+        /// Protocol that made the route (`rtm_protocol`).
         protocol: u8,
     },
+    /// A route was removed.
     NoRoute {
+        /// The kernel's routing table.
         table: u32,
+        /// Its destination.
         prefix: Prefix,
+        /// The kernel's metric.
         metric: u32,
     },
+    /// A next-hop object was added or changed.
     Object {
+        /// The speaker's number of it.
         id: u32,
+        /// Where it leads.
         to: Told,
     },
+    /// A next-hop object was removed.
     NoObject {
+        /// The speaker's number of it.
         id: u32,
     },
 }
 
-/// Next hops of a route and members of a group that are looked at. FRR has 514 at most, and a hop
+/// How many next hops of a route, or members of a group, are read. FRR has 514 at most, and a hop
 /// of ours 64.
 const MAX_NEXT_HOPS: usize = 1024;
 
 /// Where a route or an object leads, by the speaker's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Told {
+    /// Packets are dropped without an answer.
     Blackhole,
+    /// Packets are answered with ICMP unreachable.
     Unreachable,
+    /// Packets are answered with ICMP administratively prohibited.
     Prohibit,
-    /// The usual case.
+    /// One next hop, the usual case.
     NextHop(ToldNextHop),
+    /// Several next hops, with their weights.
     NextHops(Vec<ToldNextHop>),
+    /// The next-hop object of this number.
     Object(u32),
     /// Objects and their shares.
     Group(Vec<(u32, u16)>),
-    /// A network of a kernel interface, which the kernel has by itself.
+    /// The connected network of a kernel interface, which the kernel adds itself.
     Network(u32),
-    /// Where the kernel has it by itself: a network of its own, an address, a kind of route that
-    /// only it knows.
+    /// A route that the kernel adds itself: a network of its own, an address, a kind that only the
+    /// kernel has.
     Kernel,
 }
 
 impl Told {
-    /// Its own next hops.
+    /// The next hops that the message itself has.
     pub(super) fn next_hops(&self) -> &[ToldNextHop] {
         match self {
             Self::NextHop(next_hop) => std::slice::from_ref(next_hop),
@@ -68,10 +87,13 @@ impl Told {
 /// A gateway, and the number of a kernel interface (0: none).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ToldNextHop {
+    /// Address of the next router; `None`: the destination is on the link.
     pub gateway: Option<IpAddr>,
+    /// The kernel's interface number; 0: none.
     pub index: u32,
+    /// Share among several next hops, from 1.
     pub weight: u16,
-    /// Packets would have to get labels, or go into a tunnel.
+    /// Whether packets need labels or a tunnel.
     pub encapsulated: bool,
 }
 
@@ -87,8 +109,8 @@ impl From<rtnetlink::Via> for ToldNextHop {
 }
 
 impl Said {
-    /// What a message says about routes; `None` where that is nothing that we forward by: MPLS,
-    /// routes by source or type of service, next hops of bridges.
+    /// What a message says about routes; `None` for what we do not forward by: MPLS, routes by
+    /// source or type of service, next hops of bridges.
     pub fn of(body: &Body<'_>) -> Option<Self> {
         match body {
             Body::NewRoute(route) => {
@@ -131,7 +153,7 @@ fn place(route: &rtnetlink::Route<'_>) -> Option<(u32, Prefix, u32)> {
     Some((route.table, prefix, route.metric))
 }
 
-/// The interface of a network that the kernel has made a route to, for an address there.
+/// The interface of a connected route that the kernel added for an address.
 fn network(route: &rtnetlink::Route<'_>) -> Option<u32> {
     let is_link_local = match route.destination {
         IpAddr::V4(v4) => v4.is_link_local(),

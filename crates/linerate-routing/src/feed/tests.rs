@@ -56,7 +56,7 @@ fn no_route(net: [u8; 4]) -> Said {
     said(&rtm(kind::DEL_ROUTE, net, 24, 186).finish(0)).unwrap()
 }
 
-/// Kernel interface 11 is wan's host interface, 12 lan's; 2 is somebody else's.
+/// Kernel interface 11 is wan's host interface, 12 lan's; 2 is not ours.
 fn feed(bench: &mut Bench) -> Feed {
     feed_of(Source::Fpm, bench)
 }
@@ -73,19 +73,19 @@ fn feed_of(source: Source, bench: &mut Bench) -> Feed {
     feed
 }
 
-/// Packets of routes by a device of the kernel's making are handed to it, whoever tells of the
-/// route: while it is there, and where there is no next hop of ours.
+/// Packets of routes by a virtual device of the kernel are handed to the kernel, whichever speaker
+/// sends the route, while the device exists and where there is no next hop of ours.
 #[test]
 fn routes_by_devices_of_the_kernels_are_the_hosts() {
     let mut bench = Bench::new();
     let mut feed = kernel(&mut bench);
     let rib = &mut bench.rib;
-    // As the kernel says it of the network of an address: RTPROT_KERNEL.
+    // The connected route that the kernel adds for an address: RTPROT_KERNEL.
     let network = |index| {
         let message = rtm(kind::NEW_ROUTE, [10, 9, 0, 0], 24, 2);
         said(&message.u32(attribute::route::OIF, index).finish(0)).unwrap()
     };
-    // Before the device is known its routes are left out, and asked for again.
+    // Before the device is known its routes are left out; afterwards they are requested again.
     feed.apply(rib, &network(7));
     assert_eq!(feed.set_host(rib, 7, true), Some(true));
     assert_eq!(feed.set_host(rib, 7, true), None);
@@ -95,7 +95,7 @@ fn routes_by_devices_of_the_kernels_are_the_hosts() {
     for to in ["10.9.0.2", "198.51.100.1"] {
         assert_eq!(bench.action(to), Some(Action::Host), "{to}");
     }
-    // A gateway behind it, of whoever knows no more.
+    // A gateway without an interface, in the device's network.
     let next_hop = NextHop {
         gateway: Some(ip("10.9.0.2")),
         interface: None,
@@ -107,13 +107,13 @@ fn routes_by_devices_of_the_kernels_are_the_hosts() {
     assert!(inserted.is_ok());
     bench.commit();
     assert_eq!(bench.action("198.51.101.1"), Some(Action::Host));
-    // A network of a host interface is known from its address, and one of hardware is nobody's
-    // here.
+    // A network of a host interface is known from its address; one of a hardware interface is left
+    // out.
     feed.apply(&mut bench.rib, &network(11));
     feed.apply(&mut bench.rib, &network(2));
     bench.commit();
     assert_eq!(bench.action("10.9.0.2"), None);
-    // When it is gone what led there has to be said again.
+    // When the device is removed, the routes that led there have to be sent again.
     assert_eq!(feed.set_host(&mut bench.rib, 7, false), Some(true));
 }
 
@@ -132,7 +132,7 @@ fn routes_by_host_interfaces_are_followed_and_others_are_not() {
     bench.commit();
     assert_eq!(gateway(&bench.hop("198.51.100.1")), ip("192.0.2.2"));
     assert_eq!(bench.action("198.51.101.1"), None);
-    // A route that leaves by something else from now on is not ours any more.
+    // A route that changes to another interface than ours is removed.
     feed.apply(
         &mut bench.rib,
         &route_by([198, 51, 100, 0], 2, [192, 0, 2, 2]),
@@ -142,8 +142,8 @@ fn routes_by_host_interfaces_are_followed_and_others_are_not() {
     assert_eq!((feed.counts.added, feed.counts.not_ours), (1, 2));
 }
 
-/// zebra has one route for a prefix. Newer releases do not say that the one before is gone when its
-/// own, the kernel's or a local one takes its place.
+/// zebra has one route for a prefix. Newer releases do not send the removal of a route that one of
+/// its own, the kernel's or a local one replaces.
 #[test]
 fn what_the_kernel_made_itself_is_left_out() {
     let mut bench = Bench::new();
@@ -162,7 +162,7 @@ fn what_the_kernel_made_itself_is_left_out() {
         fpm.apply(&mut bench.rib, &kernels);
         bench.commit();
         assert_eq!(bench.action("198.51.100.1"), None);
-        // The kernel has several, and says of each when it goes.
+        // The kernel has several, and sends the removal of each.
         let mut kernel = kernel(&mut bench);
         kernel.apply(&mut bench.rib, &route_by(net, 11, [192, 0, 2, 2]));
         kernel.apply(&mut bench.rib, &kernels);
@@ -200,7 +200,7 @@ fn an_update_is_a_withdrawal_and_a_route_in_one() {
 fn groups_of_objects_follow_their_members() {
     let mut bench = Bench::new();
     let mut feed = feed(&mut bench);
-    // In the wrong order, even: the route is kept until its object is known.
+    // The route comes before its object, and is kept until the object comes.
     feed.apply(&mut bench.rib, &route_to([198, 51, 100, 0], 30));
     bench.commit();
     assert_eq!(bench.action("198.51.100.1"), None);
@@ -247,7 +247,7 @@ fn a_speaker_that_comes_back_with_other_numbers_changes_nothing() {
     bench.commit();
     let before = bench.rib.counts();
     feed.begin(&mut bench.rib);
-    // 10 and 20 have changed places.
+    // 10 and 20 are swapped.
     feed.apply(&mut bench.rib, &one(20, 11, [192, 0, 2, 2]));
     feed.apply(&mut bench.rib, &one(10, 12, [10, 0, 0, 2]));
     feed.apply(&mut bench.rib, &group(77, &[(20, 1), (10, 1)]));
@@ -284,7 +284,7 @@ fn host_interfaces_may_come_after_the_routes() {
     assert!(shown.any(|route| route.key.source == Source::Fpm));
 }
 
-/// What a message does to an empty table, and what the route to an address is then.
+/// Applies messages to an empty table, with the route to an address that results.
 fn alone(messages: &[Builder]) -> (Bench, Feed) {
     let mut bench = Bench::new();
     let mut feed = feed(&mut bench);
@@ -318,7 +318,7 @@ fn way_with(index: u32, attributes: &[(u16, &[u8])]) -> Vec<u8> {
 }
 
 const NESTED: u16 = 0x8000;
-/// `LWTUNNEL_ENCAP_MPLS`, `LWTUNNEL_ENCAP_SEG6`, and what zebra has for VXLAN towards FPM.
+/// `LWTUNNEL_ENCAP_MPLS`, `LWTUNNEL_ENCAP_SEG6`, and what zebra sends to FPM for VXLAN.
 const MPLS: &[u8] = &[1, 0];
 const SEG6: &[u8] = &[5, 0];
 const VXLAN: &[u8] = &[100, 0];
@@ -359,7 +359,7 @@ fn labels_and_tunnels_are_refused_and_marked() {
         vec![new().bytes(route::MULTIPATH | NESTED, &two)],
         vec![object(MPLS), new().u32(route::NH_ID, 7)],
         vec![object(SEG6), new().u32(route::NH_ID, 7)],
-        // As zebra 8.4 says it of EVPN's routes: behind all next hops, for all of them.
+        // As zebra 8.4 sends EVPN's routes: one attribute behind all next hops, for all of them.
         vec![
             new()
                 .bytes(route::MULTIPATH, &[plain.clone(), plain.clone()].concat())
@@ -369,11 +369,11 @@ fn labels_and_tunnels_are_refused_and_marked() {
     ] {
         let (mut bench, feed) = alone(&messages);
         assert_eq!(kind_of(&bench, "198.51.100.0/24"), "encapsulated");
-        // By a less specific route packets might come back to us.
+        // With a less specific route packets could come back to us.
         assert_eq!(bench.action("198.51.100.1"), Some(Action::Unreachable));
         assert_eq!(feed.counts.not_ours, 0);
     }
-    // Beside a next hop that takes none, that alone is used.
+    // Beside a next hop without labels only that one is used.
     let mixed = [way_with(11, labelled), plain].concat();
     let (mut bench, _) = alone(&[new().bytes(route::MULTIPATH, &mixed)]);
     assert_eq!(gateway(&bench.hop("198.51.100.1")), ip("10.0.0.2"));
@@ -388,7 +388,7 @@ fn labels_and_tunnels_are_refused_and_marked() {
         .u32(nexthop::OIF, 12);
     let (mut bench, _) = alone(&[object(MPLS), other, group, new().u32(route::NH_ID, 9)]);
     assert_eq!(gateway(&bench.hop("198.51.100.1")), ip("10.0.0.2"));
-    // SIDs of the machine itself are on none of our interfaces: the kernel's business.
+    // SIDs of the machine itself are on none of our interfaces: the kernel handles them.
     let sid = new()
         .u32(route::OIF, 2)
         .bytes(route::ENCAP_TYPE, &[7, 0])
@@ -400,8 +400,7 @@ fn labels_and_tunnels_are_refused_and_marked() {
 
 #[test]
 fn what_is_thrown_away_is_thrown_away_as_said() {
-    // zebra says it by the route's kind, beside no next hop at all; of an object it can only be a
-    // blackhole.
+    // zebra sends it as the route's type, without any next hop; an object can only be a blackhole.
     for (code, action) in [
         (6, Action::Blackhole),
         (7, Action::Unreachable),
@@ -431,8 +430,8 @@ fn what_is_thrown_away_is_thrown_away_as_said() {
     }
 }
 
-/// RFC 8950: zebra 8.4 says it by an object with an IPv6 gateway, or without objects by
-/// 169.254.0.1, which it gives a permanent neighbour; since FRR 10 it says `RTA_VIA`.
+/// RFC 8950: zebra 8.4 sends an object with an IPv6 gateway, or without objects 169.254.0.1, for
+/// which it adds a permanent neighbour; since FRR 10 it sends `RTA_VIA`.
 #[test]
 fn ipv4_by_an_ipv6_gateway() {
     use attribute::{nexthop, route};
@@ -488,7 +487,7 @@ fn ipv6_routes_by_link_local_gateways() {
     feed.apply(&mut bench.rib, &gone);
     bench.commit();
     assert_eq!(feed.counts.removed, 1);
-    // By source as well it is not for us, nor is its withdrawal.
+    // Routes by source are left out, and so is their withdrawal.
     let by_source =
         Builder::new(kind::NEW_ROUTE, 0).fixed(&[10, 32, 32, 0, MAIN as u8, 188, 0, 1, 0, 0, 0, 0]);
     assert_eq!(said(&by_source.finish(0)), None);
@@ -560,7 +559,7 @@ fn a_host_interface_made_again_has_two_numbers_for_a_while() {
     );
     bench.commit();
     let published = bench.rib.counts().published;
-    // The kernel has another number for it, which FRR says from now on; what it said before stays.
+    // The kernel gives it another number, which FRR uses from now on; earlier routes stay.
     assert!(!feed.set_interface(&mut bench.rib, 21, Some(WAN)));
     bench.commit();
     for address in ["198.51.100.1", "198.51.101.1"] {
@@ -573,14 +572,14 @@ fn a_host_interface_made_again_has_two_numbers_for_a_while() {
     );
     bench.commit();
     assert_eq!(bench.rib.counts().published, published, "nothing changed");
-    // Without an interface of that place no number means it any more.
+    // Without that interface both numbers are unknown.
     feed.forget_interface(&mut bench.rib, WAN);
     bench.commit();
     assert_eq!(bench.action("198.51.100.1"), None);
 }
 
-/// FRR says nothing of a link that goes and comes; its gateways there wait, and so do all its
-/// routes.
+/// FRR sends nothing when a link goes down and up; its gateways there are unusable meanwhile, and
+/// so are all its routes.
 #[test]
 fn a_link_that_goes_and_comes_costs_no_route() {
     let mut bench = Bench::new();
@@ -615,7 +614,7 @@ fn who_speaks_of_a_host_interface_too_soon_has_to_be_asked_again() {
     let mut feed = feed(&mut bench);
     let early = route_by([198, 51, 100, 0], 21, [192, 0, 2, 2]);
     feed.apply(&mut bench.rib, &early);
-    // An object is remembered, a route by itself is not.
+    // An object is remembered, a route without an object is not.
     feed.apply(&mut bench.rib, &one(10, 22, [10, 0, 0, 2]));
     feed.apply(&mut bench.rib, &route_to([198, 51, 101, 0], 10));
     assert!(!feed.set_interface(&mut bench.rib, 22, Some(LAN)));
@@ -645,7 +644,7 @@ fn the_kernels_copies_give_way_to_what_frr_says() {
             .collect::<Vec<_>>()
     };
     assert_eq!(sources(&bench), ["kernel"; 4]);
-    // Each is there once.
+    // Each route is in the table once.
     for third in 1..3 {
         fpm.apply(&mut bench.rib, &by_bgp(third, 3));
     }
@@ -653,7 +652,7 @@ fn the_kernels_copies_give_way_to_what_frr_says() {
     assert_eq!(bench.rib.counts().routes[0], 4);
     bench.commit();
     assert_eq!(gateway(&bench.hop("198.51.1.1")), ip("192.0.2.3"));
-    // While FRR tells, all that the kernel says again is what FRR has not said.
+    // While FRR is connected, only those routes of the kernel count that FRR has not sent.
     kernel.told_by_frr = true;
     kernel.begin(&mut bench.rib);
     for third in 1..4 {
@@ -662,10 +661,10 @@ fn the_kernels_copies_give_way_to_what_frr_says() {
     kernel.apply(&mut bench.rib, &by_hand(4));
     assert_eq!(kernel.end(&mut bench.rib), 0);
     assert_eq!(sources(&bench), ["fpm", "fpm", "kernel", "kernel"]);
-    // Where somebody's own route is, FRR's stands beside it.
+    // FRR's route stands beside one that a user has added to the kernel.
     fpm.apply(&mut bench.rib, &by_bgp(4, 3));
     assert_eq!(bench.rib.counts().routes[0], 5);
-    // When FRR has ended, the kernel's come back before FRR's go.
+    // When FRR has ended, the kernel's routes are added again before FRR's are removed.
     fpm.begin(&mut bench.rib);
     kernel.told_by_frr = false;
     kernel.begin(&mut bench.rib);
@@ -702,7 +701,7 @@ fn a_full_table_takes_frrs_route_for_the_kernels() {
     assert_eq!((fpm.counts.added, fpm.counts.full), (1000, 1));
     bench.commit();
     assert_eq!(bench.rib.counts().routes[0], 1000);
-    // What is not there is not taken out either.
+    // Removing a route that is not in the table changes nothing.
     fpm.begin(&mut bench.rib);
     assert_eq!(fpm.end(&mut bench.rib), 1000);
     bench.commit();

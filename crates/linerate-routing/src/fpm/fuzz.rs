@@ -1,5 +1,5 @@
-//! Any bytes as zebra's stream: the size of the pieces that they come in does not change what they
-//! say, and the routing table takes all of it.
+//! Takes any bytes as zebra's stream: the size of the pieces does not change the messages, and the
+//! routing table accepts them without a panic.
 
 use linerate_wire::fpm::Stream;
 
@@ -21,7 +21,7 @@ pub fn check(input: &[u8]) {
     assert_eq!(whole, cut, "pieces of {piece} bytes say something else");
 }
 
-/// What the stream says, up to the first flaw, and how many routes that makes.
+/// The messages of the stream up to the first error, and the number of routes that they make.
 fn read(bytes: &[u8], piece: usize) -> (Vec<String>, Option<String>, u64) {
     let mut stream = Stream::new();
     let mut bench = Bench::new();

@@ -1,9 +1,8 @@
 //! The thread that listens, reads and decodes.
 //!
-//! One peer at a time: while it lives, whoever else connects is refused. It lives until it closes
-//! its end, or TCP finds that nobody is there any more. On this machine the kernel says whose a
-//! peer is ([`owner`]), and only users who were named are let in: who speaks here says where
-//! packets go.
+//! There is one peer at a time: while it is connected, others are refused. It stays until it closes
+//! the connection or TCP's keep-alive fails. Of a peer on this machine the kernel knows the user
+//! ([`owner`]), and only configured users are admitted, because a peer decides where packets go.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -25,44 +24,53 @@ use linerate_appliance::error::Error;
 
 /// Batches on the way to control: a batch is what one read gave, 256 KiB of stream at most.
 const UNDER_WAY: usize = 32;
-/// Between two refusals that are told.
+/// Time between two refusals that are reported.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
-/// What the thread has to say.
+/// An event of the thread.
 #[derive(Debug)]
 pub enum Event {
+    /// A peer connected.
     Connected(SocketAddr),
-    /// Whole frames: what belongs together comes together.
+    /// The statements of whole frames, so that related ones arrive together.
     Said {
+        /// The statements, in the order of the stream.
         said: Vec<Said>,
+        /// Number of frames that they came in.
         frames: u32,
+        /// Messages in these frames that were not about routes.
         ignored: u32,
     },
-    /// Somebody was not let in, and why; of many, few are told.
+    /// A connection was refused, and why; of many, few are reported.
     Refused {
+        /// The refused peer.
         peer: SocketAddr,
+        /// The reason.
         why: String,
     },
+    /// The connection ended.
     Disconnected {
+        /// The peer.
         peer: SocketAddr,
+        /// The reason.
         why: String,
-        /// It did not keep to the protocol.
+        /// Whether the peer broke the protocol.
         lied: bool,
     },
 }
 
-/// The thread, from control's side. It ends with this.
+/// The control thread's handle of the thread, which ends when this is dropped.
 pub struct Listener {
     address: SocketAddr,
     events: Receiver<Event>,
     refused: Arc<AtomicU64>,
-    /// A byte has the thread hang up; the end is what it stops at.
+    /// A byte makes the thread close the connection; end of file makes it stop.
     orders: Option<io::PipeWriter>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Listener {
-    /// Listens for peers that are `users` of this machine, or another machine's. `wake` is called
+    /// Listens for peers of these `users` of this machine, and of other machines. `wake` is called
     /// for each event that is sent.
     pub(super) fn start(
         address: SocketAddr,
@@ -71,11 +79,11 @@ impl Listener {
     ) -> Result<Self, Error> {
         let failed = |error: io::Error| Error::Usage {
             problem: format!("cannot listen for FRR on {address}: {error}"),
-            fix: "give `fpm` an address of this machine with a port that nobody has".into(),
+            fix: "give `fpm` an address of this machine with a free port".into(),
         };
         let listener = TcpListener::bind(address).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        // A peer that is gone before it was accepted must not stop the others.
+        // A peer that closes before it is accepted must not block the others.
         listener.set_nonblocking(true).map_err(failed)?;
         let (heard, orders) = io::pipe()?;
         let (sender, events) = sync_channel(UNDER_WAY);
@@ -106,20 +114,20 @@ impl Listener {
         self.address
     }
 
-    /// Connections that were not let in.
+    /// Connections that were refused.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Has the peer say all again, which it does only on another connection.
+    /// Closes the connection, since a peer sends everything again only on a new one.
     pub(super) fn hang_up(&mut self) {
         if let Some(orders) = &mut self.orders {
-            // The thread reads it, or has ended, and there is nobody to ask.
+            // If the thread has ended, there is no connection to close.
             let _ = orders.write(&[0]);
         }
     }
 
-    /// What has happened, if anything.
+    /// The next event, if there is one.
     pub(super) fn next(&self) -> Option<Event> {
         self.events.try_recv().ok()
     }
@@ -127,7 +135,8 @@ impl Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        // With the receiver gone the thread cannot wait for room, and with the pipe for events.
+        // Without the receiver the thread does not wait for room, and without the pipe not for
+        // events.
         let (_, gone) = sync_channel(0);
         self.events = gone;
         drop(self.orders.take());
@@ -138,15 +147,15 @@ impl Drop for Listener {
     }
 }
 
-/// Why the thread ends: nobody listens to it any more.
+/// The thread ends because its handle was dropped.
 struct Ended;
 
 struct Server {
     listener: TcpListener,
-    /// Who may connect from this machine.
+    /// Users that may connect from this machine.
     users: Vec<u32>,
     refused: Arc<AtomicU64>,
-    /// When a refusal was last told.
+    /// When a refusal was last reported.
     told: Option<Instant>,
     orders: io::PipeReader,
     events: SyncSender<Event>,
@@ -182,7 +191,7 @@ impl Server {
         Ok(())
     }
 
-    /// Whether there is an order, somebody wants to connect, and the peer has something to say.
+    /// Whether there is an order, a connection to accept, and something to read from the peer.
     fn wait(&self) -> [bool; 3] {
         let mut fds = vec![
             PollFd::new(&self.orders, PollFlags::IN),
@@ -212,7 +221,7 @@ impl Server {
         if let Err(why) = self.admit(&socket, address) {
             return self.refuse(address, why);
         }
-        // One that is gone without a word is noticed, so that another can take its place.
+        // Keep-alive detects a peer that vanished, so that another can connect.
         if socket.set_nonblocking(true).is_err() || keep_alive(&socket).is_err() {
             return Ok(());
         }
@@ -224,10 +233,10 @@ impl Server {
         self.send(Event::Connected(address))
     }
 
-    /// Whether one who connects may speak; or why not.
+    /// Admits a connection, or says why not.
     fn admit(&self, socket: &TcpStream, address: SocketAddr) -> Result<(), String> {
         if let Some(peer) = &self.peer {
-            return Err(format!("{} is connected, and lives", peer.address));
+            return Err(format!("{} is already connected", peer.address));
         }
         let local = socket.local_addr().map_err(|error| error.to_string())?;
         match owner::of(address, local).map_err(|error| error.to_string())? {
@@ -238,7 +247,8 @@ impl Server {
         }
     }
 
-    /// Whoever is refused may try as often as it likes, and is not to fill the journal.
+    /// Refuses a connection. Reports are limited, since a refused peer that retries would fill the
+    /// journal.
     fn refuse(&mut self, peer: SocketAddr, why: String) -> Result<(), Ended> {
         self.refused.fetch_add(1, Ordering::Relaxed);
         if self.told.is_some_and(|told| told.elapsed() < TOLD_EVERY) {
@@ -274,7 +284,7 @@ impl Server {
             Ok(bytes) => {
                 peer.stream.filled(bytes);
                 let (batch, flaw) = decode(&mut peer.stream);
-                // What came before a lie was true.
+                // The frames before a broken one are valid.
                 if let Some(batch) = batch {
                     self.send(batch)?;
                 }
@@ -290,7 +300,7 @@ impl Server {
     }
 }
 
-/// Has TCP look whether a silent peer is still there: after 10 s, and every 10 s.
+/// Turns on TCP keep-alive: a probe after 10 s of silence, and every 10 s.
 fn keep_alive(socket: &TcpStream) -> Result<(), Errno> {
     const SILENCE: Duration = Duration::from_secs(10);
     sockopt::set_socket_keepalive(socket, true)?;
@@ -299,7 +309,7 @@ fn keep_alive(socket: &TcpStream) -> Result<(), Errno> {
     sockopt::set_tcp_keepcnt(socket, 3)
 }
 
-/// All frames that are complete, and what is wrong behind them.
+/// Decodes all complete frames, and returns the error behind them.
 pub(super) fn decode(stream: &mut Stream) -> (Option<Event>, Option<String>) {
     let (mut all, mut frames, mut ignored) = (Vec::new(), 0, 0);
     let flaw = loop {
@@ -311,7 +321,7 @@ pub(super) fn decode(stream: &mut Stream) -> (Option<Event>, Option<String>) {
                 match read_frame(frame, &mut all) {
                     Ok(others) => ignored += others,
                     Err(flaw) => {
-                        // Of a frame all counts or nothing.
+                        // A frame counts as a whole or not at all.
                         all.truncate(before);
                         break Some(flaw.to_string());
                     }
@@ -328,7 +338,7 @@ pub(super) fn decode(stream: &mut Stream) -> (Option<Event>, Option<String>) {
     (batch, flaw)
 }
 
-/// Adds what the messages of a frame say. Returns how many said nothing about routes.
+/// Adds the statements of a frame. Returns how many messages were not about routes.
 fn read_frame(frame: &[u8], all: &mut Vec<Said>) -> Result<u32, linerate_wire::rtnetlink::Flaw> {
     let mut ignored = 0;
     for message in Messages::new(frame) {

@@ -1,13 +1,13 @@
 //! Routes from FRR: zebra connects (`-M dplane_fpm_nl`) and sends its table, then every change.
 //!
 //! A thread of its own listens, cuts the stream into messages ([`linerate_wire::fpm`]) and decodes
-//! them; [`Fpm`], on the control thread, does what they say. The way between is bounded: while
-//! control is busy the thread does not read, and zebra waits.
+//! them; [`Fpm`], on the control thread, applies the messages. The queue between them is bounded:
+//! while control is busy the thread does not read, and zebra waits.
 //!
-//! zebra's stream has no mark where the table ends. One that was started a moment ago sends the
-//! little it knows at once, and the rest as its protocols come up: silence proves nothing. So what
-//! a new connection does not repeat is in doubt for a time that the user sets (`graceful`), and
-//! used all the while ([`restart`]).
+//! zebra's stream has no mark where the table ends. A zebra that has just started sends the few
+//! routes it knows at once, and the rest as its protocols come up, so a pause does not mean the
+//! end. Therefore routes that a new connection has not repeated are stale, and still used, for a
+//! time that the user sets (`graceful`, [`restart`]).
 
 #[cfg(any(test, feature = "fuzz"))]
 pub mod fuzz;
@@ -29,27 +29,30 @@ use super::model::{InterfaceId, Vrf};
 use super::rib::{Rib, Source};
 use linerate_appliance::error::Error;
 
-/// What an operator may want to know.
+/// Events for the operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FpmEvent {
+    /// A peer connected.
     Connected(SocketAddr),
-    /// Somebody was not let in, and why.
+    /// A connection was refused, and why.
     Refused(SocketAddr, String),
-    /// And why it ended. Routes stay until the time of grace is over.
+    /// The connection ended, and why. Its routes stay until the grace time is over.
     Disconnected(SocketAddr, String),
-    /// None came again in time. Routes are used until the next [`Fpm::poll`]: before it the kernel
-    /// may be asked for those that it has.
+    /// No connection came in the grace time. Routes are used until the next [`Fpm::poll`]: before
+    /// it the kernel may be asked for its routes.
     Ended,
-    /// So many routes had not been repeated in time, and are gone.
+    /// So many routes were not repeated in time, and were removed.
     Swept(usize),
 }
 
-/// What came over all connections.
+/// Counters over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FpmCounts {
+    /// Accepted connections.
     pub connections: u64,
+    /// FPM frames received.
     pub frames: u64,
-    /// Messages that are none of a router's business: labels, MAC addresses of VXLANs.
+    /// Messages that a router does not use: labels, MAC addresses of VXLANs.
     pub ignored: u64,
     /// Connections ended because the peer did not keep to the protocol.
     pub liars: u64,
@@ -57,19 +60,21 @@ pub struct FpmCounts {
 
 /// The control thread's side.
 pub struct Fpm {
+    /// Routes and objects of the connected zebra.
     pub feed: Feed,
+    /// Counters over all connections.
     pub counts: FpmCounts,
     restart: Restart,
     is_connected: bool,
     tells: bool,
-    /// Its routes go with the next look.
+    /// Whether its routes are removed with the next poll.
     has_ended: bool,
     listener: Listener,
 }
 
 impl Fpm {
-    /// Listens for zebras of these users, besides those of other machines. `wake` is called, on
-    /// another thread, whenever there is something to [poll](Self::poll).
+    /// Listens for zebras of these users of this machine, and of other machines. `wake` is called,
+    /// on another thread, whenever there is something to [poll](Self::poll).
     ///
     /// # Errors
     /// If the address is taken, or not ours.
@@ -95,14 +100,14 @@ impl Fpm {
         self.listener.address()
     }
 
-    /// Connections that were not let in.
+    /// Connections that were refused.
     pub fn refused(&self) -> u64 {
         self.listener.refused()
     }
 
-    /// Which table of FRR is which VRF. Routes of a VRF that is another table now are gone at once;
-    /// where a table is new, the connection is ended: FRR says everything again, and what it
-    /// repeats goes on.
+    /// Sets which table of FRR is which VRF. Routes of a VRF whose table changed are removed at
+    /// once. For a new table the connection is closed, so that FRR sends everything again; routes
+    /// that it repeats stay.
     pub fn set_tables(&mut self, rib: &mut Rib, tables: &[(u32, Vrf)]) {
         let before: BTreeSet<Vrf> = self.feed.vrfs().collect();
         let had: Vec<(Vrf, Vec<u32>)> = before
@@ -130,31 +135,30 @@ impl Fpm {
         }
     }
 
-    /// Whether FRR has told of its routes, and may still or again: from the first connection to
-    /// [`FpmEvent::Ended`].
+    /// Whether FRR is the source of its routes: from the first connection to [`FpmEvent::Ended`].
     pub fn tells(&self) -> bool {
         self.tells
     }
 
-    /// Which of our interfaces the kernel's interface of that number is the host interface of.
-    /// Where routes by it had been left out, since FRR had heard of it before us, FRR is asked for
-    /// all of them again.
+    /// Sets which of our interfaces the kernel's interface of that number is the host interface of.
+    /// Where routes by it were left out, because FRR knew it before us, FRR is asked for all routes
+    /// again.
     pub fn set_interface(&mut self, rib: &mut Rib, index: u32, id: InterfaceId) {
         if self.feed.set_interface(rib, index, Some(id)) {
             self.listener.hang_up();
         }
     }
 
-    /// Whether the kernel forwards by its interface of that number itself, likewise. Routes by one
-    /// that is gone are FRR's to take back.
+    /// Sets whether the kernel's interface of that number is a virtual device, by which the kernel
+    /// forwards, likewise. FRR withdraws the routes by one that was removed.
     pub fn set_host(&mut self, rib: &mut Rib, index: u32, is_host: bool) {
         if self.feed.set_host(rib, index, is_host) == Some(true) && is_host {
             self.listener.hang_up();
         }
     }
 
-    /// Puts what has come into the routing table, a bounded part of it: `true` if there may be
-    /// more. Nothing is committed.
+    /// Puts received routes into the routing table, a bounded number at once: `true` if there may
+    /// be more. Does not commit.
     pub fn poll(&mut self, rib: &mut Rib, now: Instant, events: &mut Vec<FpmEvent>) -> bool {
         const AT_ONCE: usize = 16;
         if std::mem::take(&mut self.has_ended) {

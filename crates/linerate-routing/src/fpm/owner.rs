@@ -1,7 +1,7 @@
-//! Whose a TCP connection's other end is, asked of the kernel: sock_diag(7).
+//! Asks the kernel by sock_diag(7) which user has the other end of a TCP connection.
 //!
-//! FPM has no word for who one is. On this machine the kernel knows; of another machine it knows an
-//! address.
+//! FPM has no authentication. Of a peer on this machine the kernel knows the user; of another
+//! machine it knows an address.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -28,28 +28,27 @@ const MESSAGE_BYTES: usize = 72;
 /// The other end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A process of this machine, which made its socket as this user.
+    /// A process of this machine; the user that made the socket.
     User(u32),
     /// Another machine, or another network name space of this one.
     Remote,
 }
 
-/// Finds out who is at `peer`, connected to `local`, which is of this process.
+/// Finds the user at `peer`, which is connected to `local`, a socket of this process.
 ///
 /// # Errors
-/// It has gone already, or the kernel does not say.
+/// The peer has closed already, or the kernel does not say.
 pub(super) fn of(peer: SocketAddr, local: SocketAddr) -> io::Result<Owner> {
-    let closed =
-        || io::Error::other("its end is closed already, so that nobody knows whose it was");
+    let closed = || io::Error::other("the peer has closed, so that its user is unknown");
     match ask(peer, local)? {
-        // What is closed has no owner any more, and is said to be root's.
+        // The kernel shows a closed socket, which has no owner, as root's.
         Some(end) if end.state != ESTABLISHED || end.inode == 0 => Err(closed()),
         Some(end) => Ok(Owner::User(end.uid)),
         None if peer.ip().to_canonical().is_loopback() => Err(io::Error::other(
             "the kernel does not say whose it is (CONFIG_INET_TCP_DIAG)",
         )),
-        // Not of this name space, if our own end is as it should be: one that has gone has closed
-        // ours, too.
+        // If our own end is still open, the peer is in another name space: a peer that closed would
+        // have closed ours, too.
         None => match ask(local, peer)? {
             Some(end) if end.state == ESTABLISHED => Ok(Owner::Remote),
             _ => Err(closed()),
@@ -57,7 +56,7 @@ pub(super) fn of(peer: SocketAddr, local: SocketAddr) -> io::Result<Owner> {
     }
 }
 
-/// One end, as the kernel has it.
+/// One end, as the kernel reports it.
 #[derive(Debug)]
 struct End {
     state: u8,
@@ -78,10 +77,10 @@ fn ask(here: SocketAddr, there: SocketAddr) -> io::Result<Option<End>> {
         .finish(1);
     let kernel = SocketAddrNetlink::new(0, 0);
     sendto(&socket, &request, SendFlags::empty(), &kernel)?;
-    // The answer is there when the request has been taken.
+    // The kernel answers before the request returns.
     let mut answer = [0; 4096];
     let (len, _) = recv(&socket, &mut answer[..], RecvFlags::DONTWAIT)?;
-    let strange = || io::Error::new(io::ErrorKind::InvalidData, "no answer of sock_diag(7)");
+    let strange = || io::Error::new(io::ErrorKind::InvalidData, "not an answer of sock_diag(7)");
     let message = Messages::new(&answer[..len]).next().ok_or_else(strange)?;
     let message = message.map_err(|_| strange())?;
     if message.kind != BY_FAMILY {
@@ -103,7 +102,7 @@ fn ask(here: SocketAddr, there: SocketAddr) -> io::Result<Option<End>> {
 /// `struct inet_diag_req_v2`, for one socket.
 fn request(here: SocketAddr, there: SocketAddr) -> [u8; 56] {
     const TCP: u8 = 6;
-    // An address of IPv4 may come by a socket of IPv6.
+    // An IPv6 socket may have an IPv4-mapped address.
     let addresses = [here, there].map(|end| end.ip().to_canonical());
     let family = match addresses[0] {
         IpAddr::V4(_) => AddressFamily::INET,
@@ -143,7 +142,7 @@ mod tests {
         for at in ["127.0.0.1:0", "[::1]:0", "[::]:0"] {
             let listener = TcpListener::bind(at).unwrap();
             let port = listener.local_addr().unwrap().port();
-            // One of IPv4 at a socket of IPv6, too.
+            // An IPv4-mapped address at an IPv6 socket, too.
             let to = if at == "[::1]:0" { "::1" } else { "127.0.0.1" };
             let peer = TcpStream::connect((to, port)).unwrap();
             let (ours, address) = listener.accept().unwrap();
@@ -151,7 +150,7 @@ mod tests {
             let own = Owner::User(geteuid().as_raw());
             assert_eq!(of(address, local).unwrap(), own, "{at}");
             drop(peer);
-            // The kernel says 0 for it now, whoever it was.
+            // The kernel reports user 0 for a closed socket, whoever had it.
             assert!(of(address, local).is_err(), "{at}");
             let nobody = SocketAddr::new(address.ip(), 1);
             assert!(of(nobody, local).is_err(), "{at}");

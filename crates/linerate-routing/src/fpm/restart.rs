@@ -1,20 +1,20 @@
-//! When what was not repeated goes.
+//! Decides when routes that were not repeated are removed.
 //!
-//! Routes are in doubt from the end of a connection on. If none comes for the time of grace, they
-//! go. If one comes they have that time again, and as long as its peer goes on speaking twice that
-//! at most.
+//! Routes are stale from the end of a connection on. If no connection comes in the grace time, they
+//! are removed. If one comes, the grace time begins anew, and is up to doubled while the peer keeps
+//! sending.
 
 use std::time::{Duration, Instant};
 
-/// A peer that has said nothing for so long is not in the middle of its table: zebra pauses for a
+/// A peer that has sent nothing for so long is not in the middle of its table: zebra pauses for a
 /// second when its buffer is full.
 const QUIET: Duration = Duration::from_secs(3);
 
-/// The state of doubt.
+/// Whether routes are stale, and since when.
 #[derive(Debug)]
 pub(super) struct Restart {
     graceful: Duration,
-    /// While there is doubt: since when, or since when there is a connection again.
+    /// While routes are stale: since when, or since when there is a connection again.
     since: Option<Instant>,
     heard: Option<Instant>,
 }
@@ -28,12 +28,12 @@ impl Restart {
         }
     }
 
-    /// Everything is in doubt from here on.
+    /// All routes are stale from now on.
     pub(super) fn disconnected(&mut self, now: Instant) {
         (self.since, self.heard) = (Some(now), None);
     }
 
-    /// If there is doubt, the time of grace begins anew.
+    /// If routes are stale, the grace time begins anew.
     pub(super) fn connected(&mut self, now: Instant) {
         self.since = self.since.map(|_| now);
         self.heard = None;
@@ -43,7 +43,7 @@ impl Restart {
         self.heard = Some(now);
     }
 
-    /// Whether the doubt ends now; `true` once.
+    /// Whether the grace time ends now; `true` once.
     pub(super) fn is_over(&mut self, now: Instant) -> bool {
         let Some(since) = self.since else {
             return false;
@@ -73,7 +73,7 @@ mod tests {
         let (start, mut restart) = (Instant::now(), Restart::new(GRACE));
         let at = |seconds| start + Duration::from_secs(seconds);
         restart.connected(at(0));
-        assert!(!restart.is_over(at(1000)), "there was nothing to doubt");
+        assert!(!restart.is_over(at(1000)), "no route was stale");
         restart.disconnected(at(1000));
         assert!(!restart.is_over(at(1059)));
         assert!(restart.is_over(at(1060)));
@@ -87,7 +87,10 @@ mod tests {
         restart.disconnected(at(0));
         restart.connected(at(50));
         restart.heard(at(51));
-        assert!(!restart.is_over(at(100)), "silence proves nothing");
+        assert!(
+            !restart.is_over(at(100)),
+            "silence does not end the grace time"
+        );
         assert!(restart.is_over(at(110)));
     }
 

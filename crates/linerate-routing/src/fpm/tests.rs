@@ -1,4 +1,4 @@
-//! A peer over a real socket: what it says, how it lies, and how it goes.
+//! A peer over a real socket: its messages, broken streams, and how it disconnects.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -27,7 +27,7 @@ impl Stand {
         Self::with(graceful, vec![geteuid().as_raw()])
     }
 
-    /// For these users alone.
+    /// A listener that admits these users only.
     fn with(graceful: Duration, users: Vec<u32>) -> Self {
         let mut bench = Bench::new();
         let any = "127.0.0.1:0".parse().unwrap();
@@ -41,7 +41,7 @@ impl Stand {
         }
     }
 
-    /// Until `done`, or far too late.
+    /// Polls until `done`, with a generous timeout.
     fn until(&mut self, done: impl Fn(&mut Self) -> bool) {
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
@@ -178,7 +178,7 @@ fn one_that_does_not_come_back_is_said_to_have_ended_before_its_routes_go() {
     assert_eq!(stand.bench.action("198.51.1.1"), None);
 }
 
-/// FRR has heard of an interface before we have.
+/// FRR knows an interface before we do.
 #[test]
 fn one_that_was_too_fast_is_asked_again() {
     let mut stand = Stand::new(LONG);
@@ -198,11 +198,11 @@ fn one_that_was_too_fast_is_asked_again() {
     assert_eq!(stand.fpm.counts.liars, 0);
 }
 
-/// It says its routes, and is told nothing but the end.
+/// The router closes the connection and sends nothing.
 fn hung_up(mut peer: &TcpStream) {
     peer.set_read_timeout(Some(Duration::from_secs(20)))
         .unwrap();
-    // With what it said unread, its end is a reset.
+    // With unread data the close is a reset.
     assert!(matches!(peer.read(&mut [0]), Ok(0) | Err(_)));
 }
 
@@ -213,15 +213,15 @@ fn while_the_first_lives_another_is_refused() {
     stand.until(|stand| stand.fpm.counts.frames == 1);
     hung_up(&stand.peer(&frame(&route(2, 2))));
     stand.until(|stand| stand.refused().is_some());
-    assert!(stand.refused().unwrap().contains("lives"));
+    assert!(stand.refused().unwrap().contains("already connected"));
     hung_up(&stand.peer(&frame(&route(2, 2))));
     assert_eq!(stand.fpm.refused(), 2);
-    // The first one is heard as before.
+    // The first peer is still read.
     first.write_all(&frame(&route(3, 2))).unwrap();
     stand.until(|stand| stand.fpm.counts.frames == 2);
     assert_eq!(stand.fpm.counts.connections, 1);
     assert_eq!(stand.bench.action("198.51.2.1"), None);
-    // When it has gone, there is room.
+    // When it has closed, another is admitted.
     drop(first);
     stand.until(|stand| stand.ended().is_some());
     let _second = stand.peer(&frame(&route(2, 2)));
@@ -229,7 +229,7 @@ fn while_the_first_lives_another_is_refused() {
     assert_eq!(stand.bench.action("198.51.2.1"), Some(Action::Resolve));
 }
 
-/// Another user of this machine says routes, through a shell; `then`: what it does behind them.
+/// Another user of this machine sends routes, through a shell, and then runs `then`.
 fn as_nobody(address: SocketAddr, bytes: &[u8], then: &str) -> Child {
     let (ip, port) = (address.ip(), address.port());
     let script = format!("exec 3<>/dev/tcp/{ip}/{port}; cat >&3; {then}");
@@ -249,7 +249,7 @@ fn another_user_of_the_machine_is_refused() {
     let lie = frame(&route(2, 2));
     let mut stand = Stand::new(LONG);
     let address = stand.fpm.address();
-    // Before there is a zebra. What is read last is the end.
+    // Without a zebra connected. The last read is the end of the stream.
     let mut ended = as_nobody(address, &lie, "cat <&3");
     stand.until(|stand| stand.refused().is_some());
     assert!(
@@ -258,7 +258,7 @@ fn another_user_of_the_machine_is_refused() {
         stand.events
     );
     ended.wait().unwrap();
-    // One that closes its end at once, of which the kernel says that it is root's.
+    // A peer that closes at once, whose socket the kernel reports as root's.
     for turn in 2..30 {
         let mut ended = as_nobody(address, &lie, "");
         ended.wait().unwrap();
@@ -266,7 +266,7 @@ fn another_user_of_the_machine_is_refused() {
     }
     let _zebra = stand.peer(&frame(&route(1, 2)));
     stand.until(|stand| stand.fpm.counts.frames == 1);
-    // And while there is one.
+    // With a zebra connected.
     let mut ended = as_nobody(address, &lie, "cat <&3");
     stand.until(|stand| stand.fpm.refused() == 30);
     ended.wait().unwrap();
@@ -276,7 +276,7 @@ fn another_user_of_the_machine_is_refused() {
     assert_eq!(stand.bench.action("198.51.2.1"), None);
 }
 
-/// Routing daemons that are no FRR's run as somebody else.
+/// Routing daemons other than FRR run as another user.
 #[test]
 fn a_user_who_was_named_is_believed() {
     if !geteuid().is_root() {
@@ -286,7 +286,7 @@ fn a_user_who_was_named_is_believed() {
     let mut stand = Stand::with(LONG, vec![65534]);
     let mut peer = as_nobody(stand.fpm.address(), &frame(&route(1, 2)), "cat <&3");
     stand.until(|stand| stand.fpm.counts.frames == 1);
-    // Root was not.
+    // Root is not among the users.
     hung_up(&stand.peer(&frame(&route(2, 2))));
     peer.kill().unwrap();
     peer.wait().unwrap();
@@ -314,14 +314,14 @@ fn it_ends_while_a_peer_floods_it() {
     flood.join().unwrap();
 }
 
-/// Another [[vrf]] in the configuration: what it had is gone, and FRR is asked for everything
-/// again.
+/// The configuration gives a VRF another table: its routes are removed, and FRR is asked for
+/// everything again.
 #[test]
 fn a_table_that_becomes_a_vrfs_has_everything_said_again() {
     let mut stand = Stand::new(LONG);
     let first = stand.peer(&frame(&route(100, 2)));
     stand.until(|stand| stand.bench.action("198.51.100.1").is_some());
-    // The same again is nothing.
+    // The same tables again change nothing.
     stand.fpm.set_tables(&mut stand.bench.rib, &[(254, 0)]);
     let tables = [(254, 0), (10, 1)];
     stand.fpm.set_tables(&mut stand.bench.rib, &tables);
@@ -333,7 +333,7 @@ fn a_table_that_becomes_a_vrfs_has_everything_said_again() {
     );
     let _second = stand.peer(&frame(&route(100, 2)));
     stand.until(|stand| stand.fpm.counts.frames == 2);
-    // One VRF less: nobody has to say anything.
+    // Removing a VRF does not need anything sent again.
     let before = stand.events.len();
     stand.fpm.set_tables(&mut stand.bench.rib, &[(10, 1)]);
     stand.until(|_| true);

@@ -1,14 +1,14 @@
 //! The kernel as a source: links, addresses, neighbours and routes of one network name space.
 //!
-//! [`Mirror`], on the control thread, keeps what the kernel has said about our host interfaces,
-//! puts its routes into the routing table, and tells what control has to do. The thread that
-//! listens is `monitor`'s; making host interfaces look like our interfaces is
-//! [`host_interface`](linerate_appliance::netlink::host_interface)'s, and [`ports`] hears of the
-//! interfaces below ports. All speak by `socket`.
+//! [`Mirror`], on the control thread, keeps the kernel's state of our host interfaces, puts its
+//! routes into the routing table, and returns events for control. The thread that listens is
+//! `monitor`'s; making host interfaces look like our interfaces is
+//! [`host_interface`](linerate_appliance::netlink::host_interface)'s, and [`ports`] watches the
+//! interfaces below ports. All use `socket`.
 //!
-//! The kernel's other interfaces are left alone: nothing here changes them. Of routes by them those
-//! are taken that lead by devices of the kernel's making, to hand it the packets. Routes that the
-//! kernel made itself for an address of a host interface are known from the address.
+//! The kernel's other interfaces are never changed. Of routes by them only those by virtual devices
+//! of the kernel are taken, whose packets are handed to it. Routes that the kernel adds itself for
+//! an address of a host interface are left out: they follow from the address.
 
 mod monitor;
 pub mod ports;
@@ -29,41 +29,41 @@ use linerate_appliance::error::Error;
 use linerate_appliance::netlink::host_interface::{Inward, Link};
 use linerate_appliance::privilege::Privileged;
 
-/// Room for some ten thousand events that control has not come to yet.
+/// Room for some ten thousand events that control has not read yet.
 const EVENT_BYTES: usize = 8 << 20;
 
-/// What control has to know, and to do something about.
+/// Events that control has to act on.
 #[derive(Clone, Debug, PartialEq)]
 pub enum NetlinkEvent {
-    /// A host interface is there, or its state, MTU or MAC address is another.
+    /// A host interface appeared, or its state, MTU or MAC address changed.
     HostInterface(InterfaceId, Link),
     /// A host interface was deleted.
     HostInterfaceGone(InterfaceId),
-    /// All addresses of a host interface, now.
+    /// All current addresses of a host interface.
     Addresses(InterfaceId, Vec<Cidr>),
-    /// A neighbour that somebody has set by hand in the kernel; `None`: not any more.
+    /// A permanent neighbour in the kernel; `None`: it was removed.
     Pinned(InterfaceId, IpAddr, Option<MacAddr>),
-    /// All addresses of the kernel's interfaces that have no wire, by VRF, now.
+    /// All current addresses of the kernel's loopback and dummy interfaces, by VRF.
     Hosts(Hosts),
-    /// A kernel interface is a device of its own making, by which it forwards itself; or is none
-    /// any more.
+    /// Whether a kernel interface is a virtual device, by which the kernel forwards itself.
     Device(u32, bool),
-    /// Everything has been said once, or again after a loss.
+    /// The first dump, or one after a loss, is complete.
     Synchronised,
-    /// Events were lost; everything is said again.
+    /// Events were lost; a new dump follows.
     Overrun,
-    /// The kernel is not heard any more, and why.
+    /// The kernel's events do not come any more, and why.
     Lost(String),
 }
 
 /// The machine's own addresses on no host interface, by VRF.
 pub type Hosts = BTreeMap<Vrf, BTreeSet<IpAddr>>;
 
-/// What has come from the kernel.
+/// Counters of the kernel's events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelCounts {
-    /// Times that events were lost and everything was said again.
+    /// How often events were lost and a new dump was made.
     pub overruns: u64,
+    /// Messages of the kernel that were applied.
     pub facts: u64,
 }
 
@@ -75,24 +75,26 @@ struct Seen {
     pinned: BTreeMap<IpAddr, MacAddr>,
 }
 
-/// One name space, as we know it.
+/// The state of one name space.
 pub struct Mirror {
+    /// Routes and objects of this name space.
     pub feed: Feed,
+    /// Counters of its events.
     pub counts: KernelCounts,
     monitor: Monitor,
-    /// Whether it is the router's own, in which FRR is.
+    /// Whether it is the router's own, in which FRR runs.
     is_own: bool,
     /// The names of our host interfaces in it.
     host_interfaces: HashMap<String, InterfaceId>,
-    /// The names of interfaces that are ports: the kernel has no business there.
+    /// The names of interfaces that are ports, which the kernel does not forward by.
     ports: HashSet<String>,
     seen: HashMap<u32, Seen>,
-    /// During a dump: what it has said so far.
+    /// During a dump: the interfaces seen so far.
     anew: Option<HashMap<u32, Seen>>,
     synchronised: bool,
-    /// What was last told.
+    /// The addresses of the last event.
     hosts: Hosts,
-    /// All is being said again because we asked.
+    /// Whether the running dump was requested.
     asked: bool,
 }
 
@@ -131,8 +133,8 @@ impl Mirror {
         })
     }
 
-    /// Which kernel interfaces are host interfaces, and which are `ports`, by name. What is known
-    /// of one that is new here is told with the next [`poll`](Self::poll).
+    /// Sets which kernel interfaces are host interfaces, and which are `ports`, by name. The next
+    /// [`poll`](Self::poll) returns the events of new ones.
     pub fn set_host_interfaces(
         &mut self,
         rib: &mut Rib,
@@ -164,7 +166,7 @@ impl Mirror {
         self.seen = seen;
     }
 
-    /// Takes note of whether the kernel forwards by an interface itself.
+    /// Updates whether the kernel forwards by an interface itself.
     fn follow_device(&mut self, rib: &mut Rib, link: &Link, events: &mut Vec<NetlinkEvent>) {
         let is_known =
             self.host_interfaces.contains_key(&link.name) || self.ports.contains(&link.name);
@@ -193,18 +195,18 @@ impl Mirror {
         }
     }
 
-    /// Which table of the kernel is which VRF. Where that is another now, everything is said again:
-    /// what was none of ours was not kept.
+    /// Sets which table of the kernel is which VRF. Where that changes, a new dump is requested:
+    /// routes of other tables were not kept.
     pub fn set_tables(&mut self, tables: impl IntoIterator<Item = (u32, Vrf)>) {
-        // Of a name space that nobody has asked yet, all is to come.
+        // Without a first dump yet, everything comes anyway.
         if self.feed.set_tables(tables) {
             self.monitor.again();
             self.hosts.clear();
         }
     }
 
-    /// The addresses of interfaces without a wire, as the kernel takes them for its own: of those
-    /// that are up. Each VRF is there.
+    /// The addresses of loopback and dummy interfaces that are up, which the kernel takes as local.
+    /// Every VRF has an entry.
     fn hosts(&self) -> Hosts {
         let mut hosts: Hosts = self.feed.vrfs().map(|vrf| (vrf, BTreeSet::new())).collect();
         for seen in self.seen.values() {
@@ -230,7 +232,7 @@ impl Mirror {
         hosts
     }
 
-    /// Tells of the machine's own addresses where they are others now.
+    /// Adds an event with the machine's own addresses if they changed.
     fn tell_hosts(&mut self, events: &mut Vec<NetlinkEvent>) {
         let hosts = self.hosts();
         if hosts != self.hosts {
@@ -239,25 +241,25 @@ impl Mirror {
         }
     }
 
-    /// Whether the kernel has said all once: what host interfaces there are is known.
+    /// Whether the first dump is complete, so that all host interfaces are known.
     pub fn is_synchronised(&self) -> bool {
         self.synchronised
     }
 
-    /// Whether FRR tells of its routes itself. While it does, what it puts into the kernel's tables
-    /// is not taken from there a second time; when it does not any more, the kernel is asked for
-    /// all of it ([`is_synchronised`](Self::is_synchronised) says when that is here).
+    /// Sets whether FRR sends its routes itself. While it does, its routes in the kernel's tables
+    /// are left out; afterwards a dump is requested ([`is_synchronised`](Self::is_synchronised)
+    /// says when it is complete).
     pub fn set_told_by_frr(&mut self, told: bool) {
         let was = std::mem::replace(&mut self.feed.told_by_frr, told);
-        // Another FRR may be in another name space, and has no connection.
+        // An FRR in another name space is not the one with the connection.
         self.monitor.leave_out_frr(told && self.is_own);
         if was && !told && self.monitor.again() {
             (self.synchronised, self.asked) = (false, true);
         }
     }
 
-    /// Does what the kernel has said, a bounded part of it: `true` if there may be more. Nothing is
-    /// committed.
+    /// Applies what the kernel sent, a bounded number of messages at once: `true` if there may be
+    /// more. Does not commit.
     pub fn poll(&mut self, rib: &mut Rib, events: &mut Vec<NetlinkEvent>) -> bool {
         const AT_ONCE: usize = 16;
         for _ in 0..AT_ONCE {
@@ -296,7 +298,7 @@ impl Mirror {
                 events.push(NetlinkEvent::Overrun);
             }
             Fact::Lost(why) => {
-                // Nothing more comes that could be waited for.
+                // No more events will come.
                 self.synchronised = true;
                 events.push(NetlinkEvent::Lost(why));
             }
@@ -353,7 +355,7 @@ impl Mirror {
         }
     }
 
-    /// During a dump, what it has said of an interface.
+    /// During a dump, the state of an interface seen so far.
     fn said_anew(&mut self, index: u32) -> Option<&mut Seen> {
         Some(self.anew.as_mut()?.entry(index).or_default())
     }
@@ -409,7 +411,7 @@ impl Mirror {
         }
     }
 
-    /// What a dump has not said is not so any more.
+    /// Removes what a dump has not repeated.
     fn forget_all_but(
         &mut self,
         rib: &mut Rib,

@@ -1,8 +1,8 @@
-//! A thread that tells what the kernel knows, all of it first, and then what changes.
+//! A thread that reports the kernel's state: first a dump, and then changes.
 //!
-//! Events are joined before the dump: what changes meanwhile comes twice rather than never. Where
-//! events were lost, because control or the kernel was too fast for the socket's buffer, the thread
-//! says so and dumps again.
+//! The thread subscribes to events before the dump, so that a change meanwhile comes twice rather
+//! than never. Where events were lost, because control was too slow for the socket's buffer, the
+//! thread reports it and dumps again.
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
@@ -34,19 +34,19 @@ const DUMPS: usize = 5;
 /// `EOPNOTSUPP`.
 const NOT_SUPPORTED: i32 = 95;
 
-/// Of what a thread tells.
+/// What a thread reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     All,
     Links,
 }
 
-/// One thing that the kernel said.
+/// One message of the kernel.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Fact {
-    /// A dump begins: what is not said before its end is not so any more.
+    /// A dump begins: what it does not repeat before its end no longer exists.
     Begin,
-    /// It ends; `asked`: it was one that [`Monitor::again`] has asked for.
+    /// The dump ends; `asked`: [`Monitor::again`] had requested it.
     End {
         asked: bool,
     },
@@ -56,9 +56,9 @@ pub(super) enum Fact {
     NoLink(u32),
     Address(u32, Cidr),
     NoAddress(u32, Cidr),
-    /// A neighbour that somebody has set by hand.
+    /// A permanent neighbour.
     Pinned(u32, IpAddr, MacAddr),
-    /// A neighbour that is no such one.
+    /// A neighbour that is not permanent, or was removed.
     NotPinned(u32, IpAddr),
     Said(Said),
     /// The thread has ended.
@@ -87,12 +87,12 @@ impl Fact {
     }
 }
 
-/// The thread, from control's side. It ends with this.
+/// The control thread's handle of the thread, which ends when this is dropped.
 pub(super) struct Monitor {
     facts: Receiver<Vec<Fact>>,
-    /// A byte has the thread say all again; the end is what it stops at.
+    /// A byte makes the thread dump again; end of file makes it stop.
     orders: Option<io::PipeWriter>,
-    /// Whether new routes of FRR's are left out: FRR tells of them itself.
+    /// Whether new routes of FRR are left out, since FRR sends them itself.
     told_by_frr: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -148,18 +148,18 @@ impl Monitor {
         })
     }
 
-    /// Whether new routes of FRR's are left out of what changes; dumps have them.
+    /// Sets whether FRR's routes are left out of changes; dumps have them.
     pub(super) fn leave_out_frr(&self, told_by_frr: bool) {
         self.told_by_frr.store(told_by_frr, Ordering::Relaxed);
     }
 
-    /// Has the thread say all again; `false` where it has ended, and said why.
+    /// Makes the thread dump again; `false` where it has ended, and reported why.
     pub(super) fn again(&mut self) -> bool {
         let orders = self.orders.as_mut();
         orders.is_some_and(|orders| orders.write(&[0]).is_ok())
     }
 
-    /// What the kernel has said since, in order.
+    /// The next batch of messages, in order.
     pub(super) fn next(&self) -> Option<Vec<Fact>> {
         self.facts.try_recv().ok()
     }
@@ -167,7 +167,8 @@ impl Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        // With the receiver gone the thread cannot wait for room, and with the pipe for events.
+        // Without the receiver the thread does not wait for room, and without the pipe not for
+        // events.
         let (_, gone) = sync_channel(0);
         self.facts = gone;
         drop(self.orders.take());
@@ -180,7 +181,7 @@ impl Drop for Monitor {
 
 /// Why the thread ends.
 enum Ended {
-    /// Nobody listens any more.
+    /// The handle was dropped.
     Unheard,
     Failed(io::Error),
 }
@@ -208,7 +209,7 @@ impl MonitorThread {
             outcome = self.turn();
         }
         if let Err(Ended::Failed(error)) = outcome {
-            // If nobody listens, nobody needs to know.
+            // If the handle was dropped, the report is not needed.
             let _ = self.send(vec![Fact::Lost(error.to_string())]);
         }
     }
@@ -237,7 +238,7 @@ impl MonitorThread {
         if events { self.take_events() } else { Ok(()) }
     }
 
-    /// Tells of what has changed, as much at once as there is: the kernel has one message for each
+    /// Reports changes, all that have come as one batch: the kernel sends one message for each
     /// change.
     fn take_events(&mut self) -> Result<(), Ended> {
         let mut facts = Vec::new();
@@ -245,7 +246,7 @@ impl MonitorThread {
         let read = |message: Message<'_>| match message.read() {
             Ok(Body::NewRoute(route)) if told_by_frr && route.by_zebra() => None,
             Ok(body) => Fact::of(&body),
-            // What cannot be read is newer than this program: the others count.
+            // A message that cannot be read is newer than this program; the others count.
             Err(_) => None,
         };
         let mut lost = false;
@@ -262,7 +263,7 @@ impl MonitorThread {
             }
         }
         if lost {
-            // The dump says it all, and what is lost from now on is told again.
+            // The dump has everything, and a loss from now on is reported again.
             self.send(vec![Fact::Overrun])?;
             self.events.forget_events()?;
             return self.dump(false);
@@ -273,7 +274,7 @@ impl MonitorThread {
         }
     }
 
-    /// Says all that there is.
+    /// Dumps everything.
     fn dump(&mut self, asked: bool) -> Result<(), Ended> {
         for _ in 0..DUMPS {
             self.send(vec![Fact::Begin])?;
@@ -318,7 +319,7 @@ impl MonitorThread {
             });
             match outcome {
                 Ok(all) => whole &= all,
-                // Linux before 5.3 knows no next hops; one without IPv6 no such routes.
+                // Linux before 5.3 has no next-hop objects; one without IPv6 has no IPv6 routes.
                 Err(error) if error.raw_os_error() == Some(NOT_SUPPORTED) => {}
                 Err(error) => return Err(error.into()),
             }

@@ -1,8 +1,8 @@
-//! The interfaces below ports, as the kernel tells of them: one that changes, goes or comes back
-//! under its name.
+//! Watches the interfaces below ports: one that changes, is removed, or comes back under its name.
 //!
-//! Control looks at its ports ten times a second in any case. This has it look at once, and tells
-//! what is over by then: a link that was gone for a moment, behind which there may be others now.
+//! Control checks its ports ten times a second in any case. These events make it check at once, and
+//! show what a check would miss: a link that was down for a moment and may have other neighbours
+//! now.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -14,16 +14,16 @@ use linerate_appliance::netlink::socket;
 /// Room for some thousand events.
 const EVENT_BYTES: usize = 1 << 20;
 
-/// What was said of interfaces since it was last asked.
+/// Events of interfaces since the last call.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Said {
-    /// Whether anything was.
+    /// Whether there was any event.
     pub any: bool,
-    /// Those whose link was gone, for however short a time.
+    /// Interfaces whose link was down, for however short a time.
     pub gone: BTreeSet<String>,
 }
 
-/// What tells one state of a link from another.
+/// The state of a link, to detect a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct State {
     index: u32,
@@ -39,11 +39,11 @@ pub struct Interfaces {
 }
 
 impl Interfaces {
-    /// Listens. `wake` is called, on another thread, whenever there is something to
+    /// Subscribes to events. `wake` is called, on another thread, whenever there is something to
     /// [hear](Self::hear).
     ///
     /// # Errors
-    /// The kernel gives no socket.
+    /// The kernel refuses the socket.
     pub fn watch(wake: impl Fn() + Send + 'static) -> Result<Self, Error> {
         let sockets = (
             socket::open(None, Some(EVENT_BYTES))?,
@@ -55,7 +55,7 @@ impl Interfaces {
         })
     }
 
-    /// What was said.
+    /// The events since the last call.
     pub fn hear(&mut self) -> Said {
         let mut said = Said::default();
         while let Some(facts) = self.monitor.next() {
@@ -72,7 +72,7 @@ fn learn(known: &mut HashMap<String, State>, fact: Fact, gone: &mut BTreeSet<Str
     match fact {
         Fact::Link(link) => {
             let now = State::of(&link);
-            // One that has another name now is not there by the old one.
+            // A renamed interface is gone under its old name.
             known.retain(|name, state| {
                 let stays = state.index != now.index || *name == link.name;
                 if !stays {
@@ -81,7 +81,7 @@ fn learn(known: &mut HashMap<String, State>, fact: Fact, gone: &mut BTreeSet<Str
                 stays
             });
             let was = known.insert(link.name.clone(), now);
-            // Of one that did not work it was told before.
+            // A link that was already down was reported before.
             if was.is_some_and(|was| was.works && was != now) {
                 gone.insert(link.name);
             }
@@ -95,7 +95,7 @@ fn learn(known: &mut HashMap<String, State>, fact: Fact, gone: &mut BTreeSet<Str
                 stays
             });
         }
-        // What is not known may have been so.
+        // Without a known earlier state the link may have been down.
         Fact::Overrun => gone.extend(known.keys().cloned()),
         _ => {}
     }
@@ -130,7 +130,7 @@ mod tests {
         })
     }
 
-    /// Whether the link is said to have been gone when these are heard one after the other.
+    /// The interfaces reported as down after these messages, one after the other.
     fn gone(facts: impl IntoIterator<Item = Fact>) -> Vec<bool> {
         let mut known = HashMap::new();
         let tell = |fact| {
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(gone(same), [false, false]);
         let lost = [link(3, true, 2), link(3, false, 3), link(3, true, 4)];
         assert_eq!(gone(lost), [false, true, false]);
-        // Both changes were one event.
+        // Down and up came as one event.
         assert_eq!(gone([link(3, true, 2), link(3, true, 4)]), [false, true]);
         // Another interface of that name.
         assert_eq!(gone([link(3, true, 2), link(4, true, 2)]), [false, true]);

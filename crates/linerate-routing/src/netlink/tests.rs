@@ -127,7 +127,7 @@ fn a_host_interface_is_made_alike_and_the_others_are_left_alone() {
     assert_eq!((link.index, link.up, link.mtu), (index, true, 1400));
     assert_eq!(link.mac, Some(like.mac));
     assert_eq!(stand.kernel.addresses(index).unwrap(), like.addresses);
-    // Once more is the same.
+    // A repetition changes nothing.
     assert_eq!(stand.kernel.mirror("lr-wan", &like).unwrap(), index);
     stand.kernel.add_address(&link, like.addresses[0]).unwrap();
     stand.until(|stand| stand.last_addresses() == [cidr("192.0.2.1/24")]);
@@ -182,7 +182,7 @@ fn the_kernels_routes_by_host_interfaces_are_followed() {
             .any(|event| matches!(event, NetlinkEvent::Pinned(..)))
     });
     assert_eq!(gateway(&stand.bench.hop("198.51.100.1")), ip("192.0.2.2"));
-    // `other` is a dummy, which the kernel has made: what leads there is the kernel's.
+    // `other` is a virtual device: the kernel forwards what leads there.
     assert_eq!(stand.bench.action("198.51.101.1"), Some(Action::Host));
     assert_eq!(stand.bench.action("10.9.9.2"), Some(Action::Host));
     assert_eq!(stand.bench.action("198.51.102.1"), Some(Action::Blackhole));
@@ -245,7 +245,7 @@ fn what_happened_during_a_loss_is_found_out() {
     stand.kernel.mirror("lr-wan", &like).unwrap();
     stand.ip("route add 198.51.100.0/24 via 192.0.2.2\nroute add 198.51.101.0/24 via 192.0.2.2\n");
     stand.until(|stand| stand.bench.action("198.51.101.1").is_some());
-    // As if these two had been lost: nobody tells of the second.
+    // As if these two events had been lost.
     let events = &mut stand.events;
     stand
         .mirror
@@ -295,7 +295,7 @@ fn lost_events_are_counted_and_everything_is_said_again() {
     };
     let like = stand.attributes();
     stand.kernel.mirror("lr-wan", &like).unwrap();
-    // More than what is under way to control takes, which does not ask meanwhile.
+    // More than the queue to control holds, while control does not read.
     let route = |net: u32| format!("route add 172.16.{net}.0/24 via 192.0.2.2\n");
     let routes: String = (0..250).map(route).collect();
     stand.ip(&routes);
@@ -306,7 +306,7 @@ fn lost_events_are_counted_and_everything_is_said_again() {
 }
 
 /// Addresses on `lo`, where FRR's users put them, are the machine's own; those of other interfaces
-/// are nobody's business.
+/// are ignored.
 #[test]
 fn addresses_on_the_loopback_are_the_routers_own() {
     let Some(mut stand) = Stand::new() else {
@@ -321,7 +321,7 @@ fn addresses_on_the_loopback_are_the_routers_own() {
     };
     let of = |address: &str| -> IpAddr { address.parse().unwrap() };
     stand.ip("address add 10.255.0.1/32 dev lo\naddress add 10.9.9.1/24 dev other\n");
-    // While it is down the kernel takes it for nobody's either.
+    // While `lo` is down the kernel does not take the address as local either.
     stand.until(|stand| {
         stand
             .mirror
@@ -337,7 +337,7 @@ fn addresses_on_the_loopback_are_the_routers_own() {
             .is_some_and(|own| own.contains(&of("10.255.0.1")))
     });
     assert!(!last(&stand)[&0].contains(&of("10.9.9.1")));
-    // The main table is another VRF's now: all is said again, for that one.
+    // The main table is another VRF's now: a new dump is made for that VRF.
     stand.events.clear();
     stand.mirror.set_tables([(254, 1)]);
     stand.until(|stand| stand.events.contains(&NetlinkEvent::Synchronised));
@@ -348,7 +348,7 @@ fn addresses_on_the_loopback_are_the_routers_own() {
             .get(&1)
             .is_some_and(|own| !own.contains(&of("10.255.0.1")))
     });
-    // A dummy is the same, where the kernel has such.
+    // A dummy counts like `lo`, where the kernel has such devices.
     if stand
         .space
         .within(|| command("link add d0 type dummy\n"))
@@ -378,7 +378,7 @@ fn what_frr_tells_itself_is_not_taken_from_the_kernel_too() {
         assert_eq!(stand.bench.action(gone), None, "{gone}");
     }
     assert!(stand.mirror.is_synchronised());
-    // FRR is gone: the kernel is asked for what it has.
+    // FRR has ended: the kernel is asked for its routes.
     stand.mirror.set_told_by_frr(false);
     assert!(!stand.mirror.is_synchronised());
     stand.until(|stand| stand.mirror.is_synchronised());

@@ -3,7 +3,7 @@
 //! Rules are tried in their order, the first that matches decides. A fragment other than the first
 //! has no ports, and is never judged on ports: a rule that permits by ports does not match it, and
 //! one that denies by ports denies such a fragment of the same addresses and protocol, since it may
-//! belong to what the rule means. Whoever wants an exact answer has the interface reassemble.
+//! belong to what the rule means. For an exact answer the interface has to reassemble.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -13,19 +13,20 @@ use linerate_tables::acl::{
     Acl, Acl4, Acl6, AclConfig, Bits, Fragment, Match, Match4, Match6, Range, Rule,
 };
 
-/// What becomes of a packet.
+/// The verdict on a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Verdict {
-    /// Dropped without a word.
+    /// Dropped, without an answer.
     #[default]
     Deny,
+    /// The packet passes.
     Permit,
-    /// Dropped, and its sender is told: [`Answer`] says how.
+    /// Dropped, and the sender gets an [`Answer`].
     Reject,
 }
 
-/// How a list tells who has sent what it rejects.
+/// How a list answers the sender of a packet that it rejects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Answer {
     /// TCP by a reset, as if nothing listened there (RFC 9293 3.10.7.1), all else by ICMP.
@@ -36,9 +37,10 @@ pub enum Answer {
 }
 
 impl Verdict {
+    /// All verdicts.
     pub const ALL: [Self; 3] = [Self::Permit, Self::Deny, Self::Reject];
 
-    /// As the configuration has it.
+    /// Its name in the configuration.
     pub fn name(self) -> &'static str {
         match self {
             Self::Deny => "deny",
@@ -48,18 +50,20 @@ impl Verdict {
     }
 }
 
-/// One rule: the packets that it means, of each family that it can mean any of, and what becomes of
-/// them.
+/// One rule: the packets that it matches, by address family, and the verdict on them.
 #[derive(Clone, Copy, Debug)]
 pub struct AclRule {
+    /// The match for IPv4 packets; `None`: the rule matches none.
     pub v4: Option<Match4>,
+    /// The match for IPv6 packets; `None`: the rule matches none.
     pub v6: Option<Match6>,
+    /// The verdict on packets that match.
     pub verdict: Verdict,
-    /// Whether packets that it decides on are told of.
+    /// Whether packets that match are logged.
     pub log: bool,
 }
 
-/// What a list says of a packet, as a value of its tables: which rule decides, and how.
+/// The value of a list's tables: which rule decides on a packet, and the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Said(u32);
 
@@ -84,7 +88,7 @@ impl Said {
         self.0 & 4 != 0
     }
 
-    /// The rule's place in the list; one behind the last: none of them matches.
+    /// The rule's index in the list; the number of rules where none matches.
     pub(super) fn rule(self) -> usize {
         (self.0 >> 3) as usize
     }
@@ -92,6 +96,7 @@ impl Said {
 
 /// A list, ready to classify. It never changes: a reload makes a new one.
 pub struct AccessList {
+    /// Its name in the configuration.
     pub name: String,
     pub(super) v4: Acl4,
     pub(super) v6: Acl6,
@@ -101,11 +106,11 @@ pub struct AccessList {
 }
 
 impl AccessList {
-    /// A list of these rules; `default`: what becomes of packets that none of them matches.
+    /// A list of these rules; `default`: the verdict on packets that no rule matches.
     ///
     /// # Errors
-    /// If two rules ask for the same (the later could never win), one is not sound, or there is no
-    /// memory.
+    /// If two rules match the same packets (the later could never decide), a rule is invalid, or
+    /// there is no memory.
     pub fn new(name: &str, default: Verdict, rules: &[AclRule]) -> Result<Self, TableError> {
         let config = AclConfig {
             default: Said::new(rules.len(), default, false).0,
@@ -126,7 +131,7 @@ impl AccessList {
         })
     }
 
-    /// The same, telling in this way of what it rejects.
+    /// The same list, with this answer to what it rejects.
     pub fn answering(self, answer: Answer) -> Self {
         Self { answer, ..self }
     }
@@ -157,7 +162,8 @@ fn table<const W: usize>(
     Ok(table)
 }
 
-/// The later fragments of what a rule means, if it looks at what they do not have.
+/// A match for the later fragments of a rule's packets, if the rule looks at ports or types, which
+/// they lack.
 fn later_fragments<const W: usize>(matching: &Match<W>) -> Option<Match<W>> {
     let upper = [
         matching.src_ports,
@@ -203,7 +209,7 @@ mod tests {
         }
     }
 
-    /// Which rule decides, and how.
+    /// The rule that decides, and its verdict.
     fn says(list: &AccessList, key: PacketKey4) -> (usize, Verdict) {
         let mut values = [9];
         list.v4.classify(&[key], &mut values);
@@ -249,7 +255,7 @@ mod tests {
             assert_eq!(says(&list, later(6)), (0, no));
             assert_eq!(says(&list, later(17)).1, Permit);
         }
-        // Nor are they let in by one that permits by ports.
+        // A rule that permits by ports does not permit them either.
         let list = AccessList::new("edge", Deny, &[tcp(22, Permit)]).unwrap();
         assert_eq!(says(&list, later(6)).1, Deny);
     }

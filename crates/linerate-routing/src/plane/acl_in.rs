@@ -1,4 +1,4 @@
-//! Access list in: what the interface's list says of packets that come by it.
+//! Access list in: applies the interface's list to packets that come in by it.
 
 use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, Stage};

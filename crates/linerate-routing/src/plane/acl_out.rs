@@ -1,4 +1,4 @@
-//! Access list out: what the list of the interface says by which a packet is about to leave.
+//! Access list out: applies the list of the interface that a packet is about to leave by.
 
 use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, Stage};
@@ -36,7 +36,7 @@ impl Stage<Context<'_>> for AclOut {
         let mut interfaces = [InterfaceId(0); Burst::CAPACITY];
         for index in ones(live & !context.packets.marks.to_group) {
             let (_, hop) = context.hop(index, &burst.as_packets()[index]);
-            // Only what is forwarded: the rest has no interface to leave by, or stays here.
+            // Only forwarded packets: others have no output interface, or are for the router.
             use Action::{Forward, Glean, Resolve};
             let leaves = matches!(hop.action, Forward | Resolve | Glean);
             let Some(id) = hop.interface.get().filter(|_| leaves) else {

@@ -1,8 +1,7 @@
 //! Which addresses may stand in a packet that is forwarded.
 //!
 //! The vector path asks [`is_special4`] and [`is_special6`], which let through ordinary unicast
-//! alone; what they hold back the scalar path looks at again and names (`source4`, `destination4`
-//! ...).
+//! alone; the scalar path classifies the other addresses (`source4`, `destination4` ...).
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -10,7 +9,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressKind {
     Unicast,
-    /// May be spoken with by neighbours, and is never forwarded (RFC 3927 7, RFC 4291 2.5.6).
+    /// For packets between neighbours, never forwarded (RFC 3927 7, RFC 4291 2.5.6).
     LinkLocal,
     /// To a group.
     Multicast,
@@ -22,7 +21,7 @@ pub(super) enum AddressKind {
     Martian,
 }
 
-/// Whether an IPv4 address (host order) is anything but ordinary unicast.
+/// Whether an IPv4 address (host order) is not ordinary unicast.
 #[inline(always)]
 pub(super) fn is_special4(address: u32) -> bool {
     let top = address >> 24;
@@ -30,7 +29,7 @@ pub(super) fn is_special4(address: u32) -> bool {
     (top >= 224) | (top == 0) | (top == 127) | (address >> 16 == 0xa9fe)
 }
 
-/// The same of the upper 64 bits of an IPv6 address: ordinary are 2000::/3 and fc00::/7.
+/// The same for the upper 64 bits of an IPv6 address: 2000::/3 and fc00::/7 are ordinary.
 #[inline(always)]
 pub(super) fn is_special6(upper: u64) -> bool {
     (upper >> 61 != 1) & (upper >> 57 != 0x7e)

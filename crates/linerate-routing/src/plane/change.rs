@@ -1,9 +1,9 @@
 //! What a worker takes over between two bursts when the configuration changes.
 //!
-//! Whoever changes it makes a [`Change`], with all the memory that it takes, and frees what comes
-//! back. The worker exchanges a few pointers, and carries over what it alone may write: counters,
-//! and how full policers' buckets are. It allocates only for the drop counters of lists whose names
-//! are new.
+//! Control makes a [`Change`], with all the memory that it needs, and frees the old one that comes
+//! back. The worker exchanges a few pointers, and carries over the state that only it writes:
+//! counters, and the levels of policers' buckets. It allocates only for the drop counters of lists
+//! whose names are new.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -22,21 +22,21 @@ use super::settings::{Interface, Policer, Settings};
 pub struct Change {
     pub(super) settings: Arc<Settings>,
     pub(super) installed: Installed,
-    /// By interface, and by access list: its place before, if it had one.
+    /// By interface, and by access list: its index in the old settings, if it was there.
     pub(super) interfaces: Vec<Option<usize>>,
     pub(super) lists: Vec<Option<usize>>,
     /// By interface.
     pub(super) frames: Vec<Burst>,
     pub(super) policers: Vec<Option<(Policer, Meter)>>,
-    /// Room for the reasons of access lists, coming in and going out.
+    /// Room for the drop reasons of access lists, in and out.
     pub(super) denied_in: Vec<DropId>,
     pub(super) denied_out: Vec<DropId>,
     pub(super) reassembler: Option<Box<Reassembler>>,
 }
 
 impl Change {
-    /// From settings `old`, with those counters, to others. Interfaces and lists are the same where
-    /// their names are. `queues`: how many workers share each policer's rate.
+    /// A change from settings `old`, with `counters`, to `settings`. Interfaces and lists with the
+    /// same name are the same. `queues`: how many workers share each policer's rate.
     pub fn new(settings: Arc<Settings>, old: &Settings, counters: &Counters, queues: u16) -> Self {
         let queues = u64::from(queues.max(1));
         let interfaces = &settings.interfaces;
@@ -51,7 +51,7 @@ impl Change {
         let names: Vec<String> = interfaces.iter().map(name).collect();
         let policer = |interface: &Interface| {
             let policer = interface.policer?;
-            // Each queue has its share of both.
+            // Each queue gets its share of rate and burst.
             let (rate, burst) = (policer.rate_bps / 8 / queues, policer.burst_bytes / queues);
             Some((policer, Meter::new(rate, burst)))
         };
@@ -65,7 +65,8 @@ impl Change {
             any_acl_out: interfaces.iter().any(|one| one.acl_out.is_some()),
             counters: Arc::new(Counters::new(&settings, counters)),
         };
-        // Without memory for it, fragments go on one by one, and lists judge them as such.
+        // Without memory for the reassembler fragments are forwarded one by one, and access lists
+        // see them as fragments.
         let reassembler = (asks(&settings) && !asks(old))
             .then(|| Reassembler::new(&Config::default()).ok().map(Box::new));
         Self {

@@ -1,7 +1,7 @@
-//! What the stages of the path tell each other of one burst, and what they share beside it.
+//! The state that the stages of the path share: what is known of one burst, and what is beside it.
 //!
-//! Nothing leaves its place in the burst between the parser and the last two stages, so what is
-//! known of a packet stands at its position: in arrays, and in masks with a bit for each.
+//! Packets keep their position in the burst between the parser and the last two stages, so what is
+//! known of a packet is at its position: in arrays, and in masks with a bit for each.
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{BurstContext, DropId, Egress};
@@ -17,11 +17,11 @@ use super::reasons::Reasons;
 use super::transmit::Output;
 use crate::model::InterfaceId;
 
-/// What becomes of a packet that does not get as far as the lookup.
+/// The verdict on a packet that does not reach the lookup.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verdict {
     Drop(DropId),
-    /// Dropped, and its sender is told.
+    /// Dropped, with an answer to the sender.
     Reject(DropId, Answer),
     Punt(Reason),
 }
@@ -29,20 +29,20 @@ pub(super) enum Verdict {
 /// What is known of the VLAN tags of a burst's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tags {
-    /// The port has no VLANs: the parser says whether there is a tag all the same.
+    /// The port has no VLANs: if a frame has a tag, the parser finds it.
     Unlikely,
-    /// The VLAN stage has to look.
+    /// The VLAN stage has to look for tags.
     Possible,
-    /// It has: another one would be a second.
+    /// The VLAN stage has removed them: a further tag is a second one.
     Off,
 }
 
-/// What validation says of packets that go on, by position in the burst.
+/// Results of validation for packets that go on, by position in the burst.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Marks {
     /// For a multicast group, or the broadcast address.
     pub(super) to_group: Mask,
-    /// A link-local address is in it.
+    /// The source or destination is link-local.
     pub(super) link_local: Mask,
     /// The frame was a link-layer multicast or broadcast.
     pub(super) l2_group: Mask,
@@ -60,7 +60,7 @@ pub(super) struct Packets {
     pub(super) first_whole: Option<usize>,
     /// Those that the next stage is to look at.
     pub(super) here: Mask,
-    /// Those that go on to the lookup, and from there; the others have a verdict.
+    /// Those that are forwarded up to the lookup and beyond; the others have a verdict.
     pub(super) live: Mask,
     /// Of those: ordinary unicast without options, which loops over the burst forward.
     pub(super) plain: Mask,
@@ -122,7 +122,7 @@ pub(super) struct Context<'a> {
     pub(super) packets: &'a mut Packets,
     /// Frames that are ready to go.
     pub(super) output: &'a mut Output,
-    /// What becomes of packets that do not go on: punts, ICMP errors, drops.
+    /// Handling of packets that are not forwarded: punts, ICMP errors, drops.
     pub(super) exceptions: &'a mut Exceptions,
 }
 
@@ -145,7 +145,7 @@ impl<'a> Context<'a> {
         &self.installed.interfaces[usize::from(self.packets.interface.0)]
     }
 
-    /// Whether a packet of the burst is not ready to go.
+    /// Whether the burst has a packet that is not ready to be sent.
     #[inline(always)]
     pub(super) fn has_exceptions(&self, burst: &Burst) -> bool {
         self.packets.ready != burst.mask()
@@ -164,7 +164,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Drops a packet: counts why, and tells whoever traces it.
+    /// Drops a packet: counts the reason, and ends its trace.
     pub(super) fn drop_one(
         &mut self,
         index: usize,

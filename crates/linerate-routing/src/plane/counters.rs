@@ -1,6 +1,6 @@
-//! What is counted besides drops: traffic of each interface, and what was sent on our own account.
+//! Counters other than drops: traffic of each interface, and messages of the router itself.
 //!
-//! Each worker has its own [`Counters`] and is their one writer; whoever shows them sums.
+//! Each worker has its own [`Counters`] and is their only writer; readers add them up.
 
 use std::sync::Arc;
 
@@ -13,31 +13,40 @@ use super::settings::Settings;
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct Traffic {
+    /// Frames received.
     pub in_packets: Counter,
+    /// Bytes received.
     pub in_bytes: Counter,
+    /// Frames sent.
     pub out_packets: Counter,
+    /// Bytes sent.
     pub out_bytes: Counter,
     /// Packets beyond the policer's rate.
     pub policed: Counter,
 }
 
-/// What a router says on its own account, and does not say.
+/// Messages of the router itself, sent and suppressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Sent {
+    /// ICMP destination unreachable.
     Unreachable,
     /// IPv4 "fragmentation needed", IPv6 "packet too big".
     TooBig,
+    /// ICMP time exceeded, in transit or in reassembly.
     TimeExceeded,
+    /// ICMP parameter problem.
     ParameterProblem,
+    /// ICMP redirect.
     Redirect,
+    /// ICMP echo reply.
     EchoReply,
-    /// TCP's, for what access lists reject and where nobody listens.
+    /// TCP resets, for what access lists reject and for ports without a listener.
     Reset,
     /// Not sent: the rate was reached (RFC 1812 4.3.2.8, RFC 4443 2.4 (f)).
     Limited,
     /// Not sent: the RFCs forbid an answer to this packet (RFC 1812 4.3.2.7, RFC 4443 2.4 (e), RFC
-    /// 9293 3.10.7.1), or there was no way back or no memory.
+    /// 9293 3.10.7.1), or there was no route back or no memory.
     Withheld,
 }
 
@@ -61,25 +70,28 @@ impl Sent {
 pub struct Counters {
     names: Vec<String>,
     traffic: Vec<Traffic>,
-    /// By access list: packets that each rule decided on, and behind the last those that none did.
+    /// By access list: packets that each rule decided on, and last those that no rule matched.
     lists: Vec<(Arc<AccessList>, Arc<[Counter]>)>,
     icmp: [Counter; Sent::ALL.len()],
-    /// Packets that were too long, and the fragments made of them.
+    /// Packets that were fragmented because they were too long.
     pub fragmented: Counter,
+    /// Fragments made of packets that were too long.
     pub fragments_made: Counter,
-    /// Datagrams put together, and the fragments that they were.
+    /// Datagrams reassembled.
     pub reassembled: Counter,
+    /// Fragments that datagrams were reassembled from.
     pub fragments_used: Counter,
-    /// ARP requests, neighbour and router solicitations that were answered or heard, and end there.
+    /// ARP requests, neighbour and router solicitations that were answered or processed, and end
+    /// there.
     pub answered: Counter,
     /// ARP and Neighbor Discovery of our own: requests, answers, advertisements.
     pub neighbour_sent: Counter,
-    /// Packets whose route leads by an interface of the kernel's own: handed to it.
+    /// Packets whose route leads by a virtual device of the kernel, which get handed to it.
     pub by_host: Counter,
 }
 
 impl Counters {
-    /// Those that stand alone.
+    /// The counters that are neither per interface nor per list.
     const SINGLES: [fn(&Self) -> &Counter; 7] = [
         |counters| &counters.fragmented,
         |counters| &counters.fragments_made,
@@ -95,7 +107,7 @@ impl Counters {
     pub(super) fn new(settings: &Settings, old: &Self) -> Self {
         let interfaces = &settings.interfaces;
         let lists = settings.acls.iter().map(|list| {
-            // A list that has changed begins anew.
+            // The counters of a changed list begin at 0.
             let same = |(old, _): &&(Arc<AccessList>, _)| Arc::ptr_eq(old, list);
             let known = old.lists.iter().find(same).map(|(_, hits)| hits.clone());
             let hits =
@@ -110,8 +122,8 @@ impl Counters {
         }
     }
 
-    /// Goes on counting where `old` ends: for the one worker that writes both. `places` are those
-    /// that interfaces had there.
+    /// Goes on counting where `old` ends: only for the worker that writes both. `places` are the
+    /// interfaces' indices in `old`.
     pub(super) fn go_on_from(&self, old: &Self, places: &[Option<usize>]) {
         let go_on = |new: &Counter, old: &Counter| new.set(old.read());
         for (new, place) in self.traffic.iter().zip(places) {
@@ -156,8 +168,8 @@ impl Counters {
         }
     }
 
-    /// How many packets a rule of the list of that number has decided on; the one behind the last
-    /// stands for none.
+    /// How many packets a rule of the list of that number has decided on; the index behind the last
+    /// rule counts those without a match.
     pub fn hits(&self, list: usize, rule: usize) -> u64 {
         let hits = self.lists.get(list).and_then(|(_, hits)| hits.get(rule));
         hits.map_or(0, Counter::read)
@@ -168,8 +180,8 @@ impl Counters {
         self.icmp[what as usize].add(1);
     }
 
-    /// Messages of the router's own that were sent: those that are no longer anybody else's packet,
-    /// as an answer to ping is.
+    /// Messages of the router's own that were sent: those in packets of its own, which an answer to
+    /// ping, written over the request, is not.
     pub fn messages(&self) -> u64 {
         let is_made = |what| !matches!(what, Sent::EchoReply | Sent::Limited | Sent::Withheld);
         let made = Sent::ALL.iter().filter(|(what, _)| is_made(*what));

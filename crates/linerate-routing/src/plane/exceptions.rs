@@ -1,8 +1,7 @@
 //! Exceptions: packets that are not plain, one at a time, once their hop is known (RFC 1812 5.2 and
 //! 5.3, RFC 8200), and those that a stage has passed a verdict on.
 //!
-//! What stands beside the path is here too: [`Exceptions`] has the state behind punts, ICMP errors
-//! and drops, which any stage may have reason for.
+//! [`Exceptions`] has the state behind punts, ICMP errors and drops, which any stage may cause.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -26,12 +25,12 @@ use super::trace::Tracer;
 use super::{Setup, View, origin, rewrite};
 use crate::model::InterfaceId;
 
-/// What stands beside the path, for packets that do not go on along it.
+/// State for packets that leave the path: punts, ICMP errors, drops.
 pub(super) struct Exceptions {
     pub(super) punts: Punts,
     pub(super) icmp_errors: IcmpErrors,
     pub(super) tracer: Tracer,
-    /// Packets that access lists are to tell of.
+    /// Packets that access lists log.
     pub(super) hits: Hits,
     pub(super) pools: Pools,
     pub(super) day: Day,
@@ -61,14 +60,14 @@ impl Exceptions {
         visit(self.icmp_errors.point());
     }
 
-    /// An identification for the fragments of a datagram (RFC 7739: one that nobody can guess).
+    /// An identification for the fragments of a datagram (RFC 7739: unpredictable).
     pub(super) fn ident(&mut self) -> u32 {
         self.ident += 1;
         self.idents.hash_one(self.ident) as u32
     }
 }
 
-/// The stage: it leaves in the burst what is ready to go, and deals with the rest.
+/// The stage: it leaves in the burst what is ready to be sent, and handles the rest.
 pub(super) struct HandleExceptions;
 
 impl Stage<Context<'_>> for HandleExceptions {
@@ -78,8 +77,8 @@ impl Stage<Context<'_>> for HandleExceptions {
         context.packets.here = Mask::MAX;
         let exceptional = burst.mask() & !ready;
         if exceptional & live != 0 && ready != 0 {
-            // A flow may have packets of both kinds: with options, longer than the next link takes,
-            // in fragments. None overtakes another.
+            // A flow may have plain packets and exceptions (options, too long for the next link,
+            // fragments). Their order is kept.
             for (index, packet) in burst.drain().enumerate() {
                 match ready >> index & 1 {
                     1 => context.queue(context.packets.exits[index] as usize, packet, out),
@@ -106,7 +105,7 @@ impl Stage<Context<'_>> for HandleExceptions {
     }
 }
 
-/// What is looked at in a packet again and again.
+/// Facts about a packet that several checks need.
 #[derive(Clone, Copy)]
 pub(super) struct PacketContext {
     pub(super) index: usize,
@@ -118,8 +117,7 @@ pub(super) struct PacketContext {
 }
 
 impl Context<'_> {
-    /// One exception: what a stage has passed a verdict on, or what is to be disposed of by its
-    /// hop.
+    /// Handles one exception: by the verdict of a stage, or by its hop.
     fn handle(&mut self, index: usize, packet: Packet, out: &mut Egress) {
         if self.packets.live >> index & 1 != 0 {
             return self.dispose(index, packet, out);
@@ -136,7 +134,7 @@ impl Context<'_> {
         }
     }
 
-    /// Disposes of the packet at `index`, whose lookup is done.
+    /// Handles the packet at `index` by its hop.
     #[cold]
     fn dispose(&mut self, index: usize, packet: Packet, out: &mut Egress) {
         let (id, bit): (_, Mask) = (self.packets.interface, 1 << index);
@@ -153,7 +151,8 @@ impl Context<'_> {
             && let Some(link_local) = destination6(&packet).filter(|_| !seen.is_v4)
             && link_local.is_unicast_link_local()
         {
-            // RFC 4291 2.5.6: no route knows whose link; the interface's own addresses do.
+            // RFC 4291 2.5.6: a link-local address is looked up on the interface, since routes do
+            // not know the link.
             return match owns(
                 self.view.settings.interfaces.get(usize::from(id.0)),
                 link_local,
@@ -186,7 +185,7 @@ impl Context<'_> {
                 self.icmp_error(id, &packet, IcmpError::NoRoute, out);
                 self.drop_one(index, reasons.no_route, packet, out);
             }
-            // A group in a group does not happen; it would be nowhere to go.
+            // A group within a group does not occur; it would have no hop.
             Action::Blackhole | Action::Multipath => {
                 self.drop_one(index, reasons.blackhole, packet, out);
             }
@@ -201,9 +200,9 @@ impl Context<'_> {
         }
     }
 
-    /// Why a packet is not believed: its source is a local address, though it comes from outside,
-    /// or the broadcast address of a local network. Who has taken one of ours says so by Neighbor
-    /// Discovery, which is heard (RFC 4862 5.4).
+    /// The drop reason for a packet from outside whose source is a local address, or the broadcast
+    /// address of a local network. Neighbor Discovery from a local address passes: it reveals a
+    /// duplicate (RFC 4862 5.4).
     fn has_local_source(&self, seen: PacketContext, packet: &Packet) -> Option<DropId> {
         let source = match seen.is_v4 {
             true => source4(packet).map(IpAddr::V4),
@@ -225,8 +224,8 @@ impl Context<'_> {
         })
     }
 
-    /// For a multicast group or broadcast: on this link it is for the router too; beyond, nothing
-    /// here takes it.
+    /// For a multicast group or broadcast: on this link it is for the router too; it is not
+    /// forwarded beyond.
     fn for_group(&mut self, seen: PacketContext, packet: Packet, out: &mut Egress) {
         let is_near = match seen.is_v4 {
             // RFC 5771 4: 224.0.0.0/24 is never forwarded: OSPF, VRRP and the like.
@@ -256,8 +255,8 @@ impl Context<'_> {
         self.punt(seen.index, reason, seen.id, 0, packet, out);
     }
 
-    /// For the kernel to forward: it counts the time to live down, cuts and answers itself, so the
-    /// packet goes there as it came.
+    /// Hands a packet to the kernel to forward, unchanged: the kernel decrements the time to live,
+    /// fragments and answers itself.
     fn for_host(&mut self, seen: PacketContext, packet: Packet, out: &mut Egress) {
         let PacketContext { index, id, .. } = seen;
         if self.packets.marks.link_local >> index & 1 != 0 {
@@ -274,7 +273,7 @@ impl Context<'_> {
         self.punt(index, Reason::Host, id, 0, packet, out);
     }
 
-    /// RFC 1812 5.2.1.2, 5.2.4 to 5.2.7, 5.3.1: all that is between a route and the next link.
+    /// RFC 1812 5.2.1.2, 5.2.4 to 5.2.7, 5.3.1: everything between the lookup and the next link.
     fn forward(
         &mut self,
         seen: PacketContext,
@@ -315,7 +314,8 @@ impl Context<'_> {
             self.icmp_error(id, &packet, IcmpError::TooBig { mtu: hop.mtu }, out);
             return self.drop_one(index, reasons.too_big, packet, out);
         }
-        // Only what goes on (RFC 1812 5.2.7.2), and as it came.
+        // Redirects are only for packets that are forwarded (RFC 1812 5.2.7.2), and quote them
+        // unchanged.
         if hop.interface.get() == Some(id) && self.interface().redirects {
             self.redirect(seen, hop, &packet, out);
         }
@@ -343,8 +343,8 @@ impl Context<'_> {
         }
     }
 
-    /// What options and extension headers say against forwarding a packet: a reason to drop it, and
-    /// an error to send.
+    /// Checks options and extension headers; if they forbid forwarding, returns a drop reason and
+    /// an ICMP error.
     fn options(
         &self,
         seen: PacketContext,
@@ -388,11 +388,11 @@ impl Context<'_> {
         let networks = || interface.addresses.iter().map(|cidr| cidr.network());
         let is_near = |address: IpAddr| networks().any(|network| network.contains(address));
         let are_neighbours = match gateway {
-            // RFC 1812 5.2.7.2: on one and the same network.
+            // RFC 1812 5.2.7.2: sender and gateway are on the same network.
             IpAddr::V4(_) => {
                 networks().any(|network| network.contains(from) && network.contains(gateway))
             }
-            // RFC 4861 8.2: each a neighbour of ours, which any link-local address is.
+            // RFC 4861 8.2: both are our neighbours, as any link-local address is.
             IpAddr::V6(v6) => is_near(from) && (v6.is_unicast_link_local() || is_near(gateway)),
         };
         let is_local = |address| interface.addresses.iter().any(|own| own.address == address);
@@ -403,7 +403,7 @@ impl Context<'_> {
         }
     }
 
-    /// Sends a packet that is ready but for the neighbour's address, if that is not known.
+    /// Sends a packet that is ready; if the neighbour's MAC address is not known, punts it.
     pub(super) fn finish(
         &mut self,
         seen: PacketContext,
@@ -428,7 +428,7 @@ impl Context<'_> {
         let Some(id) = hop.interface.get() else {
             return self.drop_one(seen.index, self.reasons.no_interface, packet, out);
         };
-        // The slow worker does not look where it ends.
+        // The slow worker does not look for the end of the packet.
         rewrite::trim(&mut packet, seen.end);
         let punt = Punt {
             reason,
@@ -461,7 +461,7 @@ fn hop_address(view: View<'_>, hop: &Hop, packet: &Packet) -> Option<Ipv4Addr> {
     origin::source4(view.settings, hop, id, destination4(packet)?)
 }
 
-/// What a trace says of a lookup.
+/// The text of a lookup in a trace.
 fn told(packet: &Packet, number: u32, hop: &Hop) -> String {
     let to: IpAddr = match packet.data().get(HEADER_LEN).map(|byte| byte >> 4) {
         Some(4) => destination4(packet).map_or(Ipv4Addr::UNSPECIFIED.into(), IpAddr::V4),

@@ -1,4 +1,5 @@
-//! Fragments of what is longer than the next link takes (RFC 791, RFC 1812 4.2.2.7, RFC 8200 4.5).
+//! Fragments packets that are longer than the next link takes (RFC 791, RFC 1812 4.2.2.7, RFC 8200
+//! 4.5).
 
 use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::Egress;
@@ -13,8 +14,8 @@ use super::hops::Hop;
 
 impl Context<'_> {
     /// Whether a packet longer than the next link takes may become shorter ones: RFC 1812 5.2.6; of
-    /// IPv6 only what came as fragments and was put together here (RFC 8200 5). A frame of TCP
-    /// segments that are cut on the way out anyway gets smaller ones.
+    /// IPv6 only what was reassembled here (RFC 8200 5). A frame with TCP segmentation offload gets
+    /// smaller segments.
     pub(super) fn may_be_cut(&self, seen: PacketContext, mtu: usize, packet: &mut Packet) -> bool {
         if !seen.is_v4 {
             return self.packets.marks.whole >> seen.index & 1 != 0;
@@ -33,7 +34,7 @@ impl Context<'_> {
         may
     }
 
-    /// Sends a packet, its time to live counted down, as fragments.
+    /// Sends a packet as fragments; its time to live is decremented already.
     pub(super) fn fragment(
         &mut self,
         seen: PacketContext,
@@ -44,7 +45,7 @@ impl Context<'_> {
     ) {
         let meta = packet.meta_mut();
         if meta.offload.contains(Offload::CSUM_PARTIAL) {
-            // Nobody can finish it once the packet is in parts.
+            // The checksum has to be finished before the packet is cut.
             let (start, offset) = (meta.csum_start, meta.csum_offset.into());
             meta.offload.remove(Offload::CSUM_PARTIAL);
             if !complete_partial(packet.data_mut(), start, offset) {
@@ -54,7 +55,7 @@ impl Context<'_> {
         let mtu = usize::from(hop.mtu);
         let cut = match seen.is_v4 {
             true => Cut::ipv4(&packet, HEADER_LEN, mtu),
-            // RFC 7739: an identification that nobody can guess.
+            // RFC 7739: the identification must be unpredictable.
             false => Cut::ipv6(&packet, HEADER_LEN, mtu, self.exceptions.ident()),
         };
         let Ok(mut cut) = cut else {
@@ -65,7 +66,7 @@ impl Context<'_> {
             let mut fragments = Burst::new();
             is_whole = cut.fill(&mut out.cache, &mut fragments);
             for mut fragment in fragments.drain() {
-                // What stands before the network header is each fragment's own to have.
+                // Each fragment needs its own copy of what is before the network header.
                 fragment.data_mut()[..HEADER_LEN].copy_from_slice(&packet.data()[..HEADER_LEN]);
                 fragment.meta_mut().l3_offset = HEADER_LEN as u8;
                 out.made(1);
@@ -82,14 +83,14 @@ impl Context<'_> {
                 self.installed.counters.fragmented.add(1);
                 out.consume_one(packet);
             }
-            // The datagram will not be whole: those under way are in vain.
+            // Without this fragment the datagram cannot be reassembled: the earlier ones are lost
+            // too.
             false => self.drop_one(seen.index, self.reasons.no_buffer, packet, out),
         }
     }
 }
 
-/// Length in bytes of the longest packet that a frame to be segmented on its way out becomes, from
-/// its IP header on.
+/// Length in bytes, from the IP header on, of the longest packet that a frame is segmented into.
 pub(super) fn segment_len(packet: &Packet, seen: PacketContext) -> usize {
     let meta = packet.meta();
     let l4 = usize::from(meta.l4_offset);

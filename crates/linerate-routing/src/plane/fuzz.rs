@@ -1,4 +1,4 @@
-//! Any frames through the router's path: nothing panics, and every slot comes back.
+//! Runs any frames through the router's path: nothing panics, and every slot is freed.
 //!
 //! The input's first byte is one of 64 configurations, a bit a feature ([`configure`]). Records
 //! follow, each a header of eight bytes and a frame:
@@ -12,7 +12,7 @@
 //! | 5 | where that goes |
 //! | 6, 7 | bytes of the frame |
 //!
-//! What is punted goes on to the slow worker, as in the appliance.
+//! Punts go on to the slow worker, as in the appliance.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -45,6 +45,7 @@ thread_local! {
     static LAB: RefCell<Option<(Lab, Settings)>> = const { RefCell::new(None) };
 }
 
+/// Runs an input; panics where the path breaks a rule.
 pub fn check(input: &[u8]) {
     let Some((&configuration, records)) = input.split_first() else {
         return;
@@ -84,7 +85,7 @@ fn run(lab: &mut Lab, mut records: &[u8]) {
     pass(lab, &mut fast, &mut slow, &mut bursts);
 }
 
-/// Both ports' bursts through the fast stage, and what it punts through the slow one.
+/// Runs both ports' bursts through the fast stage, and its punts through the slow one.
 fn pass(lab: &mut Lab, fast: &mut Fast, slow: &mut Slow, bursts: &mut [Burst; 2]) {
     for (port, burst) in (0..).zip(bursts) {
         (burst.port, burst.now) = (port, lab.now);
@@ -127,7 +128,7 @@ fn packet(lab: &mut Lab, header: &[u8; HEADER_LEN], frame: &[u8]) -> Packet {
 }
 
 /// Bit 0: strict reverse path filtering; 1 and 2: access lists in and out; 3: reassembly; 4: a
-/// policer, and proxies; 5: a VLAN besides, hosts that are told of no other router.
+/// policer, and proxies; 5: a VLAN, and no redirects.
 fn configure(settings: &mut Settings, configuration: u8) {
     let has = |bit: u8| configuration >> bit & 1 != 0;
     for interface in &mut settings.interfaces {
@@ -157,7 +158,7 @@ fn configure(settings: &mut Settings, configuration: u8) {
     }
 }
 
-/// Rejects and tells of port 53, denies SCTP, permits the rest.
+/// Rejects and logs port 53, denies SCTP, permits the rest.
 fn list() -> Arc<AccessList> {
     let dns = AclRule {
         v4: Some(Match4 {

@@ -1,4 +1,4 @@
-//! What is read of one untagged frame at a time: its addresses, its time to live, what it is for.
+//! Reads single fields of one untagged frame: addresses, time to live, protocol.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -38,7 +38,7 @@ pub(super) fn ttl(packet: &Packet, is_v4: bool) -> u8 {
     packet.data().get(at).copied().unwrap_or(0)
 }
 
-/// Whether this is Neighbor Discovery (RFC 4861 4), which tells nothing to who is not on the link.
+/// Whether this is Neighbor Discovery (RFC 4861 4), which is meaningful on the link only.
 pub(super) fn is_discovery(packet: &Packet, is_v4: bool) -> bool {
     let kind = || {
         let ip = Ipv6::new_checked(packet.data().get(HEADER_LEN..)?).ok()?;
@@ -49,7 +49,7 @@ pub(super) fn is_discovery(packet: &Packet, is_v4: bool) -> bool {
     !is_v4 && kind().is_some_and(|kind| matches!(kind, 133..=137))
 }
 
-/// Whether this is of a routing protocol: OSPF (RFC 2328, RFC 5340), VRRP (RFC 9568), BGP (RFC
+/// Whether this belongs to a routing protocol: OSPF (RFC 2328, RFC 5340), VRRP (RFC 9568), BGP (RFC
 /// 4271), LDP (RFC 5036) or BFD (RFC 5881, RFC 5883). What comes behind extension headers, or in a
 /// later fragment, is not looked into.
 pub(super) fn is_routing(packet: &Packet, is_v4: bool) -> bool {

@@ -1,7 +1,7 @@
-//! Packets that rules of access lists are to be told of (`log = true`).
+//! Packets that rules of access lists log (`log = true`).
 //!
-//! A worker keeps a few of them until control asks, ten times a second, and counts the rest:
-//! nothing that comes by the wire makes it write, wait or allocate.
+//! A worker keeps a few of them until control asks, ten times a second, and counts the rest, so
+//! that no received packet makes it write, wait or allocate.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -20,13 +20,17 @@ const MOST: usize = 16;
 pub struct Hit {
     /// The list's place in the configuration, and the rule's in the list.
     pub list: u16,
+    /// Index of the rule; the number of rules where none matched.
     pub rule: usize,
+    /// Verdict on the packet.
     pub verdict: Verdict,
+    /// Direction and interface.
     pub gate: Gate,
+    /// The packet's flow.
     pub flow: Flow,
 }
 
-/// What a packet says of itself.
+/// What is logged of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     source: IpAddr,
@@ -107,12 +111,12 @@ impl fmt::Display for Flow {
     }
 }
 
-/// Those of one worker since control last asked.
+/// The hits of one worker since control last asked.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hits {
     kept: [Option<Hit>; MOST],
     count: usize,
-    /// Those that there was no room for.
+    /// Hits that there was no room for.
     pub more: u64,
 }
 

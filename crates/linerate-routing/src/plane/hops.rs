@@ -1,8 +1,8 @@
-//! What the forwarding tables lead to: one [`Hop`] for each way a packet can go.
+//! What the forwarding tables lead to: one [`Hop`] for each next hop or other action.
 //!
 //! The longest match of a packet's destination is the number of a hop. Control owns the numbers and
 //! publishes changes ([`linerate_core::publish`]); workers read. A hop that routes still lead to is
-//! never reused: routes go first, then, one publication later, the hop.
+//! never reused: routes are removed first, and the hop one publication later.
 
 use linerate_core::MemError;
 use linerate_core::publish::Apply;
@@ -12,14 +12,14 @@ use linerate_wire::MacAddr;
 use crate::model::InterfaceId;
 
 /// Buckets of a group: a flow's hash picks one, each leads to a hop (resilient hashing: when a
-/// member goes, only its buckets change; RFC 2992 says what plain hashing would do).
+/// member goes, only its buckets change; RFC 2992 describes the cost of plain hashing).
 pub const BUCKETS: usize = 64;
 
 /// What is done with a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Action {
-    /// Dropped without a word: `blackhole` routes, and hops that nothing uses.
+    /// Dropped without an answer: `blackhole` routes, and unused hops.
     #[default]
     Blackhole,
     /// Sent to the MAC address of the hop.
@@ -30,8 +30,8 @@ pub enum Action {
     Glean,
     /// For the router itself.
     Local,
-    /// Handed to the kernel by the host interface of the interface that it came in by, as it came:
-    /// the kernel forwards it by a device of its own, and counts its time to live down.
+    /// Handed unchanged to the kernel by the host interface of the input interface: the kernel
+    /// forwards it by a virtual device, and decrements its time to live.
     Host,
     /// Dropped with ICMP network or host unreachable: `unreachable` routes.
     Unreachable,
@@ -39,8 +39,8 @@ pub enum Action {
     Prohibit,
     /// One of the hops of a group.
     Multipath,
-    /// Not to be forwarded (RFC 1812 5.3.7): loopback, class E and the like. Dropped without a
-    /// word.
+    /// Not to be forwarded (RFC 1812 5.3.7): loopback, class E and the like. Dropped without an
+    /// answer.
     Martian,
     /// Multicast: for the router's own listeners if they are on the interface, never forwarded.
     Multicast,
@@ -63,9 +63,10 @@ pub struct Hop {
     pub port: u16,
     /// The interface that it leaves by.
     pub interface: InterfaceIdOrNone,
+    /// What is done with packets.
     pub action: Action,
-    /// Whether only default routes lead here: what loose reverse path filtering does not take for a
-    /// route (RFC 3704 2.4).
+    /// Whether only default routes lead here, which loose reverse path filtering does not accept
+    /// (RFC 3704 2.4).
     pub is_default: bool,
     /// Of [`Action::Resolve`] and [`Action::Forward`]: the neighbour's address is `gateway`; an
     /// IPv4 address stands in the last four bytes, mapped (::ffff:a.b.c.d). Of [`Action::Glean`]
@@ -82,11 +83,12 @@ const _: () = assert!(size_of::<Hop>() == 64);
 pub struct InterfaceIdOrNone(u16);
 
 impl InterfaceIdOrNone {
+    /// The interface, if there is one.
     pub fn get(self) -> Option<InterfaceId> {
         (self.0 != u16::MAX).then_some(InterfaceId(self.0))
     }
 
-    /// The interface's number; one that none has where there is none.
+    /// The interface's number; `u16::MAX`, which no interface has, for none.
     #[inline(always)]
     pub(super) fn number(self) -> u32 {
         self.0.into()
@@ -113,21 +115,23 @@ pub type Group = [u32; BUCKETS];
 pub struct HopTable {
     hops: Vec<Hop>,
     groups: Vec<Group>,
-    /// What hashes are multiplied by; odd.
+    /// Odd factor of the flow hash, from the seed.
     spread: u32,
 }
 
 /// A change of the table; numbers beyond its end make it longer.
 #[derive(Clone, Debug)]
 pub enum HopChange {
+    /// Sets the hop of this number.
     Set(u32, Hop),
+    /// Sets the group of this number.
     SetGroup(u32, Box<Group>),
 }
 
 impl HopTable {
-    /// An empty one. `seed` is another in every router: of two in a row that spread flows alike,
-    /// the second would be sent by the first only what both have for one and the same of their
-    /// ways.
+    /// An empty table. `seed` has to differ between routers: if two in a row hash alike, the second
+    /// gets from the first only flows that it sends by one and the same member, and leaves the
+    /// others unused.
     pub fn new(seed: u64) -> Self {
         Self {
             hops: Vec::new(),
@@ -156,8 +160,8 @@ impl HopTable {
     /// The hop of a group that a flow's hash leads to.
     #[inline]
     pub fn member(&self, group: u32, hash: u32) -> u32 {
-        // From the highest bits, on which by then all others have a say. Adding or xoring a seed
-        // would only change the names of the same sets of flows.
+        // The highest bits depend on all others after the multiplication. Adding or xoring a seed
+        // would only rename the same sets of flows.
         const SHIFT: u32 = u32::BITS - BUCKETS.ilog2();
         let bucket = hash.wrapping_mul(self.spread) >> SHIFT;
         self.groups
@@ -166,7 +170,8 @@ impl HopTable {
     }
 }
 
-/// The hops of a table: where they lie is known to a loop that holds this, whatever it writes.
+/// The hops of a table: a copy of the slice, so that a loop need not reload its address after each
+/// store.
 #[derive(Clone, Copy)]
 pub(super) struct Hops<'a>(&'a [Hop]);
 

@@ -1,9 +1,9 @@
-//! ICMP error: what the router says to senders whose packets cannot go on, redirects and TCP resets
-//! among it.
+//! ICMP error: the router's messages to senders of packets that cannot be forwarded, with redirects
+//! and TCP resets.
 //!
-//! [`IcmpErrors::reply`] makes the packet and finds its way back; whoever asked sends it. What may
-//! be said about a packet is `stack::icmp`'s to know, how often the limiter's, which address it is
-//! from `origin.rs`'s.
+//! [`IcmpErrors::reply`] makes the packet and finds its route back; the caller sends it.
+//! `stack::icmp` knows which errors a packet allows, the limiter how many, `origin.rs` the source
+//! address.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::IpAddr;
@@ -30,27 +30,27 @@ use super::punt::Reason;
 use super::rewrite::SHORTEST;
 use crate::model::InterfaceId;
 
-/// Why a packet cannot go on.
+/// Why a packet cannot be forwarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum IcmpError {
     /// No route holds its destination.
     NoRoute,
-    /// A route says so.
+    /// An `unreachable` route matches.
     Rejected,
-    /// A route or an access list says that it may not.
+    /// A `prohibit` route or an access list forbids it.
     Prohibited,
-    /// The same of a TCP segment, or nobody listens there: what TCP has to say.
+    /// The same for a TCP segment, or the port has no listener: answered with a reset.
     Refused(Refusal),
-    /// The neighbour that it is for, or its gateway, does not answer.
+    /// The destination on the link, or the gateway, does not answer.
     NoNeighbour,
-    /// Nobody takes that protocol, or that port, of ours.
+    /// The router has no listener for the protocol or port.
     NoProtocol,
     NoPort,
-    /// Its time to live is over.
+    /// The time to live is exceeded.
     TtlExceeded,
     /// The rest of the datagram did not come.
     ReassemblyExceeded,
-    /// It is no fragment that anything could be put together from.
+    /// The fragment is invalid, so that no datagram can come of it.
     Fragment(Error6),
     /// Longer than the next link takes.
     TooBig {
@@ -62,9 +62,9 @@ pub(super) enum IcmpError {
     Malformed {
         pointer: u8,
     },
-    /// It would leave the link that its source address is of.
+    /// Its link-local source must not leave the link.
     BeyondScope,
-    /// It goes on, but had better been sent to this neighbour.
+    /// It is forwarded, and the sender should use this neighbour.
     Redirect {
         to: IpAddr,
         mac: Option<MacAddr>,
@@ -120,7 +120,7 @@ impl IcmpError {
             Self::Prohibited => Error6::AdminProhibited,
             Self::NoNeighbour => Error6::AddressUnreachable,
             Self::NoPort => Error6::PortUnreachable,
-            // RFC 4443 3.4: the field that names what follows is the fixed header's.
+            // RFC 4443 3.4: the pointer is to the fixed header's next header field.
             Self::NoProtocol => Error6::UnknownNextHeader { pointer: 6 },
             Self::TtlExceeded => Error6::HopLimitExceeded,
             Self::ReassemblyExceeded => Error6::ReassemblyExceeded,
@@ -135,24 +135,24 @@ impl IcmpError {
     }
 }
 
-/// A packet of ours, untagged, its addresses of the link not written yet.
+/// A packet of ours, untagged, without its MAC addresses yet.
 #[derive(Debug)]
 pub(super) struct Reply<'a> {
     pub(super) packet: Packet,
     pub(super) output_route: OutputRoute<'a>,
 }
 
-/// Makes errors, and sees to it that they are not too many.
+/// Makes errors, and limits their rate.
 pub(super) struct IcmpErrors {
     limiter: Limiter,
-    /// As many resets, of their own account: neither they nor errors use up the other.
+    /// A limit of its own for resets, so that neither resets nor errors use up the other's.
     resets: Limiter,
     point: Point,
 }
 
 impl IcmpErrors {
     pub(super) fn new() -> Self {
-        // Whoever knew the seed could choose whose errors to use up.
+        // The seed is secret, so that an attacker cannot choose whose errors to use up.
         let seed = || RandomState::new().build_hasher().finish();
         Self {
             limiter: Limiter::new(Limits::default(), seed()),
@@ -210,18 +210,17 @@ impl IcmpErrors {
         let ip = Ipv4::new_checked(offending).map_err(|_| Sent::Withheld)?;
         let (to, vrf) = (ip.src(), vrf(view.settings, id));
         let (number, hop) = route(view, vrf, to.into());
-        // RFC 1812 4.3.2.7: nor where the destination was everybody on a network, which routes
-        // know.
+        // RFC 1812 4.3.2.7: nor for a packet to a network's broadcast address, which routes know.
         let was_broadcast = || route(view, vrf, ip.dst().into()).1.action == Action::Broadcast;
         if !may_answer4(offending, error) || !leads(hop) || was_broadcast() {
             return Err(Sent::Withheld);
         }
         let source = source4(view.settings, hop, id, to).ok_or(Sent::Withheld)?;
-        // Last: what it allows counts as sent.
+        // The limiter comes last, since what it allows counts as sent.
         if !self.limiter.allow(to.into(), view.now_ns) {
             return Err(Sent::Limited);
         }
-        // It fits the next link, too, be that one of few bytes.
+        // It has to fit the MTU of the next link, too.
         let most = MAX_ERROR4_LEN.min(hop.mtu.into());
         let packet = blank(EtherType::IPV4, most, cache, pools, |out| {
             error4(offending, error, source, out)
@@ -273,7 +272,7 @@ impl IcmpErrors {
             None => source6(settings, out_by, id, to),
         };
         let source = source.filter(|_| may).ok_or(Sent::Withheld)?;
-        // Last: what it allows counts as sent.
+        // The limiter comes last, since what it allows counts as sent.
         if !self.limiter.allow(to.into(), view.now_ns) {
             return Err(Sent::Limited);
         }
@@ -294,7 +293,7 @@ impl IcmpErrors {
         })
     }
 
-    /// What TCP has to say to a segment that came in by `id`, in the name of its destination.
+    /// The TCP reset for a segment that came in by `id`, from the segment's destination.
     fn reset<'a>(
         &mut self,
         view: View<'a>,
@@ -315,7 +314,7 @@ impl IcmpErrors {
             }
         };
         let is_lost = matches!(output_route, OutputRoute::Hop(_, hop) if !leads(hop));
-        // RFC 9293 3.9.2.3: nobody answers for everybody on a network.
+        // RFC 9293 3.9.2.3: no reset from a broadcast address.
         if is_lost || route(view, vrf, reset.from()).1.action == Action::Broadcast {
             return Err(Sent::Withheld);
         }
@@ -327,7 +326,7 @@ impl IcmpErrors {
             IpAddr::V6(_) => EtherType::IPV6,
         };
         let packet = blank(ethertype, MAX_RESET_LEN, cache, pools, |out| {
-            // Padding says nothing of what the slot has held.
+            // Zero, so that padding does not leak what the slot held before.
             out.fill(0);
             let len = reset.write(out)?;
             Some(len.max(SHORTEST - HEADER_LEN))
@@ -340,7 +339,7 @@ impl IcmpErrors {
     }
 }
 
-/// What is told to who has sent an untagged frame that an access list rejects.
+/// The answer to the sender of an untagged frame that an access list rejects.
 pub(super) fn rejection(packet: &Packet, answer: Answer) -> IcmpError {
     match answer {
         Answer::Icmp => IcmpError::Prohibited,
@@ -351,7 +350,7 @@ pub(super) fn rejection(packet: &Packet, answer: Answer) -> IcmpError {
     }
 }
 
-/// What TCP has to say to the packet of an untagged frame.
+/// The TCP reset for the packet of an untagged frame.
 pub(super) fn refusal(packet: &Packet) -> Refusal {
     let vouched = Offload::CSUM_PARTIAL | Offload::CSUM_VALID;
     let vouched = packet.meta().offload.intersects(vouched);
@@ -383,7 +382,7 @@ fn blank(
 }
 
 impl Context<'_> {
-    /// Tells the sender of `offending`, an untagged frame that came in by `id`.
+    /// Answers the sender of `offending`, an untagged frame that came in by `id`.
     #[cold]
     pub(super) fn icmp_error(
         &mut self,
@@ -394,7 +393,7 @@ impl Context<'_> {
     ) {
         let counters = &self.installed.counters;
         let frame = offending.data();
-        // RFC 1812 4.3.2.7, RFC 4443 2.4 (e.4): it was sent to everybody on the link.
+        // RFC 1812 4.3.2.7, RFC 4443 2.4 (e.4): no error for a link-layer broadcast.
         if frame.first().is_some_and(|byte| byte & 1 != 0) {
             return counters.sent(Sent::Withheld);
         }
@@ -412,7 +411,7 @@ impl Context<'_> {
 
     /// Sends a packet of ours.
     fn send_own(&mut self, reply: Reply<'_>, out: &mut Egress) {
-        // No packet of the burst: nobody traces it.
+        // Not a packet of the burst, so it is not traced.
         const NONE: usize = usize::MAX;
         let Reply {
             mut packet,
@@ -437,7 +436,7 @@ impl Context<'_> {
             (Action::Glean, Some(id)) => {
                 self.punt(NONE, Reason::Glean, id, number, packet, out);
             }
-            // The way was there when the message was made; it is counted as sent.
+            // The route existed when the message was made; it is counted as sent.
             _ => out.drop_one(self.reasons.no_route, packet),
         }
     }

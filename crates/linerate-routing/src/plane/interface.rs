@@ -1,5 +1,5 @@
-//! An interface as the loops over bursts see it: the part of [`Interface`] that they look at, and
-//! what else control installs for them.
+//! An interface as the loops over bursts see it: the part of [`Interface`] that they need, and what
+//! else control installs for them.
 
 use std::sync::Arc;
 
@@ -59,13 +59,13 @@ pub(super) struct InterfaceState {
     pub(super) tci: u16,
     pub(super) vrf: Vrf,
     pub(super) asked: Asked,
-    /// Whether it asks for any of them.
+    /// Whether it asks for any of these stages.
     pub(super) asks: bool,
     /// Whether an access list looks at what goes out.
     pub(super) has_acl_out: bool,
     pub(super) redirects: bool,
-    /// Its networks, first address and mask: whose source is in one may have to be redirected. None
-    /// where there are no redirects.
+    /// Its networks, first address and mask: senders in one may get redirects. Empty where
+    /// redirects are off.
     pub(super) near4: Vec<(u32, u32)>,
     pub(super) near6: Vec<(u128, u128)>,
 }

@@ -1,4 +1,4 @@
-//! What access lists say of the packets of a burst: shared by the stages `acl_in` and `acl_out`.
+//! Applies access lists to a burst: shared by the stages `acl_in` and `acl_out`.
 
 use std::sync::Arc;
 
@@ -15,25 +15,28 @@ use super::context::{Context, Packets, Verdict, ones};
 use super::hits::{Flow, Hit};
 use crate::model::InterfaceId;
 
-/// Where a list judges: what comes in by an interface, or goes out.
+/// Direction of a list: packets in, or out, by an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
+    /// Received by this interface.
     In(InterfaceId),
+    /// About to leave by this interface.
     Out(InterfaceId),
 }
 
 impl Gate {
+    /// The interface, of either direction.
     pub fn interface(self) -> InterfaceId {
         let (Self::In(id) | Self::Out(id)) = self;
         id
     }
 }
 
-/// What asks lists for one of the stages.
+/// Applies lists for one of the stages.
 pub(super) struct Judge {
     /// The stage's name.
     stage: &'static str,
-    /// By access list: why packets are dropped here that it does not permit.
+    /// By access list: the drop reason of packets that it does not permit.
     denied: Vec<DropId>,
     keys4: Box<[PacketKey4; Burst::CAPACITY]>,
     keys6: Box<[PacketKey6; Burst::CAPACITY]>,
@@ -52,7 +55,7 @@ impl Judge {
     }
 
     /// Takes over the lists of another configuration: `room` for their drop reasons, by list, and
-    /// the place that each had before.
+    /// the old index of each.
     pub(super) fn install(
         &mut self,
         room: &mut Vec<DropId>,
@@ -141,8 +144,8 @@ impl Judge {
         }
     }
 
-    /// Fills in the keys that lists look at, each at its place. Returns the packets that no list
-    /// can judge: first fragments, and broken packets, without the header that rules ask for.
+    /// Fills in the keys for lists, each at its position. Returns the packets that no list can
+    /// judge: first fragments and broken packets that lack the header that rules look at.
     fn fill_keys(
         &mut self,
         vlan: Option<u16>,
@@ -173,7 +176,7 @@ impl Judge {
     }
 }
 
-/// What a list says of each packet of `mask`, at its place.
+/// Looks up each packet of `mask` in a list; the result is at its position.
 fn ask<const W: usize>(
     list: &Acl<W>,
     keys: &[PacketKey<W>],
@@ -196,9 +199,9 @@ fn ask<const W: usize>(
     }
 }
 
-/// What lists ask of a packet without its tag: as `PacketKey::of`, but what the parser found is not
-/// looked for again; the packet ends at byte `end`. `None` where there should be ports, or an ICMP
-/// type, and are none (RFC 1858 3, RFC 3128).
+/// The key of a packet without its tag: as `PacketKey::of`, but with the offsets of the parser; the
+/// packet ends at byte `end`. `None` where ports, or an ICMP type, are missing (RFC 1858 3, RFC
+/// 3128).
 fn fill<const W: usize>(
     packet: &Packet,
     end: usize,
@@ -223,7 +226,7 @@ fn fill<const W: usize>(
         Fragment::Later => {
             key = key.later_fragment();
             // RFC 1858 3.2.2, RFC 3128: a TCP header that begins behind its first 8 bytes hides its
-            // flags from whoever judges the first fragment.
+            // flags from a filter of the first fragment.
             let offset = u16::from_be_bytes([frame[20], frame[21]]) & 0x1fff;
             return (W != 1 || protocol != protocol::TCP || offset != 1).then_some(key);
         }
@@ -233,7 +236,7 @@ fn fill<const W: usize>(
     if !has_upper {
         return Some(key);
     }
-    // Keys of fragments have no ports: they are read here.
+    // The parser's keys of fragments have no ports: those of first fragments are read here.
     let upper = frame.get(l4..end).filter(|_| l4 != 0)?;
     let is_tcp = protocol == protocol::TCP;
     let upper = upper.get(..if is_tcp { 14 } else { 4 })?;
@@ -253,7 +256,7 @@ fn fill<const W: usize>(
 fn fragment<const W: usize>(frame: &[u8], l4: usize) -> Option<Fragment> {
     if W != 1 {
         let ip = Ipv6::new_checked(&frame[HEADER_LEN..]).ok()?;
-        // The parser gives no upper layer to what is no first fragment.
+        // The parser sets no upper layer for later fragments.
         return Some(match (ip.upper_layer().ok()?.is_fragment, l4) {
             (false, _) => Fragment::No,
             (true, 0) => Fragment::Later,

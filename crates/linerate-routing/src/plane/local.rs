@@ -1,14 +1,14 @@
-//! Addresses that nobody else sends from: the router's own in one VRF, and those of everybody on
-//! its networks (RFC 1812 5.3.7, 5.3.8 and 4.2.2.11, RFC 1122 3.2.1.3).
+//! Addresses that are no valid source from outside: the router's own in one VRF, and the broadcast
+//! addresses of its networks (RFC 1812 5.3.7, 5.3.8 and 4.2.2.11, RFC 1122 3.2.1.3).
 //!
 //! Routes know them too, but a lookup of each source would cost as much as forwarding. Up to
 //! [`FEW`] IPv4 addresses are compared with all sources of a burst at once; more, and those of
-//! IPv6, are looked for in bits by their hashes. Both only say whether to look: what is found is
-//! asked for in full.
+//! IPv6, are looked up in a bit array by hash. Both are only filters: a hit is confirmed by an
+//! exact lookup.
 //!
-//! What it costs a packet of a full burst, with AVX2, in instructions (callgrind) and TSC cycles:
-//! 1.4 and 0.3 for each address to compare with, so 2.7 and 0.7 cycles for two interfaces with a
-//! network each, 6.4 and 1.1 for sixteen addresses; by the bits 6.7 and 1.4, in IPv6 12.6 and 2.9.
+//! Cost per packet of a full burst, with AVX2, in instructions (callgrind) and TSC cycles: 1.4 and
+//! 0.3 for each address to compare with, so 2.7 and 0.7 cycles for two interfaces with a network
+//! each, 6.4 and 1.1 for sixteen addresses; by the bits 6.7 and 1.4, in IPv6 12.6 and 2.9.
 
 use std::net::IpAddr;
 
@@ -21,7 +21,7 @@ use super::context::ones;
 use super::settings::Settings;
 use crate::model::{Prefix, Vrf};
 
-/// So many comparisons cost less than the look at the bits.
+/// Up to so many comparisons cost less than the bit array.
 const FEW: usize = 16;
 
 /// Whose an address is.
@@ -32,13 +32,14 @@ pub(super) enum Whose {
     Broadcast,
 }
 
-/// The addresses of one VRF, those of the link (RFC 4291 2.5.6) aside: they are an interface's.
+/// The addresses of one VRF, without link-local ones (RFC 4291 2.5.6), which belong to an
+/// interface.
 #[derive(Debug, Default)]
 pub(super) struct LocalAddresses {
-    /// Sorted, each once: the router's before everybody's.
+    /// Sorted, each once: a router address before a broadcast address.
     v4: Vec<(u32, Whose)>,
     v6: Vec<u128>,
-    /// IPv4 addresses to compare with, where they are few; else there are bits.
+    /// IPv4 addresses to compare with, where they are few; else the bit array is used.
     few: Vec<u32>,
     bits4: Option<Box<Bits>>,
     bits6: Option<Box<Bits>>,
@@ -132,8 +133,8 @@ impl LocalAddresses {
     }
 }
 
-/// Whether any source is one of a few addresses. All places of a burst are looked at, the empty
-/// ones too: a length that is known needs no loop for its end.
+/// Whether any source is one of a few addresses. All positions of a burst are compared, empty ones
+/// too: a constant length needs no remainder loop.
 struct AnyOf<'a> {
     src: &'a [u32; Burst::CAPACITY],
     few: &'a [u32],
@@ -144,7 +145,7 @@ impl Work for AnyOf<'_> {
 
     #[inline(always)]
     fn run(self) -> bool {
-        // One for each place, or the compiler turns the loops inside out.
+        // One element per position, or the compiler interchanges the loops.
         let mut hits = [0_u32; Burst::CAPACITY];
         for &own in self.few {
             for (hit, &src) in hits.iter_mut().zip(self.src) {
@@ -156,7 +157,7 @@ impl Work for AnyOf<'_> {
 }
 
 /// Bits by hashes of addresses: where the bit is not set, the address is none of them. With a
-/// hundred addresses three in a thousand others are asked for in vain.
+/// hundred addresses three in a thousand others are false positives.
 #[derive(Debug)]
 struct Bits([u64; 512]);
 
@@ -223,7 +224,7 @@ fn hash4(address: u32) -> u64 {
     u64::from(address).wrapping_mul(GOLDEN)
 }
 
-/// Of the source that a key, or an address alone, begins with; as it lies there.
+/// The hash of the source that a key, or an address alone, begins with, in network order.
 #[inline(always)]
 fn hash6(key: &[u8]) -> u64 {
     let half = |at: usize| {

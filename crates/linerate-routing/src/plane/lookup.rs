@@ -1,4 +1,4 @@
-//! Lookup: which hop each packet of a burst goes by.
+//! Lookup: finds the hop of each packet of a burst.
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet};
@@ -14,8 +14,8 @@ use super::multipath;
 
 /// The stage.
 pub(super) struct Lookup {
-    /// By which layout IPv4 destinations are looked up, where a VRF has two. One for all VRFs:
-    /// mostly one of them is large.
+    /// The layout that IPv4 destinations are looked up in, where a VRF has two. One choice for all
+    /// VRFs, since usually only one is large.
     choice: Choice,
     /// IPv6 destinations, packed.
     dst6: Box<[[u8; 16]; Burst::CAPACITY]>,
@@ -71,7 +71,8 @@ impl Stage<Context<'_>> for Lookup {
         let class = &packets.parsed.class;
         let (v4, v6) = (packets.live & class.v4, packets.live & class.v6);
         if v6 == 0 {
-            // Addresses that are none, of packets that are not IPv4, do no harm.
+            // Positions without an IPv4 packet have arbitrary addresses, and their results are
+            // ignored.
             let (dst, hops) = (&packets.parsed.dst4[..count], &mut packets.hops[..count]);
             let fib = context.view.fib4;
             return fib.lookup_chosen(&mut self.choice, vrf, dst, hops);

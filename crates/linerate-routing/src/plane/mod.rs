@@ -1,9 +1,9 @@
-//! The data plane: what workers do with packets.
+//! The data plane: the path of packets through workers.
 //!
-//! [`Fast`] is the stage of the workers that poll the user's ports: it forwards, and *punts* what
-//! is not a matter of forwarding through a ring to the one [`Slow`] stage, which resolves
-//! neighbours, feeds the interfaces' host interfaces in the kernel, and answers for the router
-//! where it has no host interface. Neither knows where routes come from: both read [`Tables`] and
+//! [`Fast`] is the stage of the workers that poll the user's ports: it forwards, and *punts* other
+//! packets through a ring to the one [`Slow`] stage, which resolves neighbours, feeds the
+//! interfaces' host interfaces in the kernel, and answers for the router where it has no host
+//! interface. Neither knows where routes come from: both read [`Tables`] and
 //! [`settings::Settings`], which control publishes and exchanges between two bursts.
 //!
 //! ```text
@@ -17,17 +17,17 @@
 //!                                                   └─► drop
 //! ```
 //!
-//! `path.rs` is that list; each stage is in the file of its name, and `context.rs` is what they
-//! tell each other of a burst. Read these first. `docs/rfc/forwarding.md` lists the clauses and
-//! their tests.
+//! `path.rs` is that list; each stage is in the file of its name, and `context.rs` is the state of
+//! a burst that they share. Read these first. `docs/rfc/forwarding.md` lists the clauses and their
+//! tests.
 //!
 //! - The time to live is counted down in `rewrite.rs`, `forward4` and `forward6`, for packets in
 //!   loops over a burst and for those that `exceptions.rs` forwards one by one.
 //! - A new drop reason is a field and a line in `reasons.rs`; a stage passes it as a
 //!   `Verdict`, and `exceptions.rs` drops and counts. The slow worker's are in `slow.rs`.
 //! - NAT would be two stages in `path.rs`: of destinations before `lookup`, of sources behind
-//!   `acl_out`. What comes after that looks at the source once more: whether it is the router's
-//!   own, which member of a group it goes by, whom an ICMP error is for.
+//!   `acl_out`. Later code reads the source once more: whether it is the router's own, which member
+//!   of a group the flow takes, who gets an ICMP error.
 //!
 //! A burst has one input interface once it is split by VLAN, so one VRF, one access list and one
 //! policer.
@@ -102,18 +102,21 @@ use transmit::Output;
 pub use change::Change;
 pub use slow::{Event, Slow, Tell};
 
-/// What workers look up in: a set of readers for each worker.
+/// The tables of a worker: each worker has its own readers.
 ///
 /// Read in this order, routes before hops: hops are published before the routes that lead to them,
 /// so that no route leads to a hop that is not there yet.
 #[derive(Clone)]
 pub struct Tables {
+    /// IPv4 routes.
     pub fib4: Reader<Fib4>,
+    /// IPv6 routes.
     pub fib6: Reader<Fib6>,
+    /// Hops and groups, by the numbers that routes have.
     pub hops: Reader<HopTable>,
 }
 
-/// Forwarding tables that nobody reads any more.
+/// Forwarding tables that the worker no longer reads.
 pub type Old = (Reader<Fib4>, Reader<Fib6>);
 
 impl Tables {
@@ -127,13 +130,17 @@ impl Tables {
 /// What a worker's stage is made of.
 #[derive(Clone)]
 pub struct Setup {
+    /// The configuration.
     pub settings: Arc<Settings>,
+    /// Readers of the published tables, for this worker alone.
     pub tables: Tables,
+    /// The worker's clock.
     pub clock: Clock,
+    /// The instruction set of lookups and loops over bursts.
     pub isa: Isa,
-    /// The outlet of punts: a ring to the slow worker. Of [`Slow`]: the inlet that they come by.
+    /// The outlet of punts: a ring to the slow worker. For [`Slow`]: the inlet of punts.
     pub slow: u16,
-    /// What the slow worker gets of each reason at most.
+    /// Limits of what the slow worker gets, by reason.
     pub punts: punt::Rates,
     /// How many workers share each port's traffic (its receive queues): a policer's rate is
     /// divided among them.
@@ -225,7 +232,7 @@ impl Fast {
         self.installed.counters.clone()
     }
 
-    /// What access lists have to tell of since the last time that somebody asked.
+    /// Takes the packets that access lists have logged since the last call.
     pub fn take_hits(&mut self) -> Hits {
         std::mem::take(&mut self.exceptions.hits)
     }
@@ -235,12 +242,12 @@ impl Fast {
         self.path.reassembly().held_packets()
     }
 
-    /// Who traces packets.
+    /// The tracer of this worker.
     pub fn tracer(&mut self) -> &mut trace::Tracer {
         &mut self.exceptions.tracer
     }
 
-    /// The path, and what it works with at `now` in ticks.
+    /// The path, and its context at `now` in ticks.
     #[inline(always)]
     fn parts(&mut self, now: u64) -> (&mut Path, Context<'_>) {
         self.packets.here = Mask::MAX;
@@ -270,7 +277,7 @@ impl Fast {
             path.turn(now, &mut context, out);
         }
         match is_overdue(self) {
-            // More than one turn may end.
+            // One turn has a budget: more may be due.
             true => now,
             false => now + self.clock.ticks(TIMERS_NS),
         }

@@ -1,6 +1,5 @@
-//! The plain model: what becomes of one packet, written down once more as a straight line of
-//! questions over its bytes, without bursts, masks or keys. Random bursts must agree with it byte
-//! for byte.
+//! The plain model: the fate of one packet, implemented a second time as a sequence of checks over
+//! its bytes, without bursts, masks or keys. Random bursts must agree with it byte for byte.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -216,7 +215,7 @@ fn model(frame: &[u8]) -> Says {
     }
     let (port, dst, src) = way(to);
     if total > MTU && action == Some(Action::Forward) {
-        // Fragments are another test's.
+        // Another test covers fragments.
         return Dropped("too_big");
     }
     out[life] -= 1;
@@ -430,14 +429,14 @@ fn agree(isa: Isa, seed: u64) {
         let left = lab.run(&mut fast, 0, &frames);
         let mut got = Vec::new();
         let mut got_punts = Vec::new();
-        // Errors of our own are other tests'.
+        // Other tests cover ICMP errors.
         for left in left.into_iter().filter(|left| !is_error(&left.frame)) {
             match left.punt {
                 Some(punt) => got_punts.push(punt),
                 None => got.push((left.port, left.frame)),
             }
         }
-        // Plain and other packets may change places.
+        // The order of plain packets and exceptions may differ.
         got.sort();
         expected.sort();
         let at = format!("{isa:?}, seed {seed}, round {round}");

@@ -2,9 +2,9 @@
 //!
 //! A flow is a 5-tuple, and the addresses and the protocol where packets have no ports: all
 //! fragments of a datagram have the same key (`FlowKey4` leaves their ports out), so they stay
-//! together and in order. IPv6 flows are told by their flow label where the source set one (RFC
-//! 6438 3), and fragments of IPv6 by addresses and label alone, since a later one does not know its
-//! upper layer. The two directions of a flow may take different ways.
+//! together and in order. IPv6 flows are distinguished by their flow label where the source set one
+//! (RFC 6438 3), and fragments of IPv6 by addresses and label alone, since a later one does not
+//! know its upper layer. The two directions of a flow may take different members.
 
 use linerate_wire::{FlowKey4, FlowKey6};
 
@@ -79,8 +79,8 @@ mod tests {
         }
     }
 
-    /// Each router gets the flows that the one before it has for one of two ways, and has two ways
-    /// itself.
+    /// A chain of routers with two next hops each: each gets the flows that the one before sends by
+    /// its first next hop.
     #[test]
     fn routers_in_a_row_each_spread_what_comes_to_them() {
         let macs = [0x0200_0000_000a, 0x0200_0000_000b, 0x001b_2101_0203];

@@ -6,13 +6,12 @@
 //! | record route | our address is recorded | RFC 1812 5.2.4.2 |
 //! | timestamp | the time is recorded | RFC 1812 5.2.4.3 |
 //! | others, unknown ones and router alert too | forwarded as they are | RFC 1812 4.2.2.1, RFC 6398 4.2 |
-//! | not what it says | refused, with a parameter problem | RFC 1812 5.2.5 |
+//! | malformed | refused, with a parameter problem | RFC 1812 5.2.5 |
 //! | IPv6 routing header of type 0 | refused | RFC 5095 |
 //! | other extension headers, router alert too | forwarded as they are | RFC 8200 4, RFC 6398 4.2 |
 //!
-//! Router Alert asks every router on the way to look. No program that does so is known here: the
-//! packet goes on, as with Linux, where nobody has asked for it, rather than end at the first
-//! router.
+//! Router Alert asks every router on the way to look. No program here does: as in Linux without a
+//! listener, the packet is forwarded rather than dropped at the first router.
 
 use std::net::Ipv4Addr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -28,12 +27,12 @@ const TIMESTAMP: u8 = 68;
 const LOOSE_SOURCE_ROUTE: u8 = 131;
 const STRICT_SOURCE_ROUTE: u8 = 137;
 
-/// What the options of a packet ask of a router.
+/// What the options of a packet require of a router.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Asked {
     /// Nothing, or what is done on the way ([`record`]).
     Nothing,
-    /// To be sent where the source says.
+    /// Source routing.
     SourceRoute,
     /// Malformed; the offending byte, from the start of the header.
     Malformed(u8),
@@ -81,15 +80,15 @@ fn walk(packet: &[u8]) -> Walk<'_> {
     }
 }
 
-/// What the options of an IPv4 packet ask.
+/// What the options of an IPv4 packet require.
 pub(super) fn asked4(packet: &[u8]) -> Asked {
     let mut asked = Asked::Nothing;
     for option in walk(packet) {
         match option {
             Err(offending) => return Asked::Malformed(offending),
             Ok((at, RECORD_ROUTE, option)) => {
-                // RFC 791: the pointer is relative to the option, at least 4; RFC 1812 5.2.4.2
-                // leaves a full one alone.
+                // RFC 791: the pointer is relative to the option, at least 4; by RFC 1812 5.2.4.2 a
+                // full one stays as it is.
                 if option.get(2).is_none_or(|&pointer| pointer < 4) {
                     return Asked::Malformed(at as u8 + 2);
                 }
@@ -133,7 +132,7 @@ impl Stamps {
     }
 }
 
-/// The byte of a timestamp option that is wrong: RFC 791 3.1 has such a packet discarded.
+/// The offset of the wrong byte of a timestamp option: RFC 791 3.1 says to discard such a packet.
 fn wrong_in_timestamp(option: &[u8]) -> Option<u8> {
     let &[_, _, pointer, flags, ..] = option else {
         return Some(1);
@@ -146,11 +145,11 @@ fn wrong_in_timestamp(option: &[u8]) -> Option<u8> {
         // Some room, but not enough for a whole one.
         return (pointer - 1 + stamps.len() > option.len()).then_some(2);
     }
-    // One more router than can be counted that had no room.
+    // The count of routers without room would overflow.
     (stamps != Stamps::Prespecified && flags >> 4 == 15).then_some(3)
 }
 
-/// How far the time of day is ahead of a worker's clock. It is looked up now and then, not for each
+/// How far the time of day is ahead of a worker's clock. It is updated now and then, not for each
 /// packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Day {
@@ -218,7 +217,7 @@ fn record_route(option: &mut [u8], address: Ipv4Addr) {
     }
 }
 
-/// What [`wrong_in_timestamp`] found nothing wrong with.
+/// Fills in a timestamp option that [`wrong_in_timestamp`] has accepted.
 fn record_time(
     option: &mut [u8],
     address: Ipv4Addr,
@@ -233,7 +232,8 @@ fn record_time(
     };
     let start = usize::from(pointer) - 1;
     let Some(place) = option.get_mut(start..start + stamps.len()) else {
-        // Full: whoever has no room is counted, but for those that were not asked.
+        // Full: routers without room are counted, except those that a prespecified option does not
+        // name.
         if stamps != Stamps::Prespecified && flags >> 4 < 15 {
             option[3] += 0x10;
         }
@@ -324,12 +324,12 @@ mod tests {
     fn rfc1812_4_2_2_1_unknown_options_ask_nothing() {
         assert_eq!(asked4(&header(&[])), Asked::Nothing);
         assert_eq!(asked4(&header(&[0x9e, 4, 1, 2, NOP])), Asked::Nothing);
-        // Behind the end of the list anything may stand.
+        // Bytes behind the end of the list have no meaning.
         assert_eq!(
             asked4(&header(&[END, STRICT_SOURCE_ROUTE, 1])),
             Asked::Nothing
         );
-        // RFC 6398: router alert is one of those.
+        // RFC 6398: so is router alert.
         assert_eq!(asked4(&header(&[148, 4, 0, 0])), Asked::Nothing);
     }
 

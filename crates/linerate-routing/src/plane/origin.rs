@@ -1,8 +1,9 @@
-//! Packets of our own: which way they go, and which of our addresses they are from.
+//! Packets of our own: their route, and which of our addresses is the source.
 //!
-//! Of an error (RFC 1812 4.3.2.4, RFC 4443 2.2): one of the interface that it leaves by, the one on
-//! the way to the sender if there are several; where that has none, one of the interface that the
-//! packet came in by, and where that has none either, any of the same VRF, of a loopback first.
+//! The source of an error (RFC 1812 4.3.2.4, RFC 4443 2.2) is an address of the interface that it
+//! leaves by, the one on the sender's network if there are several; where that has none, one of the
+//! interface that the packet came in by, and where that has none either, any of the same VRF, of a
+//! loopback first.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -13,12 +14,12 @@ use super::hops::{Action, Hop};
 use super::settings::Settings;
 use crate::model::{InterfaceId, Vrf};
 
-/// Where a packet of ours goes.
+/// The route of a packet of ours.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum OutputRoute<'a> {
     /// By a hop of this number.
     Hop(u32, &'a Hop),
-    /// To a neighbour on this interface, whatever the routes say: its address is link-local.
+    /// To a neighbour on this interface, without a lookup: its address is link-local.
     Link(InterfaceId),
 }
 
@@ -101,7 +102,8 @@ fn others(settings: &Settings, id: InterfaceId) -> impl Iterator<Item = Interfac
     all(true).chain(all(false))
 }
 
-/// The same of IPv6; `hop` is absent where the packet stays on the link that it answers to.
+/// The same for IPv6; `hop` is absent where the packet leaves by the link that the answered packet
+/// came by.
 pub(super) fn source6(
     settings: &Settings,
     hop: Option<&Hop>,
@@ -116,7 +118,7 @@ pub(super) fn source6(
     let own = out_by
         .or_else(|| global(settings, id, to))
         .or_else(|| others(settings, id).find_map(|id| global(settings, id, to)));
-    // Better than silence on a link without any other.
+    // Better than no answer on a link without any other address.
     own.or_else(|| link_local(settings, id))
 }
 
@@ -136,8 +138,8 @@ fn global(settings: &Settings, id: InterfaceId, to: Ipv6Addr) -> Option<Ipv6Addr
     own.find(|own| own.1).or(first).map(|own| own.0)
 }
 
-/// The link-local address of an interface: one that it was given, or the one that its MAC address
-/// makes where it speaks IPv6 at all (RFC 4862 5.3).
+/// The link-local address of an interface: a configured one, or the one formed from its MAC address
+/// if it has IPv6 addresses (RFC 4862 5.3).
 pub(super) fn link_local(settings: &Settings, id: InterfaceId) -> Option<Ipv6Addr> {
     let interface = settings.interfaces.get(usize::from(id.0))?;
     let mut speaks = false;

@@ -1,4 +1,4 @@
-//! Parse: headers of a whole burst at once, into the context.
+//! Parse: reads the headers of a whole burst into the context.
 
 use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Offload};
@@ -27,7 +27,7 @@ impl Stage<Context<'_>> for Parse {
         let packets = &mut *context.packets;
         let parsed = &mut packets.parsed;
         self.parser.parse_for(burst, parsed, mac);
-        // In the metadata, or in the frame.
+        // A tag in the metadata, or in the frame.
         if parsed.offloads.intersects(Offload::VLAN) || parsed.class.vlan != 0 {
             return match packets.tags {
                 // A second tag, which no interface has.

@@ -2,8 +2,8 @@
 //!
 //! Each stage is in the file of its name, has its own state, and reads and fills the
 //! [`Context`](super::context::Context). A new one is a field, a line in `new`, one in `all` and
-//! one in `run`; control reaches it by `install`. One that is to have turns, or that keeps packets
-//! between bursts, has a line in `turn` and in `held` besides.
+//! one in `run`; control reaches it by `install`. A stage that needs turns, or that keeps packets
+//! between bursts, also has a line in `turn` and in `held`.
 
 use linerate_core::env::{Clock, Isa};
 use linerate_core::packet::Burst;
@@ -61,7 +61,7 @@ impl Path {
         }
     }
 
-    /// All stages, for what is done with each.
+    /// All stages, for what is done with every one.
     fn all(&mut self) -> [&mut dyn for<'a> Stage<Context<'a>>; 13] {
         [
             &mut self.receive,
@@ -120,7 +120,7 @@ impl Path {
         if asked.reassembly {
             self.reassembly.run(burst, context, out);
             if context.packets.first_whole.is_some() {
-                // What became whole is a packet like all others.
+                // A reassembled datagram is parsed and validated like any packet.
                 self.parse.run(burst, context, out);
                 self.validate.run(burst, context, out);
             }
@@ -157,8 +157,8 @@ impl Stage<Context<'_>> for Path {
         if burst.is_empty() {
             return;
         }
-        // A port without VLANs leaves the look for tags to the parser, which sees each frame
-        // anyway: the VLAN stage would read all of them first (ADR 33).
+        // On a port without VLANs the parser looks for tags, since it reads each frame anyway: the
+        // VLAN stage would read all frames once more (ADR 33).
         if context.packets.tags == Tags::Unlikely {
             self.parse.run(burst, context, out);
         }

@@ -1,4 +1,4 @@
-//! Policer: no more than an interface's rate comes in by it.
+//! Policer: limits what comes in by an interface to its rate.
 
 use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, Stage};
@@ -15,7 +15,7 @@ const HZ: u64 = 1_000_000_000;
 const MOST_BURST_BYTES: u64 = 4_000_000_000;
 /// The highest rate of one, in bytes a second.
 const MOST_RATE: u64 = 1 << 50;
-/// A token bucket and what is in it.
+/// A token bucket and its level.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Meter {
     profile: SrTcm,
@@ -46,7 +46,7 @@ impl Meter {
     }
 }
 
-/// The stage: by interface, what its policer is, and how full.
+/// The stage: by interface, its policer with its level.
 #[derive(Default)]
 pub(super) struct Policer {
     policers: Vec<Option<(settings::Policer, Meter)>>,

@@ -1,5 +1,5 @@
-//! Punt: packets that are not a matter of forwarding go to the slow worker, so many a second of
-//! each reason. What for stands in the packet's own 16 bytes.
+//! Punt: hands packets that the fast path does not handle to the slow worker, with a rate limit per
+//! reason. The reason is in the packet's 16 user bytes.
 
 use linerate_core::packet::{Packet, UserData};
 use linerate_core::run::{Egress, Point};
@@ -20,13 +20,13 @@ pub enum Reason {
     /// For an address of the router, or a group or broadcast address that it listens to.
     #[default]
     Local,
-    /// The same, and of a routing protocol: apart from the rest, so that no flood of that ends its
-    /// sessions.
+    /// The same, of a routing protocol: with a limit of its own, so that a flood of other packets
+    /// does not end its sessions.
     Routing,
-    /// Neither IP nor ARP: what else speaks on this link (LLDP, IS-IS) is the host interface's.
+    /// Neither IP nor ARP: other protocols of the link (LLDP, IS-IS) go to the host interface.
     Other,
-    /// To be sent to the gateway of the hop, whose MAC address is not known. Its link-layer header
-    /// is to be written; all else is done.
+    /// To be sent to the gateway of the hop, whose MAC address is not known. Only its link-layer
+    /// header is missing.
     Resolve,
     /// The same for the destination itself, a neighbour on the interface.
     Glean,
@@ -35,6 +35,7 @@ pub enum Reason {
 }
 
 impl Reason {
+    /// All reasons, in the order of the enum.
     pub const ALL: [Self; 8] = [
         Self::Arp,
         Self::Nd,
@@ -46,7 +47,7 @@ impl Reason {
         Self::Host,
     ];
 
-    /// As counters are called by it.
+    /// Its name in counters.
     pub fn name(self) -> &'static str {
         match self {
             Self::Arp => "arp",
@@ -69,8 +70,8 @@ impl Reason {
 }
 
 /// How many packets a second one fast worker hands over for each reason at most: so that a flood of
-/// one kind leaves the ring, and the slow worker's time, to the others. A fifth of a second's worth
-/// may come at once.
+/// one kind does not use up the ring and the slow worker's time. A fifth of a second's worth may
+/// come at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rates([u32; Reason::ALL.len()]);
 
@@ -92,22 +93,25 @@ impl Rates {
         self.0[reason as usize]
     }
 
+    /// Sets the limit of a reason, in packets a second.
     pub fn set(&mut self, reason: Reason, pps: u32) {
         self.0[reason as usize] = pps;
     }
 }
 
-/// What a punted packet says of itself.
+/// What a punted packet carries with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Punt {
+    /// Why the packet was punted.
     pub reason: Reason,
-    /// The interface that it came in by; of [`Reason::Resolve`] and [`Reason::Glean`], leaves by.
+    /// The interface that it came in by; for [`Reason::Resolve`] and [`Reason::Glean`], the one
+    /// that it leaves by.
     pub interface: InterfaceId,
     /// Of [`Reason::Resolve`]: the number of the hop.
     pub hop: u32,
-    /// The interface that it came in by: whose VRF knows the way back to its sender.
+    /// The interface that it came in by, whose VRF has the route back to its sender.
     pub came_by: InterfaceId,
-    /// What goes on here of a packet that is traced, in 48 bits; 0: it is not.
+    /// The ticket of a traced packet's trace, 48 bits; 0: not traced.
     pub ticket: u64,
 }
 
@@ -134,11 +138,11 @@ impl UserData for Punt {
     }
 }
 
-/// What hands packets to the slow worker.
+/// Hands packets to the slow worker.
 pub(super) struct Punts {
     /// The outlet to it.
     slow: u16,
-    /// What it is to see of each reason, at most.
+    /// The rate limit of each reason.
     meters: [Meter; Reason::ALL.len()],
     point: Point,
 }
@@ -182,7 +186,7 @@ impl Context<'_> {
         self.hand_over(index, punt, packet, out);
     }
 
-    /// Hands a packet to the slow worker, and who traces it as well.
+    /// Hands a packet to the slow worker, and its trace as well.
     pub(super) fn hand_over(
         &mut self,
         index: usize,

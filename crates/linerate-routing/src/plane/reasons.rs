@@ -11,9 +11,9 @@ pub(super) struct Reasons {
     pub(super) no_interface: DropId,
     /// A tag that no interface of the port has, or more than one.
     pub(super) unknown_vlan: DropId,
-    /// A unicast frame to somebody else: the link shows more than is ours.
+    /// A unicast frame to another station: the link delivers more than our frames.
     pub(super) not_for_us: DropId,
-    /// RFC 1812 5.3.4: a link-layer broadcast that is none to IP.
+    /// RFC 1812 5.3.4: a link-layer broadcast whose IP destination is unicast.
     pub(super) l2_broadcast: DropId,
     /// The frame ends inside its headers.
     pub(super) truncated: DropId,
@@ -27,7 +27,7 @@ pub(super) struct Reasons {
     pub(super) bad_checksum: DropId,
     /// RFC 1812 5.3.7, RFC 4291 2.
     pub(super) martian_source: DropId,
-    /// RFC 1812 5.3.8: from outside, and said to be from us.
+    /// RFC 1812 5.3.8: from outside, with one of our addresses as the source.
     pub(super) own_source: DropId,
     pub(super) martian_destination: DropId,
     /// RFC 3927 7, RFC 4291 2.5.6: link-local addresses are not forwarded.
@@ -36,18 +36,17 @@ pub(super) struct Reasons {
     pub(super) source_route: DropId,
     /// RFC 5095: nor are routing headers of type 0.
     pub(super) routing_header: DropId,
-    /// RFC 1812 5.2.5: options that are not what they say.
+    /// RFC 1812 5.2.5: malformed options.
     pub(super) bad_options: DropId,
     /// RFC 1812 5.3.1, RFC 8200 3.
     pub(super) ttl_exceeded: DropId,
     pub(super) no_route: DropId,
-    /// For the kernel to forward, and the interface that it came in by has no host interface to
-    /// hand it over.
+    /// For the kernel to forward, but the input interface has no host interface to hand it over by.
     pub(super) no_host_interface: DropId,
     pub(super) blackhole: DropId,
     pub(super) unreachable: DropId,
     pub(super) prohibited: DropId,
-    /// To a group beyond the link: nothing here routes those.
+    /// To a multicast group beyond the link: multicast is not routed.
     pub(super) multicast: DropId,
     /// RFC 1812 5.3.5.2, RFC 2644.
     pub(super) directed_broadcast: DropId,
@@ -55,7 +54,7 @@ pub(super) struct Reasons {
     pub(super) urpf: DropId,
     /// Beyond the interface's policer.
     pub(super) policed: DropId,
-    /// An access list cannot judge it: a TCP, UDP or ICMP header that is not there (RFC 1858,
+    /// An access list cannot judge it, since its TCP, UDP or ICMP header is not in it (RFC 1858,
     /// 3128).
     pub(super) tiny_fragment: DropId,
     /// Longer than the next link takes, and not to be cut.
@@ -64,7 +63,7 @@ pub(super) struct Reasons {
     pub(super) no_buffer: DropId,
     /// Fragments that do not become part of a datagram, by [`Refusal`].
     pub(super) fragment: [DropId; Refusal::ALL.len()],
-    /// More punts of a kind in a second than the slow worker should see.
+    /// More punts of a kind in a second than their rate limit.
     pub(super) punt_limited: DropId,
 }
 
@@ -107,7 +106,7 @@ impl Reasons {
         }
     }
 
-    /// The reason for a frame that is not what it claims to be.
+    /// The reason for a malformed frame.
     pub(super) fn malformed(&self, malformed: Malformed) -> DropId {
         match malformed {
             Malformed::Truncated(Layer::Ethernet | Layer::Vlan) => self.truncated,

@@ -1,7 +1,7 @@
-//! Reassembly: fragments become datagrams before anything else judges them.
+//! Reassembly: puts fragments together before access lists and other checks see them.
 //!
 //! Fragments are taken out of the burst and kept until their datagram is whole, which then goes to
-//! the end of the burst: the path parses and validates it like all else. Its timers run in the
+//! the end of the burst: the path parses and validates it like any packet. Its timers run in the
 //! stage's turn.
 
 use linerate_core::packet::{Burst, Packet};
@@ -16,7 +16,7 @@ use super::icmp_error::IcmpError;
 use super::punt::Punt;
 use crate::model::InterfaceId;
 
-/// Datagrams in the making that one turn may end.
+/// How many incomplete datagrams one turn may end.
 const EXPIRY_BUDGET: usize = 256;
 
 /// The stage.
@@ -24,9 +24,10 @@ const EXPIRY_BUDGET: usize = 256;
 pub(super) struct Reassembly {
     /// Made when the first interface asks for it.
     reassembler: Option<Box<Reassembler>>,
-    /// What it has dropped, as far as that is counted among the drops.
+    /// What the reassembler has dropped, as far as the drop counters include it.
     dropped: [u64; Refusal::ALL.len()],
-    /// The datagrams that it has put together, and their fragments, as far as those are counted.
+    /// The datagrams that it has put together, and their fragments, as far as the counters include
+    /// them.
     whole: (u64, u64),
 }
 
@@ -38,7 +39,7 @@ impl Reassembly {
         }
     }
 
-    /// When the next datagram is given up, in nanoseconds; `None`: none is in the making.
+    /// When the next datagram is given up, in nanoseconds; `None`: none is incomplete.
     #[inline(always)]
     pub(super) fn next_expiry_ns(&self) -> Option<u64> {
         self.reassembler.as_ref()?.next_expiry_ns()
@@ -66,7 +67,7 @@ impl Reassembly {
         context.packets.here = Mask::MAX;
         let now_ns = context.view.now_ns;
         for mut part in parts.drain() {
-            // So that who is told of a datagram that never is whole can be found.
+            // If the datagram stays incomplete, its sender gets an error by this interface.
             part.set_user(Punt {
                 interface: id,
                 ..Punt::default()
@@ -74,7 +75,7 @@ impl Reassembly {
             match reassembler.push(part, HEADER_LEN, vrf, now_ns, &mut out.cache) {
                 Outcome::Held => {}
                 Outcome::Whole(packet) => {
-                    // There is room: each took one out.
+                    // There is room, since each fragment was taken out before.
                     if let Err(packet) = burst.push(packet) {
                         out.drop_one(context.reasons.no_buffer, packet);
                     }
@@ -98,7 +99,7 @@ impl Reassembly {
         let now_ns = context.view.now_ns;
         reassembler.expire(now_ns, EXPIRY_BUDGET, &mut out.cache, &mut first);
         for packet in first.drain() {
-            // RFC 792, RFC 8200 4.5: the sender is told, if the first fragment came.
+            // RFC 792, RFC 8200 4.5: the sender gets an error, if the first fragment came.
             let Punt { interface, .. } = packet.user();
             let error = Some(IcmpError::ReassemblyExceeded);
             end_fragment(interface, error, packet, context, out);
@@ -128,7 +129,7 @@ impl Reassembly {
     }
 }
 
-/// Frees a fragment that the reassembler has counted as dropped, and tells its sender.
+/// Frees a fragment that the reassembler has counted as dropped, and answers its sender.
 fn end_fragment(
     id: InterfaceId,
     error: Option<IcmpError>,
@@ -153,13 +154,13 @@ impl Stage<Context<'_>> for Reassembly {
     }
 
     fn turn(&mut self, _: u64, context: &mut Context<'_>, out: &mut Egress) -> u64 {
-        // The path has looked at the time: see `Path::turn`.
+        // The path has checked the time: see `Path::turn`.
         self.expire(context, out);
         self.count(context, out);
         NEVER
     }
 
-    /// Slots of datagrams in the making.
+    /// Slots of incomplete datagrams.
     fn held(&self) -> u64 {
         let reassembler = self.reassembler.as_ref();
         reassembler.map_or(0, |reassembler| reassembler.held().datagrams as u64)

@@ -1,4 +1,4 @@
-//! Receive: which interface a burst came by, as far as its port alone says.
+//! Receive: finds the interface of a burst, as far as the port determines it.
 
 use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, Stage};

@@ -1,5 +1,5 @@
-//! Reverse path (RFC 3704): would an answer to the source go back where the packet came
-//! from?
+//! Reverse path (RFC 3704): checks that the route to the source leads to where the packet came
+//! from.
 
 use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, Stage};
@@ -11,7 +11,7 @@ use super::hops::{Action, Hop};
 use super::settings::Urpf;
 use crate::model::InterfaceId;
 
-/// Whether a source that routes lead to by this hop is believed.
+/// Whether a source is accepted whose route leads to this hop.
 fn believes(view: View<'_>, hop: &Hop, mode: Urpf, id: InterfaceId) -> bool {
     match hop.action {
         Action::Forward | Action::Resolve | Action::Glean => match mode {
@@ -20,7 +20,7 @@ fn believes(view: View<'_>, hop: &Hop, mode: Urpf, id: InterfaceId) -> bool {
             Urpf::Loose => !hop.is_default,
             Urpf::Strict => hop.interface.get() == Some(id),
         },
-        // Behind a device of the kernel's: from there packets come by the kernel, not by a port.
+        // Behind a virtual device of the kernel: its packets come by the kernel, not by a port.
         Action::Host => mode == Urpf::Loose && !hop.is_default,
         // RFC 3704 2.2: strict asks for the best path; of several equal ones any will do.
         Action::Multipath => {
@@ -32,8 +32,8 @@ fn believes(view: View<'_>, hop: &Hop, mode: Urpf, id: InterfaceId) -> bool {
                 member.action != Action::Multipath && believes(view, member, mode, id)
             })
         }
-        // Nobody else has our own addresses, and what a route discards is not to be heard from
-        // either (RFC 5635 4).
+        // Our own addresses are no valid source, and neither is what a blackhole route discards
+        // (RFC 5635 4).
         _ => false,
     }
 }
@@ -52,7 +52,8 @@ impl Stage<Context<'_>> for ReversePath {
         let mode = interface.urpf;
         let verdict = Verdict::Drop(context.reasons.urpf);
         let mut live = packets.live;
-        // Those that never leave their link say nothing about routes (RFC 3704 4.1 for DHCP).
+        // Link-local and unspecified sources never leave their link and have no route (RFC 3704 4.1
+        // for DHCP).
         let asked = live & !packets.marks.link_local & !packets.marks.to_group;
         let mut found = [NO_ROUTE; Burst::CAPACITY];
         let v4 = asked & packets.parsed.class.v4;

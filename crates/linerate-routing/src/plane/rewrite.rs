@@ -1,8 +1,8 @@
-//! Rewrite: the headers of packets that are plain and whose hop is ready.
+//! Rewrite: writes the headers of plain packets whose hop is ready.
 //!
-//! [`forward4`] and [`forward6`] change all that forwarding changes in a frame: addresses of the
-//! link, time to live, header checksum. One packet at a time: the addresses come from its hop,
-//! which is at hand, and each store goes to a line of its own anyway.
+//! [`forward4`] and [`forward6`] change all that forwarding changes in a frame: MAC addresses, time
+//! to live, header checksum. They work on one packet at a time: its hop is in the cache, and each
+//! store goes to a line of its own anyway.
 
 use linerate_core::arch::{Vectors, Work, prefetch_read};
 use linerate_core::env::Isa;
@@ -31,7 +31,7 @@ impl Rewrite {
         }
     }
 
-    /// Which packets of `plain` are from neighbours on the interface: those that redirects are for.
+    /// Which packets of `plain` are from neighbours on the interface: those that may get redirects.
     #[inline(always)]
     fn near(&self, plain: Mask, count: usize, context: &Context<'_>) -> Mask {
         let interface = context.interface();
@@ -69,7 +69,7 @@ impl Stage<Context<'_>> for Rewrite {
         for &number in &packets.hops[..burst.len()] {
             prefetch_read(hops.get(number));
         }
-        // Most bursts are of one kind, which takes half of the instructions.
+        // Most bursts are of one family, for which half of the instructions suffice.
         let all = burst.mask();
         let mut ready = match near {
             0 if plain & class.v4 == all => forward_all::<true>(hops, burst, context.packets),
@@ -81,7 +81,7 @@ impl Stage<Context<'_>> for Rewrite {
             ready |= forward_each(rest, near, burst, context);
         }
         context.packets.ready = ready;
-        // The next stage is that of the others, if there are any.
+        // The exceptions stage handles the others, if there are any.
         context.packets.here = match ready == all {
             true => Mask::MAX,
             false => !ready,
@@ -108,8 +108,7 @@ fn forward_all<const V4: bool>(hops: Hops<'_>, burst: &mut Burst, packets: &mut 
     ready
 }
 
-/// The same of the packets of `plain` in any burst, one by one, through groups of hops and with a
-/// look at whom redirects are for.
+/// The same for the packets of `plain` in any burst, one by one, with groups of hops and redirects.
 #[inline(never)]
 fn forward_each(plain: Mask, near: Mask, burst: &mut Burst, context: &mut Context<'_>) -> Mask {
     let view = context.view;
@@ -143,7 +142,7 @@ fn takes(hop: &Hop, end: u32) -> bool {
     hop.action == Action::Forward && end <= u32::from(hop.mtu) + HEADER_LEN as u32
 }
 
-/// Readies a frame, whose packet ends at byte `end`, for its hop; false as [`forward4`] has it.
+/// Readies a frame, whose packet ends at byte `end`, for its hop; false as in [`forward4`].
 #[inline(always)]
 fn forward(packet: &mut Packet, is_v4: bool, hop: &Hop, end: u32) -> bool {
     let frame = packet.data_mut();
@@ -187,8 +186,8 @@ impl Work for Within<'_> {
     }
 }
 
-/// Readies an untagged IPv4 frame for its hop. False, and nothing of use written, where the frame
-/// is shorter than its headers: the parser has let in none of those.
+/// Readies an untagged IPv4 frame for its hop. False, and nothing useful written, where the frame
+/// is shorter than its headers, which the parser excludes.
 #[inline(always)]
 pub(super) fn forward4(frame: &mut [u8], hop: &Hop) -> bool {
     let Some(front) = frame.first_chunk_mut::<34>() else {
@@ -201,7 +200,7 @@ pub(super) fn forward4(frame: &mut [u8], hop: &Hop) -> bool {
     true
 }
 
-/// The same of IPv6, which has no checksum.
+/// The same for IPv6, which has no checksum.
 #[inline(always)]
 pub(super) fn forward6(frame: &mut [u8], hop: &Hop) -> bool {
     let Some(front) = frame.first_chunk_mut::<{ HEADER_LEN + 40 }>() else {
@@ -212,7 +211,7 @@ pub(super) fn forward6(frame: &mut [u8], hop: &Hop) -> bool {
     true
 }
 
-/// Cuts off the padding that the last link needed, and the next may have no room for.
+/// Cuts off the padding of the last link, which may exceed the next one's MTU.
 #[inline(always)]
 pub(super) fn trim(packet: &mut Packet, end: usize) {
     let end = end.max(SHORTEST);

@@ -1,4 +1,4 @@
-//! What workers know of the configuration: read-only, exchanged as a whole on reload.
+//! The configuration as workers see it: read-only, exchanged as a whole on reload.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use linerate_wire::MacAddr;
 use super::acl::AccessList;
 use crate::model::{Cidr, InterfaceId, Vrf};
 
-/// One generation of the configuration, as the data plane needs it. Two are equal that share their
-/// access lists.
+/// One generation of the configuration, as the data plane needs it. Two with the same values are
+/// equal only if they share their access lists.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// By [`InterfaceId`].
@@ -20,7 +20,7 @@ pub struct Settings {
     pub acls: Vec<Arc<AccessList>>,
 }
 
-/// What a loopback has in place of the number of a port.
+/// Port number of a loopback.
 pub const NO_PORT: u16 = u16::MAX;
 
 impl PartialEq for Settings {
@@ -43,7 +43,7 @@ pub struct PortMap {
 }
 
 impl Interface {
-    /// Whether it has addresses, and no wire.
+    /// Whether it has addresses and no port.
     pub fn is_loopback(&self) -> bool {
         self.port == NO_PORT
     }
@@ -52,21 +52,26 @@ impl Interface {
 /// A layer-3 interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
+    /// Its name in the configuration and in output.
     pub name: String,
     /// Number of the port, or [`NO_PORT`].
     pub port: u16,
     /// 802.1Q VLAN number, 1 to 4094; `None`: untagged.
     pub vlan: Option<u16>,
+    /// The VRF that it is in.
     pub vrf: Vrf,
+    /// Its MAC address, which frames are sent from.
     pub mac: MacAddr,
     /// Largest IP packet in bytes.
     pub mtu: u16,
+    /// Addresses with the lengths of their networks.
     pub addresses: Vec<Cidr>,
     /// Those of them that the kernel has, on the host interface: its detection of duplicates has
     /// passed them.
     pub verified: Vec<IpAddr>,
     /// Number of the port of its TAP host interface in the kernel.
     pub host_interface: Option<u16>,
+    /// Check of the sources of received packets.
     pub urpf: Urpf,
     /// Whether ARP requests and neighbour solicitations for addresses that are routed elsewhere are
     /// answered (RFC 1027, RFC 4861 7.2.8).
@@ -75,10 +80,11 @@ pub struct Interface {
     pub redirects: bool,
     /// Whether fragments that come in are put together before anything is decided.
     pub reassemble: bool,
-    /// Access list of what comes in, and of what goes out: its place among the configuration's.
+    /// Access list of what comes in: its index among the configuration's.
     pub acl_in: Option<u16>,
+    /// Access list of what goes out: its index among the configuration's.
     pub acl_out: Option<u16>,
-    /// Most that may come in.
+    /// Rate limit of what comes in.
     pub policer: Option<Policer>,
     /// Router advertisements (RFC 4861 6.2), if any are sent.
     pub advertise: Option<Advertise>,
@@ -87,6 +93,7 @@ pub struct Interface {
 /// Unicast reverse path forwarding (RFC 3704): is the source reachable, and by this interface?
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Urpf {
+    /// No check.
     #[default]
     Off,
     /// Some route leads to the source, the default route aside.
@@ -111,7 +118,8 @@ pub struct Advertise {
     pub interval_s: u16,
     /// Seconds for which hosts may use this router by default; 0: they may not.
     pub lifetime_s: u16,
-    /// Whether hosts ask DHCPv6 for addresses (M), or for the rest (O).
+    /// Whether hosts ask DHCPv6 for addresses (M).
     pub managed: bool,
+    /// Whether hosts ask DHCPv6 for other settings (O).
     pub other: bool,
 }

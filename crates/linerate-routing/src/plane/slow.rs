@@ -1,10 +1,9 @@
-//! The one worker that has time: neighbours, the kernel's host interfaces, and the router's own
-//! answers.
+//! The slow worker: neighbours, the kernel's host interfaces, and the router's own answers.
 //!
-//! What comes by the ring was punted by the fast workers ([`Punt`] says what for), without tags and
-//! valid. What comes by a host interface's port is from the kernel, and goes out of the interface
-//! as it is. The stack's neighbour table decides about ARP and Neighbor Discovery; what it has to
-//! say to routing goes to control through `tell`.
+//! Packets from the ring were punted by the fast workers ([`Punt`] has the reason), validated and
+//! without tags. Packets from a host interface's port are from the kernel, and go out of the
+//! interface unchanged. The stack's neighbour table decides about ARP and Neighbor Discovery; its
+//! events for routing go to control through `tell`.
 
 mod answer;
 mod discovery;
@@ -33,7 +32,7 @@ use super::trace::Tracer;
 use super::{Old, Setup, TIMERS_NS, Tables, vlan};
 use crate::model::InterfaceId;
 
-/// What routing, or the operator, should know of neighbours.
+/// Events of neighbours, for routing and the operator.
 pub use linerate_stack::neighbour::Event;
 
 /// Takes events to control. It must not wait for the worker.
@@ -42,13 +41,14 @@ pub type Tell = Box<dyn FnMut(Event) + Send>;
 struct Reasons {
     /// By [`DropReason`].
     neighbour: [DropId; DropReason::ALL.len()],
-    /// For the router itself, which has no host interface there and does not answer such a thing.
+    /// For the router itself, on an interface without a host interface, and of a kind that the
+    /// router does not answer.
     not_served: DropId,
     no_interface: DropId,
-    /// The kernel sent it by the host interface of an interface that has no wire.
+    /// The kernel sent it by the host interface of a loopback.
     loopback: DropId,
     no_buffer: DropId,
-    /// A hop that is none any more.
+    /// Its hop was removed meanwhile.
     no_route: DropId,
 }
 
@@ -60,7 +60,7 @@ pub struct Slow {
     /// The port that punts come by.
     punts: u16,
     table: Table,
-    /// What a call of the table leaves to be done.
+    /// Actions that a call of the neighbour table returns.
     todo: Out,
     tell: Tell,
     errors: IcmpErrors,
@@ -132,7 +132,7 @@ impl Slow {
         std::mem::swap(&mut self.settings, &mut change.settings);
         let old = &change.settings;
         for (id, interface) in (0..).zip(&self.settings.interfaces) {
-            // Another interface of the same number is another one.
+            // A reused number is a new interface.
             let before = old.interfaces.get(usize::from(id));
             if before.is_some_and(|before| before.name != interface.name) {
                 self.table.remove_interface(id, &mut self.todo);
@@ -178,7 +178,8 @@ impl Slow {
         out.flush();
     }
 
-    /// Pins a neighbour to an address, or forgets one, pinned or not. False where there is no room.
+    /// Pins a neighbour to a MAC address, or removes a neighbour, pinned or not. False where there
+    /// is no room.
     pub fn pin(
         &mut self,
         id: InterfaceId,
@@ -196,8 +197,8 @@ impl Slow {
         is_done
     }
 
-    /// Says whether routes lead by way of a neighbour: its address is then looked for without a
-    /// packet, and never forgotten.
+    /// Sets whether routes lead by a neighbour: its MAC address is then resolved without a packet,
+    /// and kept.
     pub fn hold(&mut self, id: InterfaceId, address: IpAddr, is_held: bool, out: &mut Egress) {
         let now_ns = self.clock.ns(self.clock.now());
         self.table
@@ -206,14 +207,14 @@ impl Slow {
         out.flush();
     }
 
-    /// The link of an interface is gone, and with it what was known of who is there.
+    /// The link of an interface went down: its neighbours are removed.
     pub fn link_down(&mut self, id: InterfaceId) {
         let now_ns = self.clock.ns(self.clock.now());
         self.table.link_down(id.0, now_ns);
     }
 
-    /// The link of an interface has come back: hosts there learn of our addresses anew, and are
-    /// asked whether they are still who they were.
+    /// The link of an interface came up: our addresses are announced again, and neighbours are
+    /// probed.
     pub fn link_up(&mut self, id: InterfaceId, out: &mut Egress) {
         let now_ns = self.clock.ns(self.clock.now());
         self.table.link_up(id.0, now_ns, &mut self.todo);
@@ -221,7 +222,7 @@ impl Slow {
         out.flush();
     }
 
-    /// The last words, before the ports stop (RFC 4861 6.2.5).
+    /// Sends the final router advertisements, before the ports stop (RFC 4861 6.2.5).
     pub fn shut_down(&mut self, out: &mut Egress) {
         self.table.shutdown(&mut self.todo);
         self.work(self.clock.ns(self.clock.now()), out);
@@ -238,12 +239,12 @@ impl Slow {
         self.counters.clone()
     }
 
-    /// Who follows packets that are traced.
+    /// The tracer of this worker.
     pub fn tracer(&mut self) -> &mut Tracer {
         &mut self.tracer
     }
 
-    /// One packet that a fast worker did not know what to do with.
+    /// Handles one punted packet.
     fn punted(&mut self, packet: Packet, now_ns: u64, out: &mut Egress) {
         let Punt {
             reason,
@@ -281,8 +282,8 @@ impl Slow {
             (Action::Forward | Action::Resolve, gateway) if gateway != [0; 16] => {
                 Some(IpAddr::from(gateway).to_canonical())
             }
-            // The hop is another one by now: what waited for it goes by its destination, which is
-            // wrong at most for a moment and only if that is a neighbour.
+            // The hop has changed meanwhile: the packet is sent to its destination as a neighbour,
+            // which is wrong for a moment at most.
             _ => destination(&packet),
         };
         self.wait_for(id, gateway, packet, now_ns, out);
@@ -293,7 +294,7 @@ impl Slow {
         self.wait_for(id, destination(&packet), packet, now_ns, out);
     }
 
-    /// Has a packet wait for the MAC address of its next hop, if need be.
+    /// Sends a packet to its next hop, or queues it until the MAC address is known.
     fn wait_for(
         &mut self,
         id: InterfaceId,
@@ -309,7 +310,7 @@ impl Slow {
         table.resolve(id.0, next, Some(packet), now_ns, todo);
     }
 
-    /// Drops a packet, and tells who watches it.
+    /// Drops a packet, and ends its trace.
     fn refuse(&mut self, reason: DropId, packet: Packet, out: &mut Egress) {
         let Punt { ticket, .. } = packet.user();
         self.tracer
@@ -317,7 +318,7 @@ impl Slow {
         out.drop_one(reason, packet);
     }
 
-    /// What the kernel sends goes out as it is.
+    /// Sends the kernel's packets out unchanged.
     fn kernel_sent(&mut self, id: InterfaceId, burst: &mut Burst, out: &mut Egress) {
         for packet in burst.drain() {
             self.points.slow.see_one(packet.port(), &packet);
@@ -345,9 +346,10 @@ impl Slow {
         out.send_one(interface.port, packet);
     }
 
-    /// Does what the neighbour table left to be done.
+    /// Executes the neighbour table's actions.
     fn work(&mut self, now_ns: u64, out: &mut Egress) {
-        // What is dropped is told to its sender, which may take another neighbour to be asked for.
+        // The senders of dropped packets get errors, for which further neighbours may have to be
+        // resolved.
         for _ in 0..4 {
             if self.todo.is_empty() {
                 return;
@@ -381,7 +383,8 @@ impl Slow {
             }
             for dropped in todo.dropped.drain(..) {
                 if dropped.reason == DropReason::Unresolved {
-                    // RFC 1812 3.3.2, RFC 4861 7.2.2. Its VRF need not be that of the way out.
+                    // RFC 1812 3.3.2, RFC 4861 7.2.2. The sender's VRF may differ from that of the
+                    // output interface.
                     let Punt { came_by: id, .. } = dropped.packet.user();
                     self.icmp_error(id, &dropped.packet, IcmpError::NoNeighbour, now_ns, out);
                 }
@@ -411,7 +414,7 @@ fn name(reason: DropReason) -> String {
     reason.name().replace([' ', '\''], "_")
 }
 
-/// An interface as the neighbour table wants to know it.
+/// An interface as the neighbour table needs it.
 fn described(interface: &Interface) -> InterfaceConfig {
     let advertise = |advertise: Advertise| neighbour::Advertise {
         interval_s: advertise.interval_s,

@@ -50,7 +50,7 @@ pub(super) const ROUTER_MAC: MacAddr = MacAddr::local(0xa2);
 pub(super) struct Left {
     pub(super) port: u16,
     pub(super) frame: Vec<u8>,
-    /// Of what went to [`SLOW`].
+    /// The punt of what went to [`SLOW`].
     pub(super) punt: Option<Punt>,
 }
 
@@ -237,7 +237,7 @@ impl Lab {
             self.route(vrf, &format!("10.{number}.0.0/16"), hop4);
             self.route(vrf, &format!("2001:db8:a{number}::/48"), hop6);
         }
-        // Neighbours that are known are routes of their own.
+        // Known neighbours have routes of their own.
         self.route(vrf, "192.0.2.7/32", to_host);
         self.route(vrf, "2001:db8::7/128", to_host6);
         self.route(vrf, "198.51.100.2/32", to_router);
@@ -358,7 +358,7 @@ impl Lab {
         self.egress.cache.pools().map(|pool| pool.slots()).sum()
     }
 
-    /// Slots of all pools that nobody has.
+    /// Free slots of all pools.
     pub(super) fn free_slots(&mut self) -> u32 {
         self.left();
         let shared = self
@@ -442,7 +442,7 @@ impl Lab {
         self.route(0, prefix, hop);
     }
 
-    /// Runs a frame of `wan` that nothing is dropped of; what left.
+    /// Runs a frame of `wan` that must not be dropped; returns what left.
     #[track_caller]
     pub(super) fn passes(&mut self, frame: &[u8]) -> Vec<Left> {
         let (left, drops) = self.one(0, frame);
@@ -450,7 +450,8 @@ impl Lab {
         left
     }
 
-    /// The same, which leaves by `lan` with one hop less and else as it is.
+    /// The same for a frame that must leave by `lan`, with its time to live decremented and
+    /// otherwise unchanged.
     #[track_caller]
     pub(super) fn forwards(&mut self, frame: &[u8]) {
         let left = self.passes(frame);
@@ -462,7 +463,7 @@ impl Lab {
         assert_eq!(left, [expected]);
     }
 
-    /// The same, which goes to the slow worker as it is.
+    /// The same for a frame that must go to the slow worker unchanged.
     #[track_caller]
     pub(super) fn punts(&mut self, frame: &[u8], reason: Reason) {
         let left = self.passes(frame);
@@ -479,7 +480,7 @@ impl Lab {
         assert_eq!(left, [expected]);
     }
 
-    /// Runs a frame of `wan` that is dropped for a reason; what is said about it.
+    /// Runs a frame of `wan` that must be dropped for a reason; returns the answers.
     #[track_caller]
     pub(super) fn refuses(&mut self, frame: &[u8], reason: &str) -> Vec<Left> {
         let (left, drops) = self.one(0, frame);
@@ -487,7 +488,7 @@ impl Lab {
         left
     }
 
-    /// The same, and nothing is said.
+    /// The same without an answer.
     #[track_caller]
     pub(super) fn ignores(&mut self, frame: &[u8], reason: &str) {
         let left = self.refuses(frame, reason);
@@ -509,7 +510,7 @@ impl Lab {
     }
 }
 
-/// Every stage has said where all its packets went.
+/// Checks that every stage has accounted for all its packets.
 #[track_caller]
 pub(super) fn accounted(stage: &mut dyn Stage) {
     stage.points(&mut |point| assert_eq!(point.unaccounted, 0, "at {}", point.name));

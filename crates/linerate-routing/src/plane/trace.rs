@@ -1,9 +1,9 @@
-//! Traces: what became of a packet, told stage by stage.
+//! Traces: the path of a packet, stage by stage.
 //!
-//! They cost nothing while nobody asks: one branch for each burst. A [`Trace`] takes the next
-//! packets that match a filter out of the loops over the burst, has every step noted by the name of
-//! its stage, and sends a [`Record`] of each; a trace that has all it wants is dropped, and with it
-//! the sending end of its channel.
+//! Without a trace they cost one branch for each burst. A [`Trace`] takes the next packets that
+//! match a filter out of the loops over the burst, records every step with the name of its stage,
+//! and sends a [`Record`] of each; a complete trace is dropped, and with it the sending end of its
+//! channel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,23 +17,23 @@ use linerate_wire::filter::Filter;
 use super::punt::Reason;
 use crate::model::InterfaceId;
 
-/// Which packets to tell of.
+/// Which packets to trace, and where to send the records.
 pub struct Trace {
-    /// Only what matches; all, if there is none.
+    /// Only packets that match; `None`: all.
     pub filter: Option<Filter>,
     /// How many.
     pub packets: u32,
-    /// Who is told. What does not fit is lost.
+    /// Where records go. Records that do not fit are lost.
     pub to: SyncSender<Record>,
-    /// The last ticket that was given to a packet, by any worker in any trace.
+    /// The last ticket that any worker in any trace has given to a packet.
     pub tickets: Arc<AtomicU64>,
 }
 
-/// Who traces packets of one worker.
+/// The trace of one worker.
 #[derive(Default)]
 pub struct Tracer {
     trace: Option<Trace>,
-    /// Of the slow worker: who is told what becomes of packets that were traced up to here.
+    /// Of the slow worker: where the last steps of packets go that fast workers have traced.
     follower: Option<SyncSender<Record>>,
     /// Which packets of the burst are traced, and what was noted of each.
     traced: Mask,
@@ -46,12 +46,12 @@ impl Tracer {
         self.trace = trace.filter(|trace| trace.packets > 0);
     }
 
-    /// Tells what becomes of packets whose traces are handed over, or no more.
+    /// Starts or ends reports on packets whose traces fast workers hand over.
     pub fn set_follower(&mut self, follower: Option<SyncSender<Record>>) {
         self.follower = follower;
     }
 
-    /// Ends the trace of a packet that goes by a ticket.
+    /// Ends the trace of a packet with a ticket.
     #[inline(always)]
     pub(super) fn follow(&self, ticket: u64, end: impl FnOnce() -> String) {
         if let Some(to) = self.follower.as_ref().filter(|_| ticket != 0) {
@@ -75,7 +75,7 @@ impl Tracer {
 
     #[cold]
     fn match_all(&mut self, interface: InterfaceId, burst: &Burst) -> Mask {
-        // What was not ended stays somewhere: a fragment that waits for the rest of its datagram.
+        // A trace that has not ended is of a fragment that waits for the rest of its datagram.
         while let Some(&(index, _)) = self.records.first() {
             self.tell(index, "held for reassembly".into());
         }
@@ -115,8 +115,7 @@ impl Tracer {
         }
     }
 
-    /// Leaves the rest of a packet's trace to the slow worker; returns what the packet goes by
-    /// there.
+    /// Leaves the rest of a packet's trace to the slow worker; returns its ticket there.
     #[inline(always)]
     pub(super) fn hand_over(&mut self, index: usize, reason: Reason) -> u64 {
         match self.is_traced(index) {
@@ -137,7 +136,7 @@ impl Tracer {
         ticket
     }
 
-    /// Ends the trace of a packet, and tells who asked for it.
+    /// Ends the trace of a packet, and sends its record.
     #[inline(always)]
     pub(super) fn end(&mut self, index: usize, text: impl FnOnce() -> String) {
         if self.is_traced(index) {

@@ -1,7 +1,6 @@
-//! Transmit: frames whose headers are written leave by their interfaces.
+//! Transmit: sends frames whose headers are written by their interfaces.
 //!
-//! Plain ones leave in groups, by interface; what was done one by one waits in [`Output`] and
-//! leaves behind them.
+//! Plain ones leave in groups, by interface; exceptions wait in [`Output`] and leave after them.
 
 use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet};
@@ -98,13 +97,13 @@ fn send(
 }
 
 impl Context<'_> {
-    /// Has a frame, whose headers are written, leave by its hop's interface.
+    /// Queues a frame, whose headers are written, for its hop's interface.
     pub(super) fn leave(&mut self, hop: &Hop, end: usize, mut packet: Packet, out: &mut Egress) {
         trim(&mut packet, end);
         self.queue(hop.interface.number() as usize, packet, out);
     }
 
-    /// The same of a frame that is ready.
+    /// The same for a frame that is ready.
     pub(super) fn queue(&mut self, at: usize, packet: Packet, out: &mut Egress) {
         let output = &mut *self.output;
         let Some(frames) = output.frames.get_mut(at) else {

@@ -1,7 +1,7 @@
-//! Validate: is it a packet for this router to look at?
+//! Validate: checks that a packet is valid and for this router to handle.
 //!
 //! Ordinary unicast without options passes in loops over the burst: [`AddressCheck`] finds the
-//! others. What it or the parser holds back is validated one by one, RFC 1812 5.2.2 and on.
+//! others. Packets that it or the parser marks are validated one by one, by RFC 1812 5.2.2 and on.
 
 use linerate_core::arch::{Vectors, Work};
 use linerate_core::env::Isa;
@@ -113,7 +113,7 @@ impl Stage<Context<'_>> for Validate {
             }
         };
         let special = special | special6(&parsed.keys6, class.v6 & ordinary);
-        // Those that are traced have each step noted.
+        // Traced packets are validated one by one, to record each step.
         let traced = context.exceptions.tracer.begin(packets.interface, burst);
         let plain = ordinary & !special & !traced;
         let live = plain | Self::validate_each(all & !plain, burst, context);
@@ -123,8 +123,8 @@ impl Stage<Context<'_>> for Validate {
 }
 
 impl Context<'_> {
-    /// Looks at the packet at `index`, which is not plain: whether it may go on to the lookup. If
-    /// not, a verdict is passed on it.
+    /// Validates the packet at `index`, which is not plain: whether it may go on to the lookup. If
+    /// not, it gets a verdict.
     #[cold]
     fn validate(&mut self, index: usize, packet: &mut Packet) -> bool {
         match self.judge(index, packet) {
@@ -186,12 +186,13 @@ impl Context<'_> {
                 return drop(reasons.martian_destination);
             }
             AddressKind::Multicast | AddressKind::Broadcast => packets.marks.to_group |= bit,
-            // Whether it is for us, the routes say (IPv4), or the interface's addresses (IPv6).
+            // Whether it is for us is decided by the routes (IPv4), or the interface's addresses
+            // (IPv6).
             AddressKind::LinkLocal => packets.marks.link_local |= bit,
             AddressKind::Unicast => {}
         }
-        // RFC 1812 5.3.7: network 0 as a source means that the sender has no address yet, which it
-        // may tell its own link (RFC 1122 3.2.1.3); RFC 4291 2.5.2 likewise.
+        // RFC 1812 5.3.7: a source in network 0 means that the sender has no address yet, which is
+        // valid on its own link (RFC 1122 3.2.1.3); RFC 4291 2.5.2 likewise.
         if source == AddressKind::Unspecified && packets.marks.to_group & bit == 0 {
             return drop(reasons.martian_source);
         }

@@ -1,5 +1,4 @@
-//! VLAN: tags come off when a frame comes in, and on when it goes out; nothing in between knows of
-//! them.
+//! VLAN: removes tags of received frames, and adds those of sent ones; no stage between sees a tag.
 
 use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::{Egress, Stage};
@@ -88,13 +87,13 @@ impl Stage<Context<'_>> for Vlan {
     }
 }
 
-/// The part of tag control information that is the VLAN's number. All ones is none's (IEEE 802.1Q
+/// The part of tag control information that is the VLAN's number. All ones is reserved (IEEE 802.1Q
 /// 9.6).
 const ID: u16 = 0xfff;
 
 /// Takes the tag off, from the metadata or from the frame, and gives its VLAN number; 0 where there
-/// was no tag, or one that carries a priority alone (IEEE 802.1Q 9.6); [`ID`] where it is a
-/// provider's (802.1ad), whose numbers are others. `None` where the frame ends inside its tag.
+/// was no tag, or only a priority tag (IEEE 802.1Q 9.6); [`ID`] for a service tag (802.1ad), whose
+/// numbers are separate. `None` where the frame ends inside its tag.
 pub(super) fn untag(packet: &mut Packet) -> Option<u16> {
     let number = |is_ours, tci| if is_ours { tci & ID } else { ID };
     if packet.meta().offload.intersects(Offload::VLAN) {

@@ -1,8 +1,8 @@
-//! From changes to tables.
+//! Writes changes into the published tables.
 //!
-//! What changed is worked off in slices, and each slice is published: a full table that comes at
-//! once takes no more memory than one slice of changes. Within a slice hops are published before
-//! the tables that lead to them.
+//! Changes are written in slices, and each slice is published: a full table that comes at once
+//! takes no more memory than one slice of changes. Within a slice hops are published before the
+//! tables that lead to them.
 
 use linerate_tables::lpm::Prefix as TablePrefix;
 use std::net::IpAddr;
@@ -12,9 +12,9 @@ use super::family::{Family, Width};
 use super::targets::Id;
 use crate::model::Vrf;
 
-/// Prefixes that one publication makes visible, at most about so many.
+/// About how many prefixes one publication makes visible at most.
 const SLICE: usize = 8192;
-/// Publications of one [`Rib::commit`]: so that control does something else in between.
+/// Publications of one [`Rib::commit`], so that control can do other work in between.
 const SLICES: usize = 8;
 /// How often targets and prefixes may change each other before the rest waits for the next slice.
 const ROUNDS: usize = 64;
@@ -23,17 +23,17 @@ const ROUNDS: usize = 64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Progress {
-    /// Readers see all that there is, as soon as they look.
+    /// Everything is published.
     Done,
-    /// There is more: commit again.
+    /// There are more changes: commit again.
     More,
-    /// A reader has not looked since the last publication (its lcore sleeps): have it look, and
-    /// commit again. What is known waits, and more may be added.
+    /// A reader has not looked since the last publication (its lcore sleeps): make it look, and
+    /// commit again. Unpublished changes are kept, and more may be added.
     Blocked,
 }
 
 impl Rib {
-    /// Makes what has changed visible, or a part of it.
+    /// Publishes the changes, or a part of them.
     pub fn commit(&mut self) -> Progress {
         // What an earlier call could not publish.
         if !self.publish() {
@@ -55,7 +55,7 @@ impl Rib {
         self.targets.is_settled() && self.v4.dirty.is_empty() && self.v6.dirty.is_empty()
     }
 
-    /// Works off a slice.
+    /// Writes one slice of changes.
     fn settle(&mut self) {
         let mut left = SLICE;
         for _ in 0..ROUNDS {
@@ -75,7 +75,8 @@ impl Rib {
         }
     }
 
-    /// Hops first, then what leads to them; then what nobody can see any more is free.
+    /// Publishes hops first, then the tables that lead to them; then frees hops that no reader can
+    /// see any more.
     fn publish(&mut self) -> bool {
         if !self.targets.publish() || !self.v4.publish() || !self.v6.publish() {
             return false;
@@ -99,7 +100,7 @@ impl Rib {
         self.watch_gateways(id);
     }
 
-    /// A target wants to know of changes on the way to the gateways that it looked up.
+    /// Registers a target for changes of the routes to its gateways.
     fn watch_gateways(&mut self, id: Id) {
         let target = self.targets.at(id);
         let looked_up = target
@@ -139,7 +140,7 @@ impl Rib {
         A::of_mut(self).dirty.extend(found);
     }
 
-    /// Makes the table follow at most `most` prefixes. Returns how many those were.
+    /// Updates the table for at most `most` prefixes. Returns how many those were.
     fn select<A: Width>(&mut self, most: usize) -> usize {
         for done in 0..most {
             let Some((vrf, prefix)) = A::of_mut(self).dirty.pop_front() else {
@@ -151,7 +152,7 @@ impl Rib {
             let family = A::of_mut(self);
             let publication = family.next_publication();
             let Ok(had) = family.set(vrf, prefix, best) else {
-                continue; // it is among the refused
+                continue; // it is in `refused`
             };
             if had == best {
                 continue;
@@ -167,7 +168,7 @@ impl Rib {
         most
     }
 
-    /// The way to all addresses in a prefix may be another now.
+    /// Marks all watchers of addresses in a prefix, whose route may have changed.
     fn tell_watchers<A: Width>(&mut self, vrf: Vrf, prefix: TablePrefix<A>) {
         let family = A::of(self);
         if family.dependents.is_empty() {

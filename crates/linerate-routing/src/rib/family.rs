@@ -1,5 +1,5 @@
-//! One address family: the prefixes of each VRF, the forwarding table, and who watches which
-//! address.
+//! One address family: the prefixes of each VRF, the forwarding table, and the watches of
+//! addresses.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -119,12 +119,13 @@ macro_rules! table {
 table!(u32, SharedLpm4, |table| table.memory().total());
 table!(u128, SharedLpm6, |table| table.table().memory().total());
 
-/// Who wants to know when the best route to an address becomes another.
+/// What depends on the best route to an address.
 #[derive(Default)]
 pub(super) struct Dependents {
-    /// Targets for which it is a gateway.
+    /// Targets that have the address as a gateway.
     pub(super) targets: Vec<Id>,
-    /// It is a neighbour with a route of its own, in a connected network of so many bits.
+    /// Prefix length of its connected network, if the address is a neighbour with a route of its
+    /// own.
     pub(super) neighbour: Option<u8>,
 }
 
@@ -136,12 +137,12 @@ pub(super) struct Family<A: Width> {
     /// By VRF: the prefixes, each with the head of its list of candidates.
     pub(super) tries: Vec<Trie<A>>,
     pub(super) table: A::Table,
-    /// Prefixes whose candidates have changed since the table was last made to follow.
+    /// Prefixes whose candidates have changed since the table was last updated.
     pub(super) dirty: VecDeque<(Vrf, TablePrefix<A>)>,
     pub(super) dependents: BTreeMap<(Vrf, A), Dependents>,
     /// Routes of sources from outside.
     pub(super) fed: usize,
-    /// Publications of the table, and whether there is something to publish.
+    /// Number of publications of the table, and whether there is something to publish.
     pub(super) published: u64,
     changed: bool,
     /// Prefixes that the table has no room for.
@@ -177,7 +178,7 @@ impl<A: Width> Family<A> {
         self.prefixes(vrf).map(|(_, head)| head)
     }
 
-    /// Makes the table lead from a prefix to a hop, or nowhere. Returns where it led before.
+    /// Sets the hop of a prefix in the table; `None` removes it. Returns the hop before.
     pub(super) fn set(
         &mut self,
         vrf: Vrf,
@@ -194,7 +195,7 @@ impl<A: Width> Family<A> {
                 if !self.refused.is_empty() {
                     self.refused.remove(&(vrf, prefix));
                 }
-                // Where something went there may be room for what was refused.
+                // A removal may make room for prefixes that were refused.
                 if hop.is_none() && had.is_some() && !self.refused.is_empty() {
                     self.dirty.extend(self.refused.drain());
                 }
@@ -207,12 +208,12 @@ impl<A: Width> Family<A> {
         }
     }
 
-    /// Writes what the table says into an empty one of so many VRFs, and publishes that.
+    /// Copies the table into an empty one with more VRFs, and publishes that.
     pub(super) fn copy_to(&self, mut table: A::Table) -> Result<A::Table, TableError> {
         for vrf in 0..self.tries.len() as Vrf {
             for (count, (prefix, hop)) in self.table.routes(vrf).enumerate() {
                 table.insert(vrf, prefix, hop)?;
-                // Nobody reads it yet; what waits for publication takes memory.
+                // It has no readers yet; changes that wait for publication take memory.
                 if count % COPIED_AT_ONCE == COPIED_AT_ONCE - 1 {
                     table.publish();
                 }
@@ -222,7 +223,7 @@ impl<A: Width> Family<A> {
         Ok(table)
     }
 
-    /// Takes a [copy](Self::copy_to) in the place of the table, with so many VRFs.
+    /// Replaces the table by a [copy](Self::copy_to) with so many VRFs.
     pub(super) fn exchange(&mut self, table: A::Table, vrfs: u32) {
         self.table = table;
         self.tries.resize_with(vrfs as usize, Trie::new);
@@ -233,7 +234,7 @@ impl<A: Width> Family<A> {
         self.published + 1
     }
 
-    /// `false`: a reader is in the way.
+    /// `false`: a reader still uses the older copy.
     pub(super) fn publish(&mut self) -> bool {
         if self.changed {
             if !self.table.publish() {
@@ -260,7 +261,7 @@ impl<A: Width> Family<A> {
         self.dependents.entry((vrf, address)).or_default()
     }
 
-    /// Drops a watch that nobody has any more.
+    /// Drops a watch without users.
     pub(super) fn tidy_dependents(&mut self, vrf: Vrf, address: A) {
         let idle = |watch: &Dependents| watch.targets.is_empty() && watch.neighbour.is_none();
         if self.dependents.get(&(vrf, address)).is_some_and(idle) {
@@ -276,7 +277,7 @@ impl<A: Width> Family<A> {
     }
 }
 
-/// Whether all of a prefix is addresses that nothing may be sent to (RFC 1812 5.3.7, RFC 4291 2.4):
+/// Whether a prefix has only addresses that nothing may be sent to (RFC 1812 5.3.7, RFC 4291 2.4):
 /// routes to them are not used.
 pub(super) fn is_reserved(prefix: Prefix) -> bool {
     match prefix {

@@ -1,13 +1,13 @@
 //! Which bucket of a group leads to which member (resilient hashing).
 //!
 //! Each of the [`BUCKETS`] buckets belongs to one member. When members come and go, a bucket is
-//! moved only if it has to be: those of a member that went, and as many as one that came has a
-//! right to. Shares are by weight, whole buckets by largest remainder.
+//! moved only if it has to be: those of a removed member, and the share of an added one. Shares are
+//! by weight, whole buckets by largest remainder.
 
 use crate::plane::hops::{BUCKETS, Group};
 
-/// How many buckets each weight gets; they are [`BUCKETS`] together. Everyone has one at least,
-/// unless there are more weights than buckets.
+/// How many buckets each weight gets, [`BUCKETS`] together. Each gets at least one, unless there
+/// are more weights than buckets.
 fn quotas(weights: &[u32]) -> Vec<usize> {
     let total: u64 = weights.iter().map(|&weight| u64::from(weight)).sum();
     let exact = |index: usize| u64::from(weights[index]) * BUCKETS as u64;
@@ -36,7 +36,7 @@ pub(super) fn assign(buckets: &mut Group, members: &[(u32, u32)]) {
     let weights: Vec<u32> = members.iter().map(|&(_, weight)| weight).collect();
     let mut room = quotas(&weights);
     let place = |hop: u32| members.iter().position(|&(member, _)| member == hop);
-    // Whoever has a bucket keeps it while it has a right to so many.
+    // A member keeps its buckets up to its quota.
     let mut homeless = Vec::new();
     for (bucket, hop) in buckets.iter().enumerate() {
         match place(*hop).filter(|&member| room[member] > 0) {
@@ -44,7 +44,7 @@ pub(super) fn assign(buckets: &mut Group, members: &[(u32, u32)]) {
             None => homeless.push(bucket),
         }
     }
-    // The rest in turns, to whoever lacks most.
+    // The rest goes, one at a time, to the member that lacks most.
     for bucket in homeless {
         let Some(most) = (0..members.len()).max_by_key(|&m| (room[m], members.len() - m)) else {
             return;

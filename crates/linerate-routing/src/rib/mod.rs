@@ -1,24 +1,24 @@
-//! The routing table as control knows it: routes of all sources, which one is best, what it
-//! resolves to, and the tables of the data plane that follow from that.
+//! The routing table on the control side: routes of all sources, which one is best, what it
+//! resolves to, and the data plane's tables that follow.
 //!
 //! Sources put routes in ([`Rib::insert`]) and take them out; interfaces, their addresses and
-//! neighbours are told by name of their own. Nothing of this reaches a packet until
-//! [`Rib::commit`], which finds out what has changed, writes it, and publishes: hops first, then
-//! the tables that lead to them. A hop's number is not used again while any reader might see it.
+//! neighbours have calls of their own. Packets do not see a change until [`Rib::commit`], which
+//! finds out what has changed, writes it, and publishes: hops first, then the tables that lead to
+//! them. A hop's number is not used again while any reader might see it.
 //!
 //! | file | what |
 //! |---|---|
-//! | `route` | what sources say: [`Source`], [`Key`], [`To`], [`NextHop`] |
+//! | `route` | what sources give: [`Source`], [`Key`], [`To`], [`NextHop`] |
 //! | `slots` | the candidates of each prefix |
 //! | `family` | IPv4 and IPv6: prefixes, forwarding table, watched addresses |
 //! | `targets`, `group` | hops: neighbours, next hops, groups of next hops with resilient buckets |
 //! | `resolve` | which route is best, and where a gateway is |
 //! | `own` | what follows from interfaces: own addresses, networks, neighbours |
-//! | `commit` | what changed, into the tables |
-//! | `show` | for people |
+//! | `commit` | writes changes into the tables |
+//! | `show` | output for users |
 //!
-//! Readers look at the forwarding table first and then at the hops, in each burst: what the table
-//! leads to is then there. `docs/adr/0021-routes-and-feeds.md` says why it is so.
+//! Readers look at the forwarding table first and then at the hops, in each burst: so every hop
+//! that the table leads to exists. `docs/adr/0021-routes-and-feeds.md` has the reasons.
 
 mod commit;
 mod family;
@@ -57,19 +57,19 @@ pub use commit::Progress;
 pub use route::{Key, NextHop, ObjectId, Source, To};
 pub use show::{Shown, ShownNextHop, Use};
 
-/// How large a table is to be.
+/// Sizes of the table.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Most routes of each family, of static ones, FRR's and the kernel's together.
+    /// Limit of routes of each family, static ones, FRR's and the kernel's together.
     pub routes: usize,
-    /// Most neighbours with a route of their own.
+    /// Limit of neighbours with a route of their own.
     pub neighbours: usize,
     /// VRFs, from 0.
     pub vrfs: u32,
-    /// So many of them may have further arrays, for faster lookups, while their tables are large:
-    /// 64 MiB from [`FLAT_ROUTES`] on, and 24 MiB from [`DIRECT_ROUTES`] on.
+    /// How many VRFs may have additional arrays for faster lookups when their tables are large: 64
+    /// MiB from [`FLAT_ROUTES`] on, and 24 MiB from [`DIRECT_ROUTES`] on.
     pub flat_vrfs: u32,
-    /// Which of its next hops a flow takes depends on it: [`HopTable::new`].
+    /// Seed of the choice among a group's next hops: [`HopTable::new`].
     pub seed: u64,
     /// The instructions that lookups may use.
     pub isa: Isa,
@@ -127,25 +127,27 @@ impl Config {
     }
 }
 
-/// The table is as full as it may be.
+/// The table has reached its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the routing table is full")]
 pub struct Full;
 
-/// What became of routes.
+/// Counts of routes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Routes of each family from static, FRR's and the kernel's sources.
     pub routes: [usize; 2],
-    /// Routes that were turned away because the table was full.
+    /// Routes that were refused because the table was full.
     pub turned_away: u64,
     /// Prefixes that the forwarding tables have no room for.
     pub no_room: usize,
     /// Different hops.
     pub hops: usize,
+    /// Neighbours with a known MAC address.
     pub neighbours: usize,
     /// Publications of the forwarding tables of each family.
     pub published: [u64; 2],
+    /// Memory of the routing and forwarding tables in bytes.
     pub memory_bytes: usize,
 }
 
@@ -163,7 +165,7 @@ pub struct Rib {
 }
 
 impl Rib {
-    /// With nothing in it but what is no destination.
+    /// A table that has only the reserved prefixes.
     ///
     /// # Errors
     /// If there is no memory for tables of that size.
@@ -246,7 +248,7 @@ impl Rib {
         list.any(|candidate| candidate.key().source == source)
     }
 
-    /// Takes a route out. Returns whether it was there.
+    /// Removes a route. Returns whether it was there.
     pub fn remove(&mut self, vrf: Vrf, prefix: Prefix, key: Key) -> bool {
         match prefix {
             Prefix::V4(prefix) => self.take(vrf, prefix, key),
@@ -259,23 +261,23 @@ impl Rib {
         ObjectId(self.targets.object())
     }
 
-    /// Says where an object leads; `None`: nowhere. All its routes follow.
+    /// Sets where an object leads; `None`: nowhere. All its routes follow.
     pub fn redefine(&mut self, object: ObjectId, to: Option<To>) {
         self.targets.redefine(object.0, to);
     }
 
-    /// Nobody will redefine it any more; it stays as long as routes lead to it.
+    /// Gives up an object; it stays as long as routes lead to it.
     pub fn drop_object(&mut self, object: ObjectId) {
         self.targets.release(object.0);
     }
 
-    /// A source's routes in a VRF are in doubt until it repeats them. They are used all the same.
+    /// Marks a source's routes in a VRF as stale until it repeats them. They are still used.
     pub fn mark_stale(&mut self, source: Source, vrf: Vrf) {
         self.slots.mark_stale(source, self.v4.heads(vrf));
         self.slots.mark_stale(source, self.v6.heads(vrf));
     }
 
-    /// Takes out what a source has not repeated since [`mark_stale`](Self::mark_stale). Returns how
+    /// Removes what a source has not repeated since [`mark_stale`](Self::mark_stale). Returns how
     /// many routes those were.
     pub fn sweep(&mut self, source: Source, vrf: Vrf) -> usize {
         self.sweep_family::<u32>(source, vrf) + self.sweep_family::<u128>(source, vrf)
@@ -294,13 +296,13 @@ impl Rib {
         stale.len()
     }
 
-    /// Takes out all routes of a source in a VRF.
+    /// Removes all routes of a source in a VRF.
     pub fn forget(&mut self, source: Source, vrf: Vrf) {
         self.mark_stale(source, vrf);
         self.sweep(source, vrf);
     }
 
-    /// How much there is of everything.
+    /// Current counts.
     pub fn counts(&self) -> Counts {
         Counts {
             routes: [self.v4.fed, self.v6.fed],
@@ -317,7 +319,7 @@ impl Rib {
     }
 
     fn put(&mut self, vrf: Vrf, prefix: Prefix, key: Key, target: Id) -> Result<(), Full> {
-        // Counted for as long as it takes to put it in: it may be nobody's yet.
+        // Holds the target during the insertion, since no route refers to it yet.
         self.targets.hold(target);
         let put = match prefix {
             Prefix::V4(prefix) => self.put_in(vrf, prefix, key, target),
@@ -342,7 +344,7 @@ impl Rib {
             self.slots.drop_alone(head);
             return Err(Full);
         };
-        // A full table still takes another route in the place of one that it has.
+        // A full table still accepts a route that replaces one.
         let list = match full {
             true => trie.get(prefix).map(Some).ok_or(Full),
             false => trie.insert(prefix, head).map_err(|_| Full),
@@ -361,7 +363,7 @@ impl Rib {
         };
         if full {
             if had.is_none() && copy.is_none() {
-                // It was put before the others, and goes again.
+                // It was inserted before the others, and is removed again.
                 let (rest, _) = self.slots.take(head, key);
                 debug_assert_eq!(rest, list);
                 return Err(Full);
@@ -385,7 +387,7 @@ impl Rib {
         Ok(())
     }
 
-    /// A candidate has taken the place of another.
+    /// Accounts for a candidate that has replaced another.
     fn took_place<A: Width>(
         &mut self,
         vrf: Vrf,
@@ -413,7 +415,7 @@ impl Rib {
         match rest {
             None => drop(trie.remove(prefix)),
             Some(rest) if rest != head => {
-                // Of a prefix that it has, no memory is needed.
+                // A prefix that exists needs no more memory.
                 let _ = trie.insert(prefix, rest);
             }
             Some(_) => {}

@@ -14,7 +14,7 @@ use super::targets::Def;
 use crate::model::{Cidr, InterfaceId, Prefix, Vrf};
 use crate::plane::settings::Interface;
 
-/// What an interface has put into the table.
+/// Routes of one interface in the table.
 #[derive(Default)]
 pub(super) struct Own {
     vrf: Vrf,
@@ -23,8 +23,8 @@ pub(super) struct Own {
 }
 
 /// Addresses that are no destinations, in every VRF: RFC 1812 4.2.2.11 and 5.3.7, RFC 4291 2.4 and
-/// 2.5.5. What is for a link-local address is looked at where the interface is known, and never
-/// sent on.
+/// 2.5.5. Packets to link-local addresses are handled where the interface is known, and never
+/// forwarded.
 fn reserved() -> Vec<(Prefix, Def)> {
     let four = |a, b, c, d, len| Prefix::of([a, b, c, d].into(), len);
     let six = |first: u16, sixth: u16, last: u16, len| {
@@ -69,7 +69,7 @@ fn routes_of(id: InterfaceId, cidr: Cidr) -> Vec<(Prefix, Key, Def)> {
             }
         }
         (IpAddr::V6(address), Prefix::V6(prefix)) => {
-            // Known by interface only.
+            // Link-local addresses have no route: they are known by interface only.
             if address.is_unicast_link_local() {
                 return routes;
             }
@@ -92,14 +92,14 @@ impl Rib {
     pub(super) fn reserve(&mut self, vrf: Vrf) {
         for (prefix, def) in reserved() {
             let target = self.targets.intern(0, def);
-            // An empty table has room for ten.
+            // An empty table has room for the reserved prefixes.
             let _ = self.put(vrf, prefix, Key::of(Source::Reserved, 0), target);
         }
     }
 
-    /// An interface is there, or its port, MAC address, MTU or VRF is another. `None`: it is gone,
-    /// with its addresses and neighbours. It is down until
-    /// [`interface_state`](Self::interface_state) says otherwise.
+    /// Adds an interface, or changes its port, MAC address, MTU or VRF. `None` removes it, with its
+    /// addresses and neighbours. It is down until [`interface_state`](Self::interface_state) says
+    /// otherwise.
     pub fn set_interface(&mut self, id: InterfaceId, interface: Option<&Interface>) {
         let vrf = interface.map(|interface| interface.vrf);
         let had = self.targets.vrf_of(id);
@@ -128,13 +128,13 @@ impl Rib {
         }
     }
 
-    /// An interface has come up, or gone down: what goes through it is not used then.
+    /// Sets whether an interface is up; routes by one that is down are not used.
     pub fn interface_state(&mut self, id: InterfaceId, up: bool) {
         self.targets.set_state(id, up);
     }
 
-    /// All addresses of an interface: from each follow the router's own address, the network and
-    /// its broadcast address.
+    /// Sets all addresses of an interface: each gives routes for the address itself, its network
+    /// and its broadcast address.
     pub fn addresses(&mut self, id: InterfaceId, addresses: &[Cidr]) {
         let vrf = self.targets.vrf_of(id).unwrap_or(0);
         let same = |own: &Own| (own.vrf, &*own.addresses) == (vrf, addresses);
@@ -167,22 +167,22 @@ impl Rib {
         }
         for (prefix, key, def) in routes {
             let target = self.targets.intern(0, def);
-            // Where there is no memory for it `counts` says so.
+            // If there is no memory, `counts` shows it.
             let _ = self.put(vrf, prefix, key, target);
         }
         if addresses.is_empty() {
             self.own.remove(&id);
         }
-        // A neighbour's network may be a longer one now.
+        // A neighbour may now be in a longer network.
         for address in self.targets.neighbours_of(id) {
             self.watch_neighbour(id, vrf, address);
         }
     }
 
-    /// All addresses of the router in a VRF that no interface of its own has. What is no
-    /// destination is left out.
+    /// Sets all addresses of the router in a VRF that are on none of its interfaces. Reserved ones
+    /// are left out.
     pub fn set_hosts(&mut self, vrf: Vrf, hosts: &BTreeSet<IpAddr>) {
-        // Behind those of interfaces.
+        // They rank behind those of interfaces.
         let key = Key::of(Source::Own, u32::MAX);
         let mut now = hosts.clone();
         now.retain(|&host| !is_reserved(Prefix::host(host)));
@@ -192,7 +192,7 @@ impl Rib {
         }
         for &host in now.difference(&was) {
             let target = self.targets.intern(0, Def::Local(None));
-            // Where there is no memory for it `counts` says so.
+            // If there is no memory, `counts` shows it.
             let _ = self.put(vrf, Prefix::host(host), key, target);
         }
     }
@@ -202,16 +202,16 @@ impl Rib {
         self.own.get(&id).map_or(&[], |own| &own.addresses)
     }
 
-    /// A neighbour's MAC address is known, is another, or (`None`) is not known any more. Within
-    /// the interface's own networks it gets a route of its own; beyond the limit of neighbours it
-    /// does not, and is resolved packet by packet.
+    /// Sets a neighbour's MAC address; `None`: unknown. Within the interface's own networks the
+    /// neighbour gets a route of its own; beyond the limit of neighbours it does not, and each
+    /// packet is punted to be resolved.
     pub fn neighbour(&mut self, id: InterfaceId, address: IpAddr, mac: Option<MacAddr>) {
         let is_new = self.targets.mac(id, address).is_none();
         if mac.is_some() && is_new && self.targets.neighbours() >= self.limits.neighbours {
             return;
         }
         if !self.targets.set_mac(id, address, mac) || is_new == mac.is_none() {
-            return; // nothing but the MAC address is another
+            return; // only the MAC address changed
         }
         let Some(vrf) = self.targets.vrf_of(id) else {
             return;
@@ -223,7 +223,7 @@ impl Rib {
         let key = Key::of(Source::Neighbour, id.0.into());
         if mac.is_some() {
             let target = self.targets.intern(0, Def::Neighbour(id, address));
-            // Without memory for it each packet asks for the neighbour.
+            // Without memory for the route each packet is punted.
             let _ = self.put(vrf, Prefix::host(address), key, target);
         } else {
             self.remove(vrf, Prefix::host(address), key);
@@ -231,7 +231,7 @@ impl Rib {
         self.watch_neighbour(id, vrf, address);
     }
 
-    /// Keeps the watch of a neighbour's address: how long the network is that it is in.
+    /// Updates the watch of a neighbour's address: the prefix length of its network.
     fn watch_neighbour(&mut self, id: InterfaceId, vrf: Vrf, address: IpAddr) {
         match address {
             IpAddr::V4(v4) => self.watch_neighbour_in(id, vrf, u32::from(v4)),

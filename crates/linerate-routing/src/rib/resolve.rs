@@ -30,7 +30,7 @@ impl Rib {
         best
     }
 
-    /// Whether a route can be used, whatever others there are with its prefix.
+    /// Whether a route can be used, regardless of others with its prefix.
     pub(super) fn usable<A: Width>(
         &self,
         vrf: Vrf,
@@ -64,7 +64,7 @@ impl Rib {
         }
     }
 
-    /// What leads to an address but for routes to it alone, and how long the prefix is.
+    /// The best route to an address other than its host route, with its prefix length.
     pub(super) fn network_of<A: Width>(&self, vrf: Vrf, address: A) -> Option<(&Def, u8)> {
         let trie = A::of(self).tries.get(vrf as usize)?;
         let mut found = None;
@@ -95,8 +95,9 @@ impl Rib {
             .collect()
     }
 
-    /// Where a gateway of target `of` is: on a connected network, or behind another route. The
-    /// default route leads to no gateway, as in FRR: whatever is not known would be behind it.
+    /// Where a gateway of target `of` is: on a connected network, or behind another route. As in
+    /// FRR, a gateway is not resolved by the default route: otherwise every unknown gateway would
+    /// be.
     fn gateway<A: Width>(&self, of: Id, vrf: Vrf, gateway: A) -> Leg {
         let Some(trie) = A::of(self).tries.get(vrf as usize) else {
             return Leg::Nowhere(Unused::NoRoute);
@@ -107,7 +108,7 @@ impl Rib {
         while let Some((prefix, head)) = covering.pop() {
             let mut best: Option<&Candidate> = None;
             for candidate in self.slots.list(head) {
-                // A neighbour's own route says no more than the network that it is in.
+                // A neighbour's own route gives the same as its network.
                 if candidate.key().source != Source::Neighbour
                     && best.is_none_or(|best| candidate.rank() < best.rank())
                     && !self.targets.depends(candidate.target, of)
@@ -120,7 +121,8 @@ impl Rib {
             let target = self.targets.at(best.target);
             return match &target.def {
                 &Def::Connected(on) => Leg::Direct(Def::Neighbour(on, gateway.ip())),
-                // A gateway behind a device of the kernel's, which knows how to reach it.
+                // The gateway is behind a virtual device of the kernel, which knows how to reach
+                // it.
                 Def::Host => Leg::Direct(Def::Host),
                 Def::NextHops(_) | Def::Object(_) if !target.members.is_empty() => Leg::Through {
                     id: best.target,

@@ -6,7 +6,8 @@ use linerate_wire::rtnetlink;
 
 use crate::model::InterfaceId;
 
-/// Where a route comes from. Of two that are equally distant the earlier one here is used.
+/// Where a route comes from. Of two routes with the same distance the earlier source in this list
+/// is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Source {
@@ -27,7 +28,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// What it is called.
+    /// Its name in output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Reserved => "reserved",
@@ -40,8 +41,8 @@ impl Source {
         }
     }
 
-    /// How far its routes are unless they say so themselves. FRR puts its routes into the kernel
-    /// too: those that it tells are taken from FRR ([`Key::is_copy`]).
+    /// Administrative distance of its routes unless they have their own. FRR puts its routes into
+    /// the kernel too: of both the one from FRR is used ([`Key::is_copy`]).
     pub fn distance(self) -> u8 {
         match self {
             Self::Reserved | Self::Own | Self::Connected => 0,
@@ -52,21 +53,22 @@ impl Source {
         }
     }
 
-    /// Whether its routes are from outside, and so count against the limit.
+    /// Whether its routes count against the limit, as those from outside do.
     pub(super) fn is_fed(self) -> bool {
         matches!(self, Self::Static | Self::Fpm | Self::Kernel)
     }
 }
 
-/// Which one of the routes with the same prefix.
+/// What distinguishes routes with the same prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
+    /// Where the route comes from.
     pub source: Source,
-    /// The least distant route is used.
+    /// The route with the lowest distance is used.
     pub distance: u8,
-    /// Of several of the same source and distance the one with the lowest.
+    /// Of several of the same source and distance the one with the lowest metric is used.
     pub metric: u32,
-    /// Who has made it, by the kernel's number (`rtm_protocol`); 0: the source itself.
+    /// Protocol that made it, by the kernel's number (`rtm_protocol`); 0: the source itself.
     pub protocol: u8,
 }
 
@@ -81,13 +83,14 @@ impl Key {
         }
     }
 
-    /// Of the kernel's: FRR has put it there, and tells of it itself where it has a connection.
+    /// Whether a route of the kernel is a copy that FRR has put there; while FRR is connected it
+    /// sends the route itself.
     pub fn is_copy(self) -> bool {
         self.source == Source::Kernel && rtnetlink::by_zebra(self.protocol)
     }
 
-    /// Whether a route of one key takes the place of one with the other. FRR has one route for a
-    /// prefix, whatever its metric; the kernel has one of a metric, whoever has made it.
+    /// Whether a route with this key replaces one with the other. FRR has one route per prefix,
+    /// regardless of metric; the kernel has one per metric, regardless of protocol.
     pub(super) fn replaces(self, other: Self) -> bool {
         let same = match self.source {
             Source::Fpm => true,
@@ -100,12 +103,15 @@ impl Key {
 /// Where a route leads.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum To {
+    /// Packets are dropped without an answer.
     Blackhole,
+    /// Packets are answered with ICMP unreachable.
     Unreachable,
+    /// Packets are answered with ICMP administratively prohibited.
     Prohibit,
-    /// Into a tunnel, or with labels, which nobody makes here: it is refused.
+    /// Into a tunnel, or with labels, which are not supported: packets are refused.
     Encapsulated,
-    /// To the kernel, which forwards it by a device of its own.
+    /// To the kernel, which forwards by a virtual device.
     Host,
     /// By all of these next hops, in shares.
     NextHops(Vec<NextHop>),
@@ -117,7 +123,9 @@ pub enum To {
 /// the connected networks are; alone, it is looked up in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct NextHop {
+    /// Address of the next router; `None`: the destination is on the link.
     pub gateway: Option<IpAddr>,
+    /// Output interface; `None`: that of the route to the gateway.
     pub interface: Option<InterfaceId>,
     /// Share among several, from 1.
     pub weight: u16,
@@ -134,13 +142,13 @@ pub enum Unused {
     NoRoute,
     /// The interface is down, or gone.
     Down,
-    /// The gateway is this router, or no router's address.
+    /// The gateway is this router itself, or not a unicast address.
     NoGateway,
-    /// The next-hop object is not known.
+    /// The next-hop object is unknown.
     NoObject,
-    /// The gateway is in the route's own prefix, and nothing longer leads there.
+    /// The gateway is in the route's own prefix, and no longer prefix leads there.
     Circle,
-    /// The prefix is no destination.
+    /// The prefix is reserved.
     Martian,
     /// The neighbour is not in a connected network of its interface, or a better route leads there.
     OffLink,
@@ -149,7 +157,7 @@ pub enum Unused {
 }
 
 impl Unused {
-    /// In a few words.
+    /// The reason in a few words.
     pub fn reason(self) -> &'static str {
         match self {
             Self::NoRoute => "gateway unreachable",

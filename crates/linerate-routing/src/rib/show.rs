@@ -1,4 +1,4 @@
-//! The table for people: every route, whether it is used, and if not, why.
+//! The table for users: every route, whether it is used, and if not, why.
 
 use std::net::IpAddr;
 
@@ -15,35 +15,44 @@ use crate::model::{InterfaceId, Prefix, Vrf};
 /// One route.
 #[derive(Clone, Debug)]
 pub struct Shown {
+    /// Its destination.
     pub prefix: Prefix,
+    /// Its source, distance and metric.
     pub key: Key,
-    /// Its source has begun anew and has not repeated it yet.
+    /// Stale: its source has begun anew and has not repeated it yet.
     pub stale: bool,
+    /// Whether packets follow it.
     pub used: Use,
     /// What is done with packets: "via", "connected", "local", "blackhole" and so on.
     pub kind: &'static str,
-    /// Where it leads as its source said it; of a next-hop object where that leads.
+    /// Next hops as its source gave them; those of the next-hop object if it has one.
     pub next_hops: Vec<ShownNextHop>,
-    /// Where packets really go: gateways looked up, next hops that cannot be used left out.
+    /// Next hops that packets take: with gateways resolved, without unusable ones.
     pub resolved: Vec<ShownNextHop>,
 }
 
 /// Whether packets follow a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
+    /// It is the best route of its prefix.
     Best,
     /// There is a better one with this prefix.
     Backup,
+    /// It cannot be used, for this reason.
     No(Unused),
 }
 
 /// One next hop of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShownNextHop {
+    /// Address of the next router, if there is one.
     pub gateway: Option<IpAddr>,
+    /// Output interface, if it is known.
     pub interface: Option<InterfaceId>,
-    /// As the source said it; of a resolved next hop its buckets of 64, or 1 if it is the only one.
+    /// As the source gave it; for a resolved next hop its buckets of 64, or 1 if it is the only
+    /// one.
     pub weight: u16,
+    /// MAC address of the next hop, if it is known.
     pub mac: Option<MacAddr>,
 }
 

@@ -16,7 +16,7 @@ pub(super) struct Candidate {
     next: u32,
     distance: u8,
     source: Source,
-    /// Its source has begun anew and has not repeated it yet.
+    /// Stale: its source has begun anew and has not repeated it yet.
     pub(super) stale: bool,
     protocol: u8,
 }
@@ -45,7 +45,7 @@ impl Candidate {
         }
     }
 
-    /// The candidate with the lowest is used.
+    /// The candidate with the lowest rank is used.
     pub(super) fn rank(&self) -> (u8, Source, u32) {
         (self.distance, self.source, self.metric)
     }
@@ -59,7 +59,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// A new list of one. `None` if 32 bits do not number it.
+    /// A new list of one. `None` if 32-bit numbers are exhausted.
     pub(super) fn alone(&mut self, candidate: Candidate) -> Option<u32> {
         if let Some(free) = self.free.pop() {
             self.slots[free as usize] = candidate;
@@ -77,19 +77,19 @@ impl Slots {
         self.free.push(head);
     }
 
-    /// Joins a list to the new one at `head`. Returns the one that it takes the place of.
+    /// Joins a list to the new one at `head`. Returns the candidate that it replaces.
     pub(super) fn join(&mut self, head: u32, list: u32) -> Option<Candidate> {
         let key = self.slots[head as usize].key();
         self.slots[head as usize].next = list;
         self.unlink_after(head, |candidate| key.replaces(candidate.key()))
     }
 
-    /// Takes the kernel's copy of FRR's route at `head` out of the list behind it.
+    /// Removes the kernel's copy of FRR's route at `head` from the list behind it.
     pub(super) fn take_copy(&mut self, head: u32) -> Option<Candidate> {
         self.unlink_after(head, |candidate| candidate.key().is_copy())
     }
 
-    /// Takes the candidate that one with `key` would replace out of a list. Returns the list's new
+    /// Removes from a list the candidate that one with `key` would replace. Returns the list's new
     /// head, if anything is left, and what was taken.
     pub(super) fn take(&mut self, head: u32, key: Key) -> (Option<u32>, Option<Candidate>) {
         let first = self.slots[head as usize];

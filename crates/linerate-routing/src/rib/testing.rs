@@ -1,4 +1,4 @@
-//! A routing table with a worker that reads it, for tests of all that feeds it.
+//! A routing table with a worker that reads it, for tests of feeds.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -80,7 +80,7 @@ impl Bench {
         }
     }
 
-    /// Until all is visible; the worker looks whenever it is in the way.
+    /// Commits until everything is published; the worker looks whenever it blocks a publication.
     pub(crate) fn commit(&mut self) {
         loop {
             match self.rib.commit() {
@@ -92,7 +92,7 @@ impl Bench {
         self.look();
     }
 
-    /// Has the worker look into the tables that there are now.
+    /// Gives the worker the current tables.
     pub(crate) fn look_elsewhere(&mut self) {
         (self.fib4, self.fib6, self.hops) = self.rib.readers();
     }

@@ -1,4 +1,5 @@
-//! What packets do after what sources said: looked up in the published tables, as a worker would.
+//! The hops of packets after changes by sources, looked up in the published tables as a worker
+//! would.
 
 mod model;
 
@@ -90,7 +91,7 @@ fn neighbours_have_routes_only_where_nothing_better_is() {
     assert_eq!(bench.action("192.0.2.1"), Some(Action::Local));
     assert_eq!(bench.action("fe80::5"), Some(Action::Local));
     assert_eq!(bench.action("192.0.2.130"), Some(Action::Forward));
-    // Part of the network is somewhere else now.
+    // Part of the network is routed elsewhere now.
     bench.add("192.0.2.128/25", Source::Static, &to(&["10.0.0.2"]));
     bench.commit();
     assert_eq!(gateway(&bench.hop("192.0.2.130")), ip("10.0.0.2"));
@@ -142,7 +143,7 @@ fn a_route_without_a_way_is_kept_and_not_used() {
             .collect::<Vec<_>>()
     };
     assert!(unused(&bench).contains(&(Source::Static, Use::No(Unused::NoRoute))));
-    // Now something leads to the gateway.
+    // Now a route leads to the gateway.
     bench.add("203.0.113.0/24", Source::Static, &to(&["10.0.0.9"]));
     bench.commit();
     assert_eq!(gateway(&bench.hop("198.51.100.1")), ip("10.0.0.9"));
@@ -216,7 +217,7 @@ fn circles_are_not_followed() {
     bench.add("172.17.0.0/16", Source::Static, &to(&["172.16.0.1"]));
     bench.commit();
     assert_eq!(bench.action("172.16.0.1"), None);
-    // With a way out of it both are used, and without it neither.
+    // With a route that breaks the loop both are used, and without it neither.
     bench.add("172.16.0.0/12", Source::Static, &to(&["10.0.0.2"]));
     bench.commit();
     assert_eq!(gateway(&bench.hop("172.16.0.1")), ip("10.0.0.2"));
@@ -453,7 +454,8 @@ fn a_full_table_turns_away_and_says_so() {
     assert_eq!(bench.rib.counts().routes, [3, 0]);
 }
 
-/// Memory for speed comes with the routes, where it may: the flat array in two copies.
+/// Arrays for speed are allocated as routes are added, where permitted: the flat array in two
+/// copies.
 #[test]
 fn a_large_table_has_a_flat_array_if_it_may() {
     use linerate_tables::lpm::{Layout, Prefix4};
@@ -522,7 +524,7 @@ fn a_number_is_not_reused_while_a_reader_may_see_it() {
     }
     drop(stale);
     bench.commit();
-    // In time it is used again.
+    // After two publications its number is used again.
     for gateway in 60..70 {
         let to = to(&[&format!("192.0.2.{gateway}")]);
         bench.add(&format!("203.1.{gateway}.0/24"), Source::Static, &to);
@@ -568,7 +570,7 @@ fn nothing_is_left_behind() {
     assert!(bench.rib.v4.dependents.is_empty());
 }
 
-/// Whether packets from an address come by a default route alone, as reverse path filtering asks.
+/// Whether only a default route leads to an address, as reverse path filtering asks.
 fn is_default(bench: &mut Bench, address: &str) -> bool {
     bench.hop(address).is_default
 }
@@ -598,14 +600,14 @@ fn rfc3704_2_4_what_only_a_default_route_leads_to_is_marked() {
     assert!(!is_default(&mut bench, "198.51.100.1"));
     assert!(!is_default(&mut bench, "192.0.2.254"));
     assert_eq!(bench.number(0, ip("8.8.8.8")), number);
-    // It is shown as any other.
+    // It is shown like any other.
     let shown = bench.route_to(ip("8.8.8.8")).unwrap();
     assert_eq!(
         (shown.kind, shown.next_hops[0].gateway),
         ("via", Some(ip("192.0.2.254")))
     );
     assert_eq!(shown.resolved[0].mac, Some(mac));
-    // A down interface takes both along, and brings both back.
+    // When the interface goes down both become unusable, and usable again when it comes up.
     bench.rib.interface_state(WAN, false);
     bench.commit();
     assert_eq!(bench.hop_in(0, "8.8.8.8"), None);
@@ -613,7 +615,7 @@ fn rfc3704_2_4_what_only_a_default_route_leads_to_is_marked() {
     bench.rib.interface_state(WAN, true);
     bench.commit();
     assert!(is_default(&mut bench, "8.8.8.8"));
-    // IPv6, and blackholes, which nobody believes in any case.
+    // IPv6, and blackholes, which reverse path filtering never accepts.
     bench.add("::/0", Source::Static, &to(&["2001:db8:1::fe"]));
     bench.add("0.0.0.0/0", Source::Static, &To::Blackhole);
     bench.commit();
@@ -691,7 +693,7 @@ fn more_vrfs_than_there_was_room_for_lead_to_the_same_hops() {
     assert_eq!(bench.rib.insert(2, default, key, &To::Blackhole), Err(Full));
     bench.rib.widen(4).unwrap();
     assert_eq!(bench.rib.vrfs(), 4);
-    // Who still looks into the old tables sees what was there.
+    // A reader of the old tables still sees the old routes.
     assert_eq!(bench.number(0, "172.16.77.1".parse().unwrap()), hop);
     bench.look_elsewhere();
     assert_eq!(bench.number(0, "172.16.77.1".parse().unwrap()), hop);
@@ -702,7 +704,7 @@ fn more_vrfs_than_there_was_room_for_lead_to_the_same_hops() {
     assert_eq!(bench.number(0, "172.16.77.1".parse().unwrap()), None);
     let action = |hop: Option<Hop>| hop.map(|hop| hop.action);
     assert_eq!(action(bench.hop_in(2, "8.8.8.8")), Some(Action::Blackhole));
-    // What is no destination anywhere is none there.
+    // Reserved prefixes are reserved in the new VRF, too.
     assert_eq!(action(bench.hop_in(3, "127.0.0.1")), Some(Action::Martian));
     assert_eq!(action(bench.hop_in(3, "8.8.8.8")), None);
     bench.rib.forget(Source::Fpm, 0);

@@ -58,7 +58,7 @@ impl Fixture {
     fn cut4(&mut self, frame: &[u8], mtu: usize) -> Result<Vec<Vec<u8>>, Uncut> {
         let packet = self.packet(frame);
         let cut = Cut::ipv4(&packet, L3, mtu).map(|cut| self.run(cut));
-        assert_eq!(packet.data(), frame, "it stays as it was");
+        assert_eq!(packet.data(), frame, "it is unchanged");
         self.cache.free_one(packet);
         cut
     }
@@ -70,7 +70,7 @@ impl Fixture {
         cut
     }
 
-    /// What the frames make, put together.
+    /// Reassembles the frames.
     fn whole(&mut self, frames: &[Vec<u8>]) -> Vec<u8> {
         let config = Config {
             seed: Seed(1),
@@ -99,7 +99,7 @@ impl Drop for Fixture {
         if !std::thread::panicking() {
             for pool in self.pools.iter() {
                 let free = self.cache.held(pool) + pool.stats().free_shared as usize;
-                assert_eq!(free, pool.slots() as usize, "every slot is home");
+                assert_eq!(free, pool.slots() as usize, "every slot is free");
             }
         }
     }
@@ -189,7 +189,7 @@ fn rfc_791_3_1_options_with_the_copied_flag_are_in_every_fragment() {
     let headers: Vec<_> = frames.iter().map(|frame| header(frame)).collect();
     assert_eq!(headers[0].options(), options);
     assert!(headers[1..].iter().all(|header| header.options() == alert));
-    // Later ones have more room for payload.
+    // Later fragments have shorter headers, hence more payload.
     let shapes: Vec<_> = frames.iter().map(|frame| shape(frame)).collect();
     assert_eq!(shapes, [(0, 40, true), (40, 56, true), (96, 4, false)]);
     assert_eq!(fixture.whole(&frames), frame);
@@ -292,7 +292,7 @@ proptest! {
         (mtu, smaller) in (100..9000_usize).prop_flat_map(|mtu| (Just(mtu), 68..mtu)),
         words in 0..10_usize,
     ) {
-        // Fewer fragments than a reassembly lets lie apart; in order, any number will do.
+        // Out of order, fewer fragments than the reassembler allows gaps; in order, any number.
         let mut fixture = Fixture::new(256);
         let frame = frame4(&[1; 40][..words * 4], 0, &payload(len));
         let mut twice = Vec::new();

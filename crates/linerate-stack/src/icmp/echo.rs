@@ -8,18 +8,18 @@ use linerate_wire::{checksum, protocol};
 use super::TTL;
 use super::error4::has_source_route;
 
-/// Where the addresses stand in the IP header, and how long each is.
+/// Offset of the addresses in the IP header, and length of each.
 const ADDRESSES4: (usize, usize) = (12, 4);
 const ADDRESSES6: (usize, usize) = (8, 16);
-/// Where the TTL stands, and the hop limit.
+/// Offset of the TTL, and of the hop limit.
 const TTL4: usize = 8;
 const HOP_LIMIT: usize = 7;
 
 /// Turns an echo request for an address of ours into its reply: addresses swapped, a TTL of its
-/// own, checksums corrected by what changed, payload, type of service and options kept (RFC 1812
-/// 4.3.3.6). `packet` begins at the IP header.
+/// own, checksums updated, payload, type of service and options kept (RFC 1812 4.3.3.6). `packet`
+/// begins at the IP header.
 ///
-/// False, and no change, where it is none that we answer: fragments, wrong checksums, groups and
+/// False, and no change, for packets that are not answered: fragments, wrong checksums, groups and
 /// broadcasts, and source routes, which would have to be reversed.
 #[must_use = "false means that the packet is as it was"]
 pub fn echo4(packet: &mut [u8]) -> bool {
@@ -38,7 +38,7 @@ pub fn echo4(packet: &mut [u8]) -> bool {
         return false;
     }
     let (start, end) = (ip.header_len(), ip.total_len());
-    // The header's sum does not mind swapped addresses, but another TTL.
+    // Swapped addresses do not change the header's sum, but another TTL does.
     let (ttl, check) = (u16::from(ip.ttl()) << 8, ip.checksum());
     let check = checksum::update16(check, ttl, u16::from(TTL) << 8);
     packet[TTL4] = TTL;
@@ -71,7 +71,7 @@ pub fn echo6(packet: &mut [u8]) -> bool {
     }
     let end = ip.total_len();
     packet[HOP_LIMIT] = TTL;
-    swap(packet, ADDRESSES6); // nor does the pseudo-header's sum mind
+    swap(packet, ADDRESSES6); // swapped addresses do not change the pseudo-header's sum
     if let Ok(mut icmp) = Icmp::new_checked(&mut packet[ipv6::HEADER_LEN..end]) {
         icmp.change_kind(v6::ECHO_REPLY);
     }

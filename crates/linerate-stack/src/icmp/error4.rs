@@ -18,16 +18,16 @@ const PRECEDENCE: u8 = 0xc0;
 /// have since become ECN's (RFC 3168 23.1).
 const COPIED_TOS: u8 = 0x1c;
 
-/// What became of a packet, as its sender is told.
+/// The reason of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error4 {
     /// No route (3, 0).
     NetUnreachable,
-    /// On a network of ours, but nobody answers there (3, 1).
+    /// On a network of ours, but the host does not answer (3, 1).
     HostUnreachable,
     /// The router itself does not speak that protocol (3, 2).
     ProtocolUnreachable,
-    /// Nobody listens at that port of the router (3, 3).
+    /// The router has no listener at that port (3, 3).
     PortUnreachable,
     /// Longer than the next link takes, and not to be fragmented (3, 4; RFC 1191).
     FragmentationNeeded {
@@ -36,9 +36,9 @@ pub enum Error4 {
     },
     /// A source route that cannot be followed (3, 5).
     SourceRouteFailed,
-    /// That network is off limits (3, 9).
+    /// Communication with that network is prohibited (3, 9).
     NetProhibited,
-    /// That host is off limits (3, 10).
+    /// Communication with that host is prohibited (3, 10).
     HostProhibited,
     /// A filter denies it (3, 13).
     AdminProhibited,
@@ -53,8 +53,8 @@ pub enum Error4 {
     },
     /// A required option is missing (12, 1).
     OptionMissing,
-    /// There is a better first hop for that host (5, 1): routers say it for hosts only, never for
-    /// networks (RFC 1812 5.2.7.2). The caller has seen that the packet leaves by the interface
+    /// There is a better first hop for that host (5, 1): routers send it for hosts only, never for
+    /// networks (RFC 1812 5.2.7.2). The caller has checked that the packet leaves by the interface
     /// it came in on, and that the sender and the gateway are on that interface's network.
     Redirect {
         /// It.
@@ -92,15 +92,15 @@ impl Error4 {
 /// there is room. Ask before a [`Limiter`](super::Limiter), which counts what it allows.
 pub fn may_answer4(packet: &[u8], error: Error4) -> bool {
     Ipv4::new_checked(packet).is_ok_and(|ip| {
-        // RFC 1812 5.2.7.2: what is source-routed is not redirected.
+        // RFC 1812 5.2.7.2: source-routed packets are not redirected.
         let is_routed = matches!(error, Error4::Redirect { .. }) && has_source_route(ip.options());
         deserves_error(&ip) && !is_routed
     })
 }
 
 /// Writes the error for `packet` (as it was received, from its IP header on) into `out`, sent from
-/// `src`, with as much of the packet as fits [`MAX_ERROR4_LEN`] and `out`. Says how long the error
-/// is; `None`, and nothing of use in `out`, where RFC 1812 4.3.2.7 forbids it, where the packet's
+/// `src`, with as much of the packet as fits [`MAX_ERROR4_LEN`] and `out`. Returns the length of
+/// the error; `None`, with `out` undefined, where RFC 1812 4.3.2.7 forbids it, where the packet's
 /// header is broken, or where `out` has no room for header and 8 bytes (RFC 792).
 pub fn error4(packet: &[u8], error: Error4, src: Ipv4Addr, out: &mut [u8]) -> Option<usize> {
     if !may_answer4(packet, error) {
@@ -128,14 +128,14 @@ pub fn error4(packet: &[u8], error: Error4, src: Ipv4Addr, out: &mut [u8]) -> Op
     Some(len)
 }
 
-/// RFC 1812 4.3.2.7, as far as the packet shows it.
+/// The rules of RFC 1812 4.3.2.7 that the packet alone shows.
 fn deserves_error(ip: &Ipv4<&[u8]>) -> bool {
     let is_error =
         ip.protocol() == protocol::ICMP && !ip.payload().first().is_some_and(|k| v4::is_query(*k));
     is_between_hosts(ip) && ip.fragment_offset() == 0 && !is_error
 }
 
-/// Whether one host has sent it to one host, as far as the addresses show.
+/// Whether the addresses are of single hosts.
 pub(crate) fn is_between_hosts(ip: &Ipv4<&[u8]>) -> bool {
     let (src, dst) = (ip.src(), ip.dst());
     // "a source address that does not define a single host"; 5.3.7 for the rest.

@@ -11,7 +11,7 @@ use super::TTL;
 /// Longest error in bytes, IP header included (RFC 4443 2.4(c)).
 pub const MAX_ERROR6_LEN: usize = ipv6::MIN_MTU;
 
-/// What became of a packet, as its sender is told.
+/// The reason of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Error6 {
     /// No route (1, 0).
@@ -20,9 +20,9 @@ pub enum Error6 {
     AdminProhibited,
     /// It would have to leave the zone of its source address (1, 2).
     BeyondScope,
-    /// On a network of ours, but nobody answers there (1, 3).
+    /// On a network of ours, but the host does not answer (1, 3).
     AddressUnreachable,
-    /// Nobody listens at that port of the router (1, 4).
+    /// The router has no listener at that port (1, 4).
     PortUnreachable,
     /// The source address is not allowed there (1, 5).
     SourcePolicy,
@@ -42,12 +42,12 @@ pub enum Error6 {
         /// Its offset in bytes.
         pointer: u32,
     },
-    /// A next header that is not known (4, 1).
+    /// An unknown next header (4, 1).
     UnknownNextHeader {
         /// Offset in bytes of the field that names it.
         pointer: u32,
     },
-    /// An option that is not known and asks to be reported (4, 2).
+    /// An unknown option that asks to be reported (4, 2).
     UnknownOption {
         /// Its offset in bytes.
         pointer: u32,
@@ -101,9 +101,9 @@ pub fn may_answer6(packet: &[u8], error: Error6) -> bool {
 }
 
 /// Writes the error for `packet` (as it was received, from its IPv6 header on) into `out`, sent
-/// from `src`, with as much of the packet as fits [`MAX_ERROR6_LEN`] and `out`. Says how long the
-/// error is; `None`, and nothing of use in `out`, where RFC 4443 2.4(e) forbids it, where the
-/// packet has no whole header, or where `out` has no room for that header.
+/// from `src`, with as much of the packet as fits [`MAX_ERROR6_LEN`] and `out`. Returns the length
+/// of the error; `None`, with `out` undefined, where RFC 4443 2.4(e) forbids it, where the packet
+/// has no whole header, or where `out` has no room for that header.
 pub fn error6(packet: &[u8], error: Error6, src: Ipv6Addr, out: &mut [u8]) -> Option<usize> {
     if !may_answer6(packet, error) {
         return None;
@@ -131,12 +131,12 @@ pub fn error6(packet: &[u8], error: Error6, src: Ipv6Addr, out: &mut [u8]) -> Op
     Some(len)
 }
 
-/// Writes a redirect (RFC 4861 8.2): `packet`, as it was received, had better been sent to
-/// `target`, which is its destination itself where that is a neighbour of the sender. `src` is our
-/// link-local address on the interface. The caller has seen that the packet leaves by the interface
-/// it came in on, and that its source is a neighbour there.
+/// Writes a redirect (RFC 4861 8.2): packets like `packet`, as it was received, should be sent to
+/// `target`, which is the destination itself if that is a neighbour of the sender. `src` is our
+/// link-local address on the interface. The caller has checked that the packet leaves by the
+/// interface it came in on, and that its source is a neighbour there.
 ///
-/// `None` where the packet deserves none, and where `out` is shorter than the message.
+/// `None` if the packet does not allow a redirect, or `out` is shorter than the message.
 pub fn redirect6(
     packet: &[u8],
     target: Ipv6Addr,
@@ -172,11 +172,11 @@ pub fn may_redirect6(packet: &[u8], target: Ipv6Addr) -> bool {
     })
 }
 
-/// RFC 4443 2.4(e) 1, 2 and 6, as far as the packet shows them.
+/// The rules RFC 4443 2.4(e) 1, 2 and 6, which the packet alone shows.
 fn deserves_error(ip: &Ipv6<&[u8]>) -> bool {
     // Extension headers that cannot be walked may be what the error is about.
     let is_error = ip.upper_layer().is_ok_and(|upper| {
-        // In a later fragment the type is out of sight.
+        // A later fragment does not contain the type.
         let is_later = upper.fragment_offset != 0;
         let kind = (ip.payload().get(upper.offset - ipv6::HEADER_LEN)).filter(|_| !is_later);
         upper.protocol == protocol::ICMPV6 && kind.is_none_or(|k| *k < 128 || *k == v6::REDIRECT)
@@ -184,7 +184,7 @@ fn deserves_error(ip: &Ipv6<&[u8]>) -> bool {
     is_from_node(ip) && !is_error
 }
 
-/// Whether one node has sent it, as far as the address shows.
+/// Whether the source is the address of a single node.
 pub(crate) fn is_from_node(ip: &Ipv6<&[u8]>) -> bool {
     let src = ip.src();
     !src.is_unspecified() && !src.is_multicast() && !src.is_loopback()

@@ -1,22 +1,23 @@
-//! How many errors may be sent: in all, and to one destination (RFC 1812 4.3.2.8, RFC 4443 2.4(f)).
+//! Limits the rate of errors: in all, and to one destination (RFC 1812 4.3.2.8, RFC 4443 2.4(f)).
 
 use std::net::IpAddr;
 
 use crate::bucket::{Bucket, Rate};
 use linerate_core::random::mixed;
 
-/// Token buckets. Rates in messages a second; a burst is what may go at once.
+/// Token buckets. Rates in messages a second; a burst is the number at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Messages a second to all destinations together; 0: none at all.
     pub total_per_s: u32,
-    /// Of these at once.
+    /// Burst to all destinations.
     pub total_burst: u32,
     /// Messages a second to one IPv4 address or one IPv6 /64; 0: none at all.
     pub each_per_s: u32,
-    /// Of these at once: a traceroute sends three probes for each hop, sixteen at a time.
+    /// Burst to one destination: a traceroute sends three probes for each hop, sixteen at a time.
     pub each_burst: u32,
-    /// Destinations that are told apart; 16 bytes of memory each. Rounded up to a power of two.
+    /// Number of destinations with buckets of their own; 16 bytes of memory each. Rounded up to a
+    /// power of two.
     pub destinations: usize,
 }
 
@@ -34,9 +35,9 @@ impl Default for Limits {
 
 /// Decides whether a message may be sent. One owner; no allocation after [`Limiter::new`].
 ///
-/// Destinations hash to sets of four buckets. One whose set is full of others that were busy lately
-/// shares the bucket that is fullest: it may get less than its rate, and never more. Who does not
-/// know the seed cannot choose whom to meet there.
+/// Destinations hash to sets of four buckets. A destination whose set is full of other recently
+/// busy ones shares the bucket that is fullest: it may get less than its rate, never more. Without
+/// the seed an attacker cannot choose destinations that share a set.
 #[derive(Clone, Debug)]
 pub struct Limiter {
     total_rate: Rate,
@@ -77,7 +78,7 @@ impl Limiter {
         let known = set.iter().position(|slot| slot.destination == destination);
         let at = known.unwrap_or_else(|| {
             let fullest = (0..WAYS).min_by_key(|at| set[*at].bucket).unwrap_or(0);
-            // A full bucket remembers nothing that would be lost.
+            // A full bucket has no state to lose.
             if set[fullest].bucket.is_full(now_ns) {
                 set[fullest].destination = destination;
             }
@@ -87,8 +88,8 @@ impl Limiter {
         may && self.total.take(self.total_rate, now_ns)
     }
 
-    /// Takes back that a message to `destination` was counted. One whose bucket is another's by now
-    /// gets nothing: it has had less than its rate, if anything.
+    /// Undoes the count of a message to `destination`. If its bucket has been reused nothing is
+    /// returned, which at worst gives it less than its rate.
     pub fn give_back(&mut self, destination: IpAddr) {
         let (destination, set) = self.place(destination);
         let mut slots = self.sets[set].iter_mut();
@@ -98,9 +99,9 @@ impl Limiter {
         }
     }
 
-    /// By what a destination is told from others, and the set that it is in.
+    /// The key of a destination, and the set that it is in.
     fn place(&self, destination: IpAddr) -> (u64, usize) {
-        // Who has one IPv6 address has its /64.
+        // A host with one IPv6 address can use its whole /64.
         let bits = match destination {
             IpAddr::V4(v4) => u64::from(v4.to_bits()),
             IpAddr::V6(v6) => (v6.to_bits() >> 64) as u64,
@@ -189,7 +190,7 @@ mod tests {
             |limiter: &mut Limiter, n| (0..20).filter(|_| limiter.allow(v4(n), SECOND)).count();
         assert_eq!(sent(&mut limiter, 1), 5);
         (0..3).for_each(|_| limiter.give_back(v4(1)));
-        limiter.give_back(v4(2)); // of whom nothing is known
+        limiter.give_back(v4(2)); // without a bucket yet
         assert_eq!((sent(&mut limiter, 1), sent(&mut limiter, 2)), (3, 5));
     }
 

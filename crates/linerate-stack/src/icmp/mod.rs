@@ -1,14 +1,14 @@
 //! ICMP and ICMPv6 messages that a router sends, and how often (RFC 792, RFC 1812 4.3, RFC 4443).
 //!
-//! [`error4()`] and [`error6()`] write the packet that tells a sender why its own went no further,
-//! or `None` where the RFCs forbid that one is sent ([`may_answer4`] and [`may_answer6`] say so
-//! without writing). Whether it *may* be sent now is the [`Limiter`]'s to say. [`echo4`] and
-//! [`echo6`] turn an echo request into its reply, in place.
+//! [`error4()`] and [`error6()`] write the error to a packet's sender, or return `None` where the
+//! RFCs forbid it ([`may_answer4`] and [`may_answer6`] check that without writing). The [`Limiter`]
+//! decides whether the rate allows it now. [`echo4`] and [`echo6`] turn an echo request into its
+//! reply, in place.
 //!
-//! Packets begin at their IP header. The frame around them, the route they take and the address
-//! that they are sent from are the caller's. So are the two rules that a packet does not show (RFC
-//! 1812 4.3.2.7, RFC 4443 2.4(e)): there is no error for what came as a link-layer broadcast or
-//! multicast, nor for what was for a directed broadcast address. RFC 1812 5.3.4 drops those unseen.
+//! Packets begin at their IP header. The caller adds the frame, and chooses the route and the
+//! source address. The caller also checks the two rules that a packet alone does not show (RFC 1812
+//! 4.3.2.7, RFC 4443 2.4(e)): no error for a packet that came as a link-layer broadcast or
+//! multicast, nor for one to a directed broadcast address. RFC 1812 5.3.4 drops those silently.
 //!
 //! ```
 //! use linerate_stack::icmp::{Error4, Limiter, Limits, error4, may_answer4};
@@ -39,5 +39,5 @@ pub use limiter::{Limiter, Limits};
 pub(crate) use error4::is_between_hosts;
 pub(crate) use error6::is_from_node;
 
-/// TTL and hop limit of what we send (RFC 1812 4.2.2.9; IANA "IP Time to Live Parameter").
+/// TTL and hop limit of packets of ours (RFC 1812 4.2.2.9; IANA "IP Time to Live Parameter").
 pub(crate) const TTL: u8 = 64;

@@ -1,4 +1,4 @@
-//! Errors byte by byte, each rule about when there is none, and echo.
+//! Errors byte by byte, each rule that forbids one, and echo.
 #![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -519,7 +519,7 @@ proptest! {
         if let Some(len) = error4(&bytes, Error4::HostUnreachable, ROUTER, &mut out) {
             let ip = Ipv4::new_checked(&out[..len]).unwrap();
             prop_assert!(len <= MAX_ERROR4_LEN && ip.verify());
-            // There is no error for what was just written.
+            // An error must not be answered with an error.
             prop_assert_eq!(error4(&out[..len], Error4::HostUnreachable, ROUTER, &mut [0; 576]),
                 None);
         }

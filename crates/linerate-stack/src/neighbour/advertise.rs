@@ -20,7 +20,7 @@ const MAX_PREFIXES: usize = 37;
 #[derive(Debug)]
 pub(super) struct Advertiser {
     pub(super) due_ns: u64,
-    /// Of the first few, which come quicker.
+    /// Number sent of the first few, which have shorter intervals.
     sent: u8,
     last_ns: Option<u64>,
 }
@@ -34,14 +34,15 @@ impl Advertiser {
         }
     }
 
-    /// What is advertised has changed: it is said again as at the beginning (RFC 4861 6.2.4).
+    /// The advertised values have changed: advertisements start over as at the beginning (RFC 4861
+    /// 6.2.4).
     pub(super) fn restart(&mut self, now_ns: u64, random: &mut Random) {
         self.sent = 0;
         self.solicited(now_ns, random);
     }
 
-    /// RFC 4861 6.2.6: soon, at random, together with whoever else asks meanwhile, and not within
-    /// [`MIN_DELAY_BETWEEN_RAS_NS`] of the last one.
+    /// RFC 4861 6.2.6: after a short random delay, one answer for all solicitations meanwhile, and
+    /// not within [`MIN_DELAY_BETWEEN_RAS_NS`] of the last one.
     pub(super) fn solicited(&mut self, now_ns: u64, random: &mut Random) {
         let delay_ns = random.within(0, MAX_RA_DELAY_TIME_NS);
         let soonest = self
@@ -95,7 +96,7 @@ impl Table {
     }
 }
 
-/// RFC 4861 6.2.5: the last word of an interface that stops advertising.
+/// RFC 4861 6.2.5: the final advertisement of an interface that stops advertising.
 pub(super) fn cease(id: u16, place: &Interface, out: &mut Out) {
     let has_spoken =
         (place.advertiser.as_ref()).is_some_and(|advertiser| advertiser.last_ns.is_some());

@@ -1,4 +1,4 @@
-//! ARP (RFC 826): what comes in, and what is sent.
+//! ARP (RFC 826): received and sent packets.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -13,11 +13,11 @@ use super::{Ignored, Out, State, Table, can_be_neighbour, is_station};
 
 impl Table {
     /// Takes an ARP frame that came in on an interface, from its Ethernet header on, with or
-    /// without VLAN tags. `elsewhere` says of an address whether another interface leads to it;
-    /// only proxies ask.
+    /// without VLAN tags. `elsewhere` returns whether an address is reached by another interface;
+    /// only proxies call it.
     ///
     /// # Errors
-    /// Why the frame was ignored. What is learned on the way to that stays.
+    /// Why the frame was ignored. Anything learned from it before is kept.
     pub fn arp(
         &mut self,
         interface: u16,
@@ -38,7 +38,7 @@ impl Table {
         }
         let is_probe = sender.is_unspecified();
         if place.is_tentative(target) {
-            // RFC 5227 2.1.1: somebody else probes for what we probe for.
+            // RFC 5227 2.1.1: another station probes for the address that we probe for.
             if is_probe && heard.is_request {
                 self.rival(interface, target, heard.sender.0, now_ns, out);
             }
@@ -71,8 +71,7 @@ impl Table {
         Ok(())
     }
 
-    /// RFC 826's merge: what is known of the sender is brought up to date; it is added if it asks
-    /// for us.
+    /// RFC 826's merge: the sender's entry is updated; it is added if the request is for us.
     fn hear_sender(
         &mut self,
         interface: u16,
@@ -105,7 +104,7 @@ impl Table {
     }
 }
 
-/// A packet that may be listened to.
+/// A packet that passed the checks.
 struct Heard {
     is_request: bool,
     sender: (MacAddr, Ipv4Addr),
@@ -130,14 +129,14 @@ impl Heard {
         if mac == own || ethernet.src() == own {
             return Err(Ignored::Own);
         }
-        // RFC 1812 3.3.2: no reply is believed that tells a broadcast or multicast MAC address.
+        // RFC 1812 3.3.2: a reply with a broadcast or multicast MAC address is ignored.
         let can_be = address.is_unspecified() || can_be_neighbour(address.into());
         if !is_station(mac) || !is_station(ethernet.src()) || !can_be {
             return Err(Ignored::Sender);
         }
         let is_to_us = ethernet.dst() == own;
         if !is_to_us && !ethernet.dst().is_multicast() {
-            return Err(Ignored::NotForUs); // a port that hears everything
+            return Err(Ignored::NotForUs); // a port in promiscuous mode
         }
         let is_request = match arp.operation() {
             Operation::Request => true,

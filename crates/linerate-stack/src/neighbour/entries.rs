@@ -1,4 +1,4 @@
-//! The entries themselves: where they are, who goes first, when each is due.
+//! The entries: their storage, the order of eviction, and their timers.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap, hash_map};
@@ -12,26 +12,27 @@ use linerate_wire::MacAddr;
 
 use super::{Queue, State};
 
-/// What is known of one neighbour.
+/// The state of one neighbour.
 #[derive(Debug)]
 pub(super) struct Entry {
     pub(super) interface: u16,
     pub(super) address: IpAddr,
     pub(super) state: State,
-    /// Means something where the state is known.
+    /// Valid where the state is a known one.
     pub(super) mac: MacAddr,
     /// When that was last changed.
     pub(super) changed_ns: u64,
-    /// What routing was told last.
+    /// The MAC address last reported to routing.
     pub(super) told: Option<MacAddr>,
     pub(super) is_router: bool,
-    /// A packet has asked for it.
+    /// Whether a packet has needed it.
     pub(super) is_needed: bool,
-    /// A route needs it: it is asked for without packets, and stays.
+    /// Whether a route needs it: it is resolved without packets, and kept.
     pub(super) is_held: bool,
-    /// Its link was away: somebody else may have its address now, so everybody is asked.
+    /// Whether its link was down since: another station may have its address, so probes are
+    /// multicast.
     pub(super) is_doubted: bool,
-    /// Whose packet had it asked for, while nobody has answered.
+    /// Source of the packet that caused the resolution, until there is an answer.
     pub(super) asked_for: Option<IpAddr>,
     /// Solicitations since it was last confirmed.
     pub(super) asked: u8,
@@ -42,23 +43,23 @@ pub(super) struct Entry {
     rank: Option<(Class, Rank)>,
 }
 
-/// Entries that may be evicted.
+/// Classes of entries that may be evicted, in the order of eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Class {
     /// Incomplete and failed ones.
     Unresolved,
-    /// Stale ones that no packet has asked for.
+    /// Stale ones that no packet has needed.
     Spare,
-    /// Known ones that packets have asked for, by what they may be too many of.
+    /// Known ones that packets have needed, with the counters that they belong to.
     Used(Crowds),
 }
 
 /// What an entry in use shares with others: its MAC address, and its interface.
 type Crowds = (u16, MacAddr);
 
-/// The lowest goes first of its class. Of those in use these are, by powers of two, those that came
-/// when there were most with the same MAC address, then those that came when there were most on the
-/// same interface; whoever came while there were few stays. Among equals the oldest.
+/// The lowest of a class is evicted first. Among those in use these are the entries added when most
+/// others had the same MAC address (in powers of two), then those added when most others were on
+/// the same interface; entries added while there were few stay. Among equals the oldest is evicted.
 type Rank = (Reverse<u32>, Reverse<u32>, u64);
 
 impl Entry {
@@ -66,7 +67,7 @@ impl Entry {
         self.state.is_known().then_some(self.mac)
     }
 
-    /// Whether routing is told of it, and it is kept verified.
+    /// Whether it is reported to routing and kept verified.
     pub(super) fn is_in_use(&self) -> bool {
         self.is_needed || self.is_held || self.state == State::Static
     }
@@ -83,12 +84,12 @@ impl Entry {
     }
 }
 
-/// For whom room is to be made.
+/// What room is made for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum For {
     /// A packet's next hop.
     Packet,
-    /// Somebody who asked for us.
+    /// A station that has asked for us.
     Asker,
     /// The configuration.
     Config,
@@ -103,7 +104,7 @@ pub(super) struct Entries {
     spare: BTreeMap<Rank, u32>,
     used: BTreeMap<Rank, u32>,
     ranked: u64,
-    /// How many of those in use there are of each MAC address, and on each interface.
+    /// Number of entries in use by MAC address, and by interface.
     of_mac: HashMap<Crowds, u32>,
     of_interface: HashMap<u16, u32>,
     timers: Wheel,
@@ -138,22 +139,24 @@ impl Entries {
         self.places.values().map(|at| (*at, &self[*at]))
     }
 
-    /// Whom a new entry would have to replace: `Ok(None)` where there is room, `Err` where nobody
-    /// may be.
+    /// The entry that a new one has to replace: `Ok(None)` if there is room, `Err` if none may be
+    /// evicted.
     pub(super) fn victim(&self, who: For) -> Result<Option<u32>, ()> {
         let most = self.timers.capacity();
         let is_full = self.places.len() >= most;
         let unresolved = self.unresolved.len();
         let first = |ranks: &BTreeMap<Rank, u32>| ranks.values().next().copied();
         let (oldest, spare) = (first(&self.unresolved), first(&self.spare));
-        // The last resort: who answers for a whole network does not lock out everybody else.
+        // The last resort, so that a host that answers for a whole network does not lock out all
+        // others.
         let used = first(&self.used);
         let victim = match who {
-            // However many addresses are asked for, the other half stays for those that exist.
+            // Unresolved entries take half of the table at most; the other half is for neighbours
+            // that exist.
             For::Packet if unresolved >= (most / 2).max(1) => oldest,
             _ if !is_full => return Ok(None),
-            // A few that wait are not thrown out for one more: what is stale goes first then, and
-            // what is one of too many.
+            // With few unresolved entries, none of them is evicted for one more: stale ones go
+            // first, then those with the most of a kind.
             For::Packet if unresolved >= (most / 8).max(1) => oldest,
             For::Packet => spare.or(used).or(oldest),
             For::Asker => spare,
@@ -202,7 +205,7 @@ impl Entries {
         entry
     }
 
-    /// Sets an entry's state, and when it is due; `None`: never.
+    /// Sets an entry's state, and its timer; `None`: no timer.
     pub(super) fn enter(&mut self, at: u32, state: State, due_ns: Option<u64>) {
         self[at].state = state;
         match due_ns {
@@ -212,7 +215,7 @@ impl Entries {
         self.rank(at);
     }
 
-    /// Whether an entry waits for its time.
+    /// When an entry's timer fires, if it has one.
     pub(super) fn due_ns(&self, at: u32) -> Option<u64> {
         self.timers.deadline(at)
     }
@@ -222,12 +225,12 @@ impl Entries {
         self.timers.pop(now_ns, budget).map(|(at, _)| at)
     }
 
-    /// Before that, none is.
+    /// No timer fires before this time.
     pub(super) fn next_due_ns(&self) -> Option<u64> {
         self.timers.next_expiry()
     }
 
-    /// Puts an entry among those of its class, behind all that are there.
+    /// Ranks an entry in its class, behind all others.
     pub(super) fn rank(&mut self, at: u32) {
         let class = self[at].class();
         if self[at].rank.map(|rank| rank.0) == class {
@@ -269,7 +272,7 @@ impl Entries {
     }
 }
 
-/// Counts one out; what there is none of is not kept.
+/// Decrements a count; zero counts are removed.
 fn one_less<K: Eq + Hash>(counts: &mut HashMap<K, u32>, of: K) {
     if let hash_map::Entry::Occupied(mut count) = counts.entry(of) {
         *count.get_mut() -= 1;

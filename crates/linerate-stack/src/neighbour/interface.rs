@@ -1,4 +1,4 @@
-//! An interface: our addresses on it, and what is on its link.
+//! An interface: our addresses on it, and the networks on its link.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -24,7 +24,7 @@ impl Interface {
         self.own.iter().find(|own| own.address == address)
     }
 
-    /// Whether the address is ours, or will be if nobody else has it.
+    /// Whether the address is ours, or will be after duplicate detection.
     pub(super) fn has(&self, address: IpAddr) -> bool {
         self.own(address).is_some_and(|own| !own.is_duplicate())
     }
@@ -34,12 +34,12 @@ impl Interface {
         self.own(address).is_some_and(Own::is_usable)
     }
 
-    /// Whether the address is ours, and perhaps somebody else's: it is still being probed for.
+    /// Whether the address is ours and still being probed for.
     pub(super) fn is_tentative(&self, address: IpAddr) -> bool {
         self.own(address).is_some_and(Own::is_tentative)
     }
 
-    /// Whether somebody with that address can be on this link: it is in a network of ours and not
+    /// Whether a neighbour on this link can have that address: it is in a network of ours and not
     /// the network's own or broadcast address (RFC 1122 3.2.1.3), or it is link-local.
     pub(super) fn is_on_link(&self, address: IpAddr) -> bool {
         match address {
@@ -48,8 +48,8 @@ impl Interface {
         }
     }
 
-    /// The address to ask for `target` from: one in its network, or else any; of IPv6 ones the
-    /// link-local one (RFC 4861 7.2.2).
+    /// The source address for a request for `target`: one in its network, or else any; of IPv6 ones
+    /// the link-local one (RFC 4861 7.2.2).
     pub(super) fn source_for(&self, target: IpAddr) -> Option<IpAddr> {
         let usable = || {
             let own = self.own.iter().filter(|own| own.is_usable());
@@ -75,7 +75,7 @@ impl Interface {
         usable.filter_map(|own| link_local(own.address)).next()
     }
 
-    /// Before that, nothing of its own is due.
+    /// Earliest timer of the interface itself.
     pub(super) fn due_ns(&self) -> u64 {
         let own = self.own.iter().map(|own| own.due_ns);
         let advertiser = self.advertiser.iter().map(|advertiser| advertiser.due_ns);
@@ -92,7 +92,7 @@ pub(super) fn link_local(address: IpAddr) -> Option<Ipv6Addr> {
 }
 
 impl InterfaceConfig {
-    /// With a link-local address where a router speaks IPv6 without one (RFC 4862 5.3).
+    /// Adds a link-local address if a router has IPv6 addresses without one (RFC 4862 5.3).
     pub(super) fn complete(mut self) -> Self {
         let speaks6 = self.advertise.is_some() || self.addresses.iter().any(|(a, _)| a.is_ipv6());
         let has = self.addresses.iter().any(|(a, _)| link_local(*a).is_some());

@@ -1,4 +1,4 @@
-//! The state machine of one neighbour (RFC 4861 7.2, 7.3), and what waits for it.
+//! The state machine of one neighbour (RFC 4861 7.2, 7.3), and its queue of packets.
 
 use std::net::IpAddr;
 
@@ -13,8 +13,8 @@ use super::{DropReason, Event, Ignored, Out, Released, State, Table, arp, can_be
 
 impl Table {
     /// Looks a next hop up. A packet for it, from its Ethernet header on, comes back in `out`:
-    /// released with the MAC address that is returned, at once or later, or dropped. What it costs
-    /// to find that out is begun here.
+    /// released with the MAC address that is returned, at once or later, or dropped. Starts the
+    /// resolution if it is needed.
     pub fn resolve(
         &mut self,
         interface: u16,
@@ -45,8 +45,8 @@ impl Table {
         self.entries[at].known_mac()
     }
 
-    /// Says whether routes lead by way of a neighbour. One that they do is asked for without any
-    /// packet, again and again if it does not answer, and never evicted.
+    /// Sets whether routes lead by a neighbour. Such a neighbour is resolved without a packet,
+    /// repeatedly if it does not answer, and never evicted.
     pub fn hold(
         &mut self,
         interface: u16,
@@ -67,8 +67,8 @@ impl Table {
         }
     }
 
-    /// An upper layer has heard from a neighbour what it can only have sent if our packets reach it
-    /// (RFC 4861 7.3.1).
+    /// Reports that an upper layer got something from a neighbour that proves that our packets
+    /// reach it (RFC 4861 7.3.1).
     pub fn confirm(&mut self, interface: u16, address: IpAddr, now_ns: u64, out: &mut Out) {
         if let Some(at) = self.entries.find(interface, address)
             && let Some(mac) = self.entries[at].known_mac()
@@ -78,7 +78,8 @@ impl Table {
         }
     }
 
-    /// The entry of a neighbour, made if need be and if the packet's source may ask for it.
+    /// The entry of a neighbour, created if necessary and if the packet's source is within its
+    /// limit.
     fn place_for(
         &mut self,
         id: u16,
@@ -109,8 +110,8 @@ impl Table {
         Ok(at)
     }
 
-    /// Somebody has answered: what it took to ask is there again for others. So the limits are
-    /// those of scans; who speaks to many that exist does not meet them.
+    /// A neighbour has answered: the tokens for its resolution are returned. So the limits apply to
+    /// scans, not to hosts that send to many existing neighbours.
     fn give_back(&mut self, at: u32) {
         let entry = &mut self.entries[at];
         if let Some(source) = entry.asked_for.take() {
@@ -121,8 +122,8 @@ impl Table {
         }
     }
 
-    /// A new entry, incomplete and not asked for yet; `None` where there is no room and nobody
-    /// goes.
+    /// A new entry, incomplete and not asked for yet; `None` if there is no room and no entry can
+    /// be evicted.
     pub(super) fn create(
         &mut self,
         id: u16,
@@ -136,7 +137,7 @@ impl Table {
         Some(self.entries.insert(id, address, State::Incomplete))
     }
 
-    /// Takes an entry out, and what waits with it.
+    /// Removes an entry, and drops its packets.
     pub(super) fn evict(&mut self, at: u32, out: &mut Out) {
         self.flush(at, DropReason::Evicted, out);
         let entry = self.entries.remove(at);
@@ -149,7 +150,7 @@ impl Table {
         }
     }
 
-    /// Sets an entry in motion that has just come into use.
+    /// Starts the state machine of an entry that has come into use.
     fn begin(&mut self, at: u32, now_ns: u64, out: &mut Out) {
         let entry = &self.entries[at];
         match entry.state {
@@ -158,7 +159,7 @@ impl Table {
                 self.entries[at].asked = 0;
                 self.probe(at, now_ns, out);
             }
-            // RFC 4861 7.3.3: the first packet to a stale neighbour goes, and a probe follows.
+            // RFC 4861 7.3.3: the first packet to a stale neighbour is sent, and a probe follows.
             State::Stale if entry.is_in_use() => {
                 let due_ns = now_ns + self.config.timers.delay_ns;
                 self.entries.enter(at, State::Delay, Some(due_ns));
@@ -167,7 +168,7 @@ impl Table {
         }
     }
 
-    /// An entry's time has come.
+    /// Handles an entry's timer.
     pub(super) fn expire(&mut self, at: u32, now_ns: u64, out: &mut Out) {
         let timers = self.config.timers;
         let entry = &self.entries[at];
@@ -193,7 +194,7 @@ impl Table {
                 self.entries.enter(at, State::Incomplete, None);
                 self.ask(at, now_ns, out);
             }
-            // Its link is down all the while.
+            // Its link has been down since.
             State::Stale if entry.is_held => {
                 let due_ns = now_ns + timers.stale_ns;
                 self.entries.enter(at, State::Stale, Some(due_ns));
@@ -203,11 +204,11 @@ impl Table {
         }
     }
 
-    /// Asks everybody for a neighbour (RFC 4861 7.2.2, RFC 826), or sees to it that this is done
-    /// when as many as may have been asked for in this second.
+    /// Multicasts a solicitation for a neighbour (RFC 4861 7.2.2, RFC 826), or schedules it if the
+    /// limit of this second is reached.
     fn ask(&mut self, at: u32, now_ns: u64, out: &mut Out) {
         let retransmit_ns = self.config.timers.retransmit_ns;
-        // A next hop that routes need does not queue behind a scan.
+        // A next hop of routes is not delayed by a scan.
         let is_held = self.entries[at].is_held;
         let wait_ns = match is_held || self.solicits.take(self.solicit_rate, now_ns) {
             true => {
@@ -221,8 +222,8 @@ impl Table {
             .enter(at, State::Incomplete, Some(now_ns + wait_ns));
     }
 
-    /// Asks a neighbour whether it is still there (RFC 4861 7.3.3, RFC 1122 2.3.2.1 (2)): alone, or
-    /// with everybody else where its address may be another's by now (RFC 7048 3).
+    /// Probes a neighbour (RFC 4861 7.3.3, RFC 1122 2.3.2.1 (2)): by unicast, or by multicast if
+    /// another station may have its address by now (RFC 7048 3).
     pub(super) fn probe(&mut self, at: u32, now_ns: u64, out: &mut Out) {
         let entry = &mut self.entries[at];
         entry.asked += 1;
@@ -232,7 +233,7 @@ impl Table {
         self.entries.enter(at, State::Probe, Some(due_ns));
     }
 
-    /// Nobody answered (RFC 4861 7.2.2, 7.3.3).
+    /// The neighbour did not answer (RFC 4861 7.2.2, 7.3.3).
     fn fail(&mut self, at: u32, now_ns: u64, out: &mut Out) {
         self.flush(at, DropReason::Unresolved, out);
         let entry = &mut self.entries[at];
@@ -252,7 +253,7 @@ impl Table {
         self.entries.enter(at, state, Some(now_ns + wait_ns));
     }
 
-    /// Whether what was heard may change an entry's MAC address.
+    /// Whether a received MAC address may change an entry's.
     pub(super) fn may_change(&self, at: u32, mac: MacAddr, now_ns: u64) -> Result<(), Ignored> {
         let entry = &self.entries[at];
         if entry.known_mac().is_none_or(|known| known == mac) {
@@ -266,8 +267,8 @@ impl Table {
         }
     }
 
-    /// A neighbour's MAC address was heard; `is_answer`: because we asked for it, so that the way
-    /// there and back is known to work.
+    /// Handles a received MAC address of a neighbour; `is_answer`: it answers our solicitation, so
+    /// that both directions are known to work.
     pub(super) fn learn(
         &mut self,
         at: u32,
@@ -298,7 +299,7 @@ impl Table {
         self.settle(at, out);
     }
 
-    /// Lets go what waits for an entry that is known, and tells routing what it should know.
+    /// Releases the packets of a known entry, and reports it to routing.
     pub(super) fn settle(&mut self, at: u32, out: &mut Out) {
         let entry = &self.entries[at];
         let (interface, address, known) = (entry.interface, entry.address, entry.known_mac());
@@ -323,8 +324,8 @@ impl Table {
         }
     }
 
-    /// Sends a solicitation: to everybody, or to one MAC address. Without an address of ours to ask
-    /// from there is none, and the attempt is lost.
+    /// Sends a solicitation by multicast, or to one MAC address. Without a source address of ours
+    /// nothing is sent, and the attempt counts.
     fn solicit(&self, at: u32, to: Option<MacAddr>, out: &mut Out) {
         let entry = &self.entries[at];
         let Some(place) = self.interfaces.get(&entry.interface) else {
@@ -353,7 +354,7 @@ impl Table {
         }
     }
 
-    /// Lets a packet wait; the oldest of the same neighbour make room (RFC 4861 7.2.2).
+    /// Queues a packet; the oldest ones for the same neighbour make room (RFC 4861 7.2.2).
     fn enqueue(&mut self, at: u32, packet: Packet, out: &mut Out) {
         let (bytes, id) = (packet.len(), self.entries[at].interface);
         loop {
@@ -386,7 +387,7 @@ impl Table {
         Some(packet)
     }
 
-    /// Drops all that waits for a neighbour.
+    /// Drops all packets that wait for a neighbour.
     pub(super) fn flush(&mut self, at: u32, reason: DropReason, out: &mut Out) {
         let id = self.entries[at].interface;
         while let Some(packet) = self.dequeue(at) {
@@ -395,7 +396,7 @@ impl Table {
     }
 }
 
-/// Who sent an IP packet.
+/// The source address of an IP packet.
 fn source(packet: &Packet) -> Option<IpAddr> {
     let frame = packet.data();
     let untagged = vlan::untagged(frame).ok()?;

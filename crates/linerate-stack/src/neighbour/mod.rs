@@ -1,11 +1,11 @@
 //! Neighbours: ARP (RFC 826) and Neighbor Discovery (RFC 4861).
 //!
 //! A [`Table`] knows which MAC address belongs to the addresses that packets go to, on every
-//! interface; packets wait in it until that is known. It answers for our own addresses, sees that
-//! nobody else has them, and advertises the router. Frames and time go in; what is to be done comes
-//! out in an [`Out`]: frames to send, packets that waited, and what routing should know.
+//! interface; packets wait in it until that is known. It answers for our own addresses, detects
+//! duplicates of them, and advertises the router. Frames and time are inputs; the output is in an
+//! [`Out`]: frames to send, released packets, and events for routing.
 //!
-//! Both families run the same machine, RFC 4861 7.3's, with ARP requests for solicitations:
+//! Both families use the state machine of RFC 4861 7.3, with ARP requests as solicitations:
 //!
 //! ```text
 //!           resolve                an answer
@@ -16,16 +16,16 @@
 //!     └─────► Stale ─────────────────────────────────────▲
 //! ```
 //!
-//! What is forwarded does not pass by here: once a neighbour is told to routing
-//! ([`Event::Neighbour`]), its packets go straight out. So an entry that a packet has asked for
-//! once counts as in use. When its time as reachable is over it is probed at once, rather than left
-//! stale until the next packet. One that merely spoke to us stays unknown to routing, and is
-//! forgotten.
+//! Forwarded packets do not pass this table: once a neighbour is reported to routing
+//! ([`Event::Neighbour`]), its packets are sent directly. So an entry that a packet has needed once
+//! counts as in use. When its time as reachable is over it is probed at once, rather than left
+//! stale until the next packet. An entry made only by a request of the neighbour is not reported to
+//! routing, and expires.
 //!
-//! Read [`Table`], then `machine` for the state machine, `arp` and `nd` for what comes in, `own`
+//! Read [`Table`], then `machine` for the state machine, `arp` and `nd` for received packets, `own`
 //! for our addresses (detection of duplicates, defence) and `advertise` for router advertisements.
 //!
-//! # Who may fill the table
+//! # What fills the table
 //!
 //! | what | makes an entry | changes one |
 //! |---|---|---|
@@ -35,12 +35,12 @@
 //! | any other | no | not within [`Timers::lock_ns`] of the last change |
 //! | the configuration | yes, static | the only one to change or remove a static entry |
 //!
-//! Entries are bounded ([`Config::max_entries`]), half of them may be unresolved (RFC 6583 6). The
-//! first to go are the oldest unresolved ones, then stale ones that no packet asked for, and at
-//! last those in use of which there are most: with one MAC address, then on one interface. So one
-//! host that answers for a whole network displaces itself. Static entries and next hops of routes
-//! stay; if all are such, a packet for one more is dropped ([`DropReason::TableFull`]).
-//! Solicitations and answers are limited in number a second.
+//! Entries are bounded ([`Config::max_entries`]); half of them may be unresolved (RFC 6583 6). The
+//! first to be evicted are the oldest unresolved ones, then stale ones that no packet needed, and
+//! last those in use of which there are most: with one MAC address, then on one interface. So a
+//! host that answers for a whole network evicts its own entries. Static entries and next hops of
+//! routes stay; if there are only such, a packet for another neighbour is dropped
+//! ([`DropReason::TableFull`]). Rates of solicitations and answers are limited.
 
 use std::net::IpAddr;
 
@@ -65,35 +65,35 @@ pub use table::Table;
 const MILLISECOND: u64 = 1_000_000;
 const SECOND: u64 = 1000 * MILLISECOND;
 
-/// Neighbours that packets of one source may ask for at once before any answers: a small network.
+/// Burst of [`Config::source_asks_per_s`]: neighbours that packets of one source may need at once
+/// before any answers, those of a small network.
 pub const SOURCE_BURST: u32 = 256;
 
 /// Bounds of a table.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Most neighbours, of all interfaces.
+    /// Limit of neighbours over all interfaces.
     pub max_entries: usize,
-    /// Most packets that wait for one neighbour (RFC 4861 7.2.2: at least one); a new one takes the
-    /// place of the oldest.
+    /// Limit of packets that wait for one neighbour (RFC 4861 7.2.2: at least one); a new one
+    /// replaces the oldest.
     pub queue_pkts: usize,
-    /// Most bytes that wait for one neighbour.
+    /// Limit of bytes that wait for one neighbour.
     pub queue_bytes: usize,
-    /// Most packets that wait in all.
+    /// Limit of packets that wait in all.
     pub total_pkts: usize,
-    /// Most bytes that wait in all.
+    /// Limit of bytes that wait in all.
     pub total_bytes: usize,
-    /// Most requests and solicitations a second that nobody answers.
+    /// Limit of unanswered requests and solicitations a second.
     pub solicits_per_s: u32,
-    /// Most neighbours a second which packets of one source (an IPv4 address or an IPv6 /64) may
-    /// have asked for without an answer, and [`SOURCE_BURST`] at once: who scans a network does not
-    /// use up what all may ask for (RFC 6583 7.1), and who speaks to many that exist is not held
-    /// up.
+    /// Limit of neighbours a second that packets of one source (an IPv4 address or an IPv6 /64) may
+    /// need without an answer, and [`SOURCE_BURST`] at once: a scanner does not use up the limit of
+    /// all (RFC 6583 7.1), and a host that sends to many existing neighbours is not limited.
     pub source_asks_per_s: u32,
-    /// Most answers a second.
+    /// Limit of answers a second.
     pub replies_per_s: u32,
-    /// How long things take.
+    /// Timers of the state machine.
     pub timers: Timers,
-    /// Where jitter begins.
+    /// Seed of jitter.
     pub seed: u64,
 }
 
@@ -114,8 +114,7 @@ impl Default for Config {
     }
 }
 
-/// How long things take, in nanoseconds, and how often they are tried: RFC 4861 10's constants by
-/// default.
+/// Timers in nanoseconds, and numbers of attempts: RFC 4861 10's constants by default.
 #[derive(Clone, Copy, Debug)]
 pub struct Timers {
     /// Between two solicitations of one neighbour (RETRANS_TIMER; RFC 1122 2.3.2.1 wants a second).
@@ -129,15 +128,14 @@ pub struct Timers {
     pub multicast_solicits: u8,
     /// Unicast ones (MAX_UNICAST_SOLICIT).
     pub unicast_solicits: u8,
-    /// For how long packets to one that was given up are dropped at once, before it is asked for
-    /// again.
+    /// How long packets to a failed neighbour are dropped at once, before it is resolved again.
     pub failed_ns: u64,
-    /// How long a neighbour is remembered that no packet asks for (RFC 1122 2.3.2.1).
+    /// How long a neighbour that no packet needs is kept (RFC 1122 2.3.2.1).
     pub stale_ns: u64,
-    /// For how long an address just learned cannot be changed by what we did not ask for: of two
-    /// that answer, the first counts.
+    /// How long unsolicited messages cannot change a newly learned address: of two answers the
+    /// first counts.
     pub lock_ns: u64,
-    /// A proxy answers what was multicast after a random part of this (RFC 4861 7.2.8,
+    /// A proxy answers multicast solicitations after a random part of this (RFC 4861 7.2.8,
     /// MAX_ANYCAST_DELAY_TIME), so that the host itself comes first.
     pub proxy_delay_ns: u64,
 }
@@ -158,14 +156,14 @@ impl Default for Timers {
     }
 }
 
-/// What an interface is like.
+/// Configuration of an interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceConfig {
     /// Our MAC address there.
     pub mac: MacAddr,
     /// Our addresses, with the prefix length of the network that each is in. Where there are IPv6
-    /// addresses but no link-local one, the one that the MAC address makes is added (RFC 4862 5.3),
-    /// unless this is a [`host`](Self::host).
+    /// addresses but no link-local one, the one formed from the MAC address is added (RFC 4862
+    /// 5.3), unless this is a [`host`](Self::host).
     pub addresses: Vec<(IpAddr, u8)>,
     /// Whether we are a host there, and no router: advertisements do not say that we route (RFC
     /// 4861 4.4), and no link-local address is added.
@@ -179,8 +177,8 @@ pub struct InterfaceConfig {
     /// Whether an IPv4 address is used only after it was probed for, four to seven seconds (RFC
     /// 5227 2.1).
     pub detect4: bool,
-    /// Addresses, of the above, that somebody else has found to be nobody's, such as the kernel
-    /// that has them too: they are used at once.
+    /// Addresses, of the above, that have passed duplicate detection elsewhere, such as in the
+    /// kernel: they are used at once.
     pub verified: Vec<IpAddr>,
     /// Router advertisements, if any are sent (RFC 4861 6.2).
     pub advertise: Option<Advertise>,
@@ -190,7 +188,7 @@ pub struct InterfaceConfig {
 /// addresses, on link, and autonomous where they are 64 bits long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Advertise {
-    /// MaxRtrAdvInterval in seconds, 4 to 1800: most between two unsolicited ones.
+    /// MaxRtrAdvInterval in seconds, 4 to 1800: longest time between two unsolicited ones.
     pub interval_s: u16,
     /// AdvDefaultLifetime in seconds, up to 9000; 0: hosts may not use this router by default.
     pub lifetime_s: u16,
@@ -198,9 +196,9 @@ pub struct Advertise {
     pub managed: bool,
     /// AdvOtherConfigFlag: hosts ask DHCPv6 for the rest.
     pub other: bool,
-    /// AdvCurHopLimit; 0: not said.
+    /// AdvCurHopLimit; 0: not specified.
     pub hop_limit: u8,
-    /// AdvLinkMTU in bytes; `None`: not said.
+    /// AdvLinkMTU in bytes; `None`: not specified.
     pub mtu: Option<u32>,
     /// AdvValidLifetime of the prefixes in seconds.
     pub valid_s: u32,
@@ -223,10 +221,10 @@ impl Default for Advertise {
     }
 }
 
-/// Where an entry stands: RFC 4861 7.3.2, and two more.
+/// State of an entry: those of RFC 4861 7.3.2, and two more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
-    /// Asked for; nobody has answered yet.
+    /// Solicited, without an answer yet.
     Incomplete,
     /// Confirmed a short while ago.
     Reachable,
@@ -238,7 +236,7 @@ pub enum State {
     Probe,
     /// Did not answer: packets are dropped at once for a while.
     Failed,
-    /// Configured; never asked for, never changed by what others say.
+    /// Configured; never solicited, and not changed by messages of others.
     Static,
 }
 
@@ -252,55 +250,55 @@ impl State {
 /// One entry, to be shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Neighbour {
-    /// Where it is.
+    /// Its interface.
     pub interface: u16,
     /// Its address.
     pub address: IpAddr,
     /// Its MAC address, where it is known.
     pub mac: Option<MacAddr>,
-    /// Where its entry stands.
+    /// State of its entry.
     pub state: State,
-    /// Whether it says that it is a router (IPv6).
+    /// Whether it advertises that it is a router (IPv6).
     pub is_router: bool,
-    /// Whether a packet or a route asked for it.
+    /// Whether a packet or a route needs it.
     pub is_needed: bool,
     /// Packets that wait for it.
     pub queued_pkts: usize,
 }
 
-/// What routing, or the operator, should know.
+/// Events for routing or the operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// Packets for `address` go to that MAC address; `None`: no longer.
     Neighbour {
-        /// Where it is.
+        /// Its interface.
         interface: u16,
         /// Its address.
         address: IpAddr,
-        /// Where its packets go.
+        /// The MAC address for its packets.
         mac: Option<MacAddr>,
     },
-    /// Nobody else has this address of ours: from now on it is used.
+    /// This address of ours has passed duplicate detection: from now on it is used.
     Unique {
-        /// Where it is.
+        /// Its interface.
         interface: u16,
         /// Ours.
         address: IpAddr,
     },
-    /// Somebody else has it: it is not used until it is configured anew (RFC 4862 5.4.5, RFC 5227
-    /// 2.1).
+    /// Another station has this address of ours: it is not used until it is configured anew (RFC
+    /// 4862 5.4.5, RFC 5227 2.1).
     Duplicate {
-        /// Where it is.
+        /// Its interface.
         interface: u16,
-        /// The one that is not ours.
+        /// The duplicate address.
         address: IpAddr,
-        /// Who has it.
+        /// MAC address of the station that has it.
         mac: MacAddr,
     },
-    /// Somebody else speaks from an address that we use; told every ten seconds at most (RFC 5227
-    /// 2.4).
+    /// Another station sends from an address that we use; reported every ten seconds at most (RFC
+    /// 5227 2.4).
     Conflict {
-        /// Where it is.
+        /// Its interface.
         interface: u16,
         /// Ours.
         address: IpAddr,
@@ -312,20 +310,20 @@ pub enum Event {
 /// Why a packet that waited, or was to wait, is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
-    /// Nobody answered: its sender should hear of it, host or address unreachable (RFC 1812 3.3.2,
-    /// RFC 4861 7.2.2).
+    /// No neighbour answered: its sender should get an error, host or address unreachable (RFC 1812
+    /// 3.3.2, RFC 4861 7.2.2).
     Unresolved,
     /// Too many waited for that neighbour, or in all.
     QueueFull,
     /// The table is full of neighbours that are static, or routes' next hops.
     TableFull,
-    /// Its entry made way for another one, or was removed.
+    /// Its entry was evicted or removed.
     Evicted,
-    /// There is no such interface, or none of our addresses on it to ask from.
+    /// There is no such interface, or it has no address of ours as a source.
     NoInterface,
     /// No neighbour can have that address: our own, multicast, broadcast, unspecified or loopback.
     NotNeighbour,
-    /// Its source has asked for too many that do not answer.
+    /// Its source has needed too many neighbours that do not answer.
     Limited,
 }
 
@@ -341,7 +339,7 @@ impl DropReason {
         DropReason::Limited,
     ];
 
-    /// A word for it.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             DropReason::Unresolved => "neighbour unresolved",
@@ -358,38 +356,38 @@ impl DropReason {
 /// Why a frame was ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Ignored {
-    /// It breaks a rule that shows in the frame alone.
+    /// The frame itself is invalid.
     Invalid(linerate_wire::ndp::Refused),
     /// There is no such interface.
     NoInterface,
-    /// It is our own, come back.
+    /// It is our own frame, received back.
     Own,
-    /// A sender that nobody can be: a group, or nobody at all (RFC 1812 3.3.2).
+    /// An invalid sender: a group or unspecified address (RFC 1812 3.3.2).
     Sender,
     /// The sender claims an address of ours; [`Event::Conflict`] says so too.
     Conflict,
     /// The entry is static and has another MAC address.
     Static,
-    /// The entry was changed just now.
+    /// The entry was changed within [`Timers::lock_ns`].
     Locked,
-    /// Nobody asked for it, and there is no entry.
+    /// It was not solicited, and there is no entry.
     Unasked,
-    /// It asks for, or is about, somebody else.
+    /// It is about an address that is not ours.
     NotForUs,
-    /// More was asked than is answered in a second.
+    /// The limit of answers a second was reached.
     Limited,
 }
 
-/// Whether a packet of such a destination is sent to a neighbour of that address at all.
+/// Whether a neighbour can have this address.
 fn can_be_neighbour(address: IpAddr) -> bool {
     let is_broadcast = matches!(address, IpAddr::V4(v4) if v4.is_broadcast());
     !(address.is_multicast() || address.is_unspecified() || address.is_loopback() || is_broadcast)
 }
 
-/// Whether a MAC address is one that a single station can have.
+/// Whether a MAC address is that of a single station.
 fn is_station(mac: MacAddr) -> bool {
     !mac.is_multicast() && mac != MacAddr([0; 6])
 }
 
-/// What waits for one neighbour, oldest first.
+/// Packets that wait for one neighbour, oldest first.
 type Queue = std::collections::VecDeque<Packet>;

@@ -1,4 +1,4 @@
-//! Neighbor Discovery (RFC 4861 6 and 7): what comes in, and what is sent.
+//! Neighbor Discovery (RFC 4861 6 and 7): received and sent messages.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -10,13 +10,13 @@ use super::entries::For;
 use super::table::Reply;
 use super::{Ignored, Out, State, Table, can_be_neighbour, is_station};
 
-/// The longest that is sent, in bytes behind the IP header.
+/// Longest sent message, in bytes behind the IP header.
 const MAX_MESSAGE: usize = ipv6::MIN_MTU - ipv6::HEADER_LEN;
 
 impl Table {
     /// Takes a frame with a message of Neighbor Discovery that came in on an interface, from its
-    /// Ethernet header on, with or without VLAN tags. `elsewhere` says of an address whether
-    /// another interface leads to it; only proxies ask.
+    /// Ethernet header on, with or without VLAN tags. `elsewhere` returns whether an address is
+    /// reached by another interface; only proxies call it.
     ///
     /// Router advertisements and redirects of others are ignored: this is a router (RFC 4861 8.2).
     ///
@@ -89,14 +89,16 @@ impl Table {
         let target = target.unwrap_or(Ipv6Addr::UNSPECIFIED);
         let address = IpAddr::V6(target);
         if place.is_tentative(address) {
-            // Somebody else detects duplicates of it; whoever merely asks for it gets no answer.
+            // A solicitation of another station's duplicate detection; a mere solicitation gets no
+            // answer.
             if src.is_unspecified() {
                 self.rival(id, address, from, now_ns, out);
             }
             return Err(Ignored::NotForUs);
         }
         let is_ours = place.is_usable(address);
-        // Who looks whether an address is free may have it: a default route leads to all there are.
+        // A proxy does not answer duplicate detection, since a default route leads to every
+        // address.
         let may_proxy =
             place.config.proxy && !target.is_unicast_link_local() && !src.is_unspecified();
         let is_proxied = !is_ours && may_proxy && can_be_neighbour(address) && elsewhere(address);
@@ -151,7 +153,7 @@ impl Table {
             && entry.known_mac().is_some_and(|known| known != mac)
             && !message.is_override()
         {
-            // Another MAC address that does not claim to be the right one: only doubt is learned.
+            // Another MAC address without the override flag: the entry is only probed.
             if entry.state == State::Reachable {
                 self.doubt(at, now_ns);
             }
@@ -180,7 +182,8 @@ impl Table {
         }
     }
 
-    /// Learns a source link-layer address option (RFC 4861 7.2.3): nothing that confirms anybody.
+    /// Learns a source link-layer address option (RFC 4861 7.2.3): it does not confirm
+    /// reachability.
     fn hear_source(
         &mut self,
         id: u16,
@@ -193,7 +196,7 @@ impl Table {
         let at = match self.entries.find(id, address) {
             Some(at) => {
                 match self.may_change(at, mac, now_ns) {
-                    // It is answered nevertheless, where its own option says it is.
+                    // It is answered nevertheless, to the MAC address in its option.
                     Err(Ignored::Locked) => return Ok(()),
                     other => other?,
                 }
@@ -208,7 +211,7 @@ impl Table {
                 }
             }
         };
-        // RFC 4861 6.2.6: who solicits routers is a host.
+        // RFC 4861 6.2.6: a sender of router solicitations is a host.
         self.entries[at].is_router &= !is_host;
         self.learn(at, mac, false, now_ns, out);
         Ok(())
@@ -220,7 +223,7 @@ impl Table {
             return;
         };
         let own = place.mac();
-        // A proxy speaks from its own address.
+        // A proxy answers from its own address.
         let src = match reply.is_proxy {
             false => Some(reply.target),
             true => place.link_local(),

@@ -1,4 +1,4 @@
-//! What a call of the table leaves to be done.
+//! Output of a call of the table.
 
 use linerate_core::packet::Packet;
 use linerate_wire::ethernet::{self, EtherType, MacAddr};
@@ -8,27 +8,27 @@ use super::{DropReason, Event};
 /// A packet whose next hop is known now.
 #[derive(Debug)]
 pub struct Released {
-    /// Where it goes out.
+    /// Output interface.
     pub interface: u16,
     /// The neighbour's MAC address: the frame's new destination.
     pub mac: MacAddr,
-    /// As it was handed in.
+    /// The packet as it was passed in.
     pub packet: Packet,
 }
 
-/// A packet that goes nowhere.
+/// A packet to be dropped.
 #[derive(Debug)]
 pub struct Dropped {
-    /// Where it would have gone out.
+    /// Output interface that it was for.
     pub interface: u16,
-    /// Why it does not.
+    /// Why it is dropped.
     pub reason: DropReason,
-    /// As it was handed in.
+    /// The packet as it was passed in.
     pub packet: Packet,
 }
 
-/// Frames, packets and events, in order. Kept by the caller and handed to every call; what is in it
-/// is the caller's to take.
+/// Frames, packets and events, in order. The caller keeps it, passes it to every call, and takes
+/// the contents.
 #[derive(Debug, Default)]
 pub struct Out {
     /// Packets to be sent.
@@ -42,11 +42,11 @@ pub struct Out {
     bytes: Vec<u8>,
 }
 
-/// IEEE 802.3 4A.2.3.2.4: shorter frames are padded; here, so that no port has to.
+/// IEEE 802.3 4A.2.3.2.4: shorter frames are padded here, so that ports need not.
 const MIN_FRAME_LEN: usize = 60;
 
 impl Out {
-    /// Nothing to be done.
+    /// An empty output.
     pub fn new() -> Self {
         Self::default()
     }
@@ -59,7 +59,7 @@ impl Out {
         frames.map(|((interface, end), start)| (*interface, &self.bytes[start..*end]))
     }
 
-    /// Forgets everything, and drops the packets that were not taken.
+    /// Empties it; packets that were not taken are freed.
     pub fn clear(&mut self) {
         self.released.clear();
         self.dropped.clear();
@@ -68,7 +68,7 @@ impl Out {
         self.bytes.clear();
     }
 
-    /// Whether there is nothing to be done.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.released.is_empty()
             && self.dropped.is_empty()

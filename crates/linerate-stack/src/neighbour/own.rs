@@ -1,5 +1,4 @@
-//! Our addresses: nobody else may have them (RFC 4862 5.4, RFC 5227), and all should know that we
-//! do.
+//! Our addresses: duplicate detection and announcements (RFC 4862 5.4, RFC 5227).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -29,22 +28,22 @@ pub(super) struct Own {
     /// Length in bits of the prefix of its network.
     len: u8,
     phase: Phase,
-    /// When the phase goes on.
+    /// When the phase continues.
     pub(super) due_ns: u64,
     /// Probes or announcements, by phase.
     sent: u8,
-    /// When somebody was last told that it is ours.
+    /// When it was last defended.
     defended_ns: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// Somebody may have it: we neither use it nor answer for it.
+    /// Another station may have it: we neither use it nor answer for it.
     Tentative,
-    /// It is ours, and all are told.
+    /// It is ours and is being announced.
     Announcing,
     Settled,
-    /// Somebody has it.
+    /// Another station has it.
     Duplicate,
 }
 
@@ -64,7 +63,7 @@ impl Own {
         }
     }
 
-    /// Nobody has it: no probe is needed, or one more.
+    /// Ends probing: no conflict was found.
     fn end_probing(&mut self, now_ns: u64) {
         if self.is_tentative() {
             (self.sent, self.due_ns) = (u8::MAX, now_ns);
@@ -83,7 +82,7 @@ impl Own {
         self.phase == Phase::Duplicate
     }
 
-    /// Has it announced once more, if it is used.
+    /// Announces it once more, if it is used.
     pub(super) fn announce_anew(&mut self, now_ns: u64) {
         if self.is_usable() {
             (self.phase, self.sent, self.due_ns) = (Phase::Announcing, 0, now_ns);
@@ -132,7 +131,7 @@ fn network(address: IpAddr, len: u8) -> u128 {
 }
 
 /// The addresses of a new configuration: those that were there before, in the network they were in,
-/// go on as they are, and those that are `verified` need not be probed for.
+/// keep their state, and those that are `verified` need not be probed for.
 pub(super) fn adopt(
     mut old: Vec<Own>,
     config: &InterfaceConfig,
@@ -167,7 +166,7 @@ pub(super) fn adopt(
 }
 
 impl Table {
-    /// Goes on with the addresses of an interface that are due.
+    /// Handles the timers of an interface's addresses.
     pub(super) fn tick_own(&mut self, id: u16, now_ns: u64, out: &mut Out) {
         let Some(interface) = self.interfaces.get_mut(&id) else {
             return;
@@ -211,9 +210,9 @@ impl Table {
         }
     }
 
-    /// Somebody else has an address of ours. While we probe for it, it is theirs (RFC 4862 5.4.5,
-    /// RFC 5227 2.1). Once it is used we keep it, as RFC 5227 2.4 (c) has it for what must not
-    /// move, and defend it if it is an IPv4 address, as often as that allows.
+    /// Another station has an address of ours. While we probe for it, we give it up (RFC 4862
+    /// 5.4.5, RFC 5227 2.1). Once it is used we keep it, as in RFC 5227 2.4 (c) for addresses that
+    /// must not change, and defend an IPv4 address as often as that allows.
     pub(super) fn rival(
         &mut self,
         id: u16,
@@ -256,7 +255,7 @@ impl Table {
     }
 }
 
-/// Asks whether anybody has the address: RFC 5227 2.1.1, RFC 4862 5.4.2.
+/// Probes for the address: RFC 5227 2.1.1, RFC 4862 5.4.2.
 fn probe(id: u16, mac: MacAddr, address: IpAddr, out: &mut Out) {
     match address {
         IpAddr::V4(v4) => {
@@ -282,7 +281,7 @@ fn probe(id: u16, mac: MacAddr, address: IpAddr, out: &mut Out) {
     }
 }
 
-/// Tells all that the address is ours: RFC 5227 2.3, RFC 4861 7.2.6.
+/// Announces the address: RFC 5227 2.3, RFC 4861 7.2.6.
 fn announce(id: u16, mac: MacAddr, host: bool, address: IpAddr, out: &mut Out) {
     match address {
         IpAddr::V4(v4) => {

@@ -1,4 +1,4 @@
-//! The table: its interfaces, its configuration, its clock.
+//! The table: interfaces, configuration and timers.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -45,7 +45,7 @@ pub struct Table {
     pub(super) random: Random,
     pub(super) solicit_rate: Rate,
     pub(super) solicits: Bucket,
-    /// Of packets that ask for neighbours.
+    /// Limiter of the sources of packets that need neighbours.
     pub(super) sources: Limiter,
     reply_rate: Rate,
     replies: Bucket,
@@ -59,16 +59,17 @@ pub struct Table {
 pub(super) struct Reply {
     pub(super) interface: u16,
     pub(super) target: Ipv6Addr,
-    /// Who asked; `None`: who cannot be answered alone, since it has no address yet.
+    /// Addresses of the solicitor; `None`: it has no address yet, so the answer is multicast.
     pub(super) to: Option<(Ipv6Addr, MacAddr)>,
     pub(super) is_proxy: bool,
 }
 
-/// Sources that are told apart.
+/// Number of sources with limits of their own.
 const SOURCES: usize = 4096;
-/// Most answers of a proxy that wait for their time; one more is not given.
+/// Limit of a proxy's delayed answers; further ones are not given.
 const MAX_LATER: usize = 256;
-/// Steps of the timing wheel that one [`Table::tick`] takes at most; the rest is the next one's.
+/// Steps of the timing wheel that one [`Table::tick`] takes at most; the rest is left to the next
+/// call.
 const TICK_BUDGET: usize = 32_768;
 
 impl Table {
@@ -83,7 +84,7 @@ impl Table {
             queued_pkts: 0,
             queued_bytes: 0,
             random: Random::new(config.seed),
-            // A quarter of a second's worth at once: more than passes between two ticks.
+            // A burst of a quarter of a second: more than the time between two ticks.
             solicit_rate: Rate::new(config.solicits_per_s, config.solicits_per_s / 4),
             solicits: Bucket::default(),
             sources: Limiter::new(
@@ -105,10 +106,10 @@ impl Table {
     }
 
     /// Adds an interface, or changes one. Addresses that it had before stay as they are; new ones
-    /// are probed for and announced; neighbours that are no longer on its link go.
+    /// are probed for and announced; neighbours that are no longer on its link are removed.
     pub fn set_interface(&mut self, id: u16, config: InterfaceConfig, now_ns: u64, out: &mut Out) {
         let mut config = config.complete();
-        // That an address was verified is no other configuration.
+        // A change of `verified` alone is not a change of configuration.
         let verified = std::mem::take(&mut config.verified);
         let old = self.interfaces.remove(&id);
         let (mut had, mut advertiser) = (Vec::new(), None);
@@ -159,8 +160,8 @@ impl Table {
         all.into_iter().for_each(|at| self.evict(at, out));
     }
 
-    /// The link of an interface is gone: nobody is reachable there, and who will be when it comes
-    /// back is not known. Routing is told nothing, since it uses no link that is down.
+    /// The link of an interface went down: no neighbour is reachable there, and others may be when
+    /// it comes up. No events are made, since routing does not use a link that is down.
     pub fn link_down(&mut self, id: u16, now_ns: u64) {
         for at in self.learned(id) {
             self.entries[at].is_doubted = true;
@@ -169,10 +170,9 @@ impl Table {
         }
     }
 
-    /// The link of an interface has come back, perhaps to another place: our addresses are
-    /// announced anew (RFC 5227 2.1 and 2.3, RFC 4861 7.2.6), so is the router, and everybody is
-    /// asked who has the addresses of neighbours (RFC 4861 7.3.3). Of those in use at once, as many
-    /// as may be asked for.
+    /// The link of an interface came up, perhaps at another place: our addresses are announced
+    /// again (RFC 5227 2.1 and 2.3, RFC 4861 7.2.6), so is the router, and neighbours are probed by
+    /// multicast (RFC 4861 7.3.3). Those in use are probed at once, within the limit.
     pub fn link_up(&mut self, id: u16, now_ns: u64, out: &mut Out) {
         let Some(place) = self.interfaces.get_mut(&id) else {
             return;
@@ -201,7 +201,7 @@ impl Table {
         self.tick_own(id, now_ns, out);
     }
 
-    /// The neighbours of an interface whose MAC addresses were heard there.
+    /// The neighbours of an interface with learned MAC addresses.
     fn learned(&self, id: u16) -> Vec<u32> {
         let is_learned = |at: &u32| {
             let state = self.entries[*at].state;
@@ -210,8 +210,8 @@ impl Table {
         self.of(id).filter(is_learned).collect()
     }
 
-    /// The last word: hosts learn that this is no router any more (RFC 4861 6.2.5), and what waits
-    /// is dropped.
+    /// Sends final advertisements, by which hosts learn that this is not a router any more (RFC
+    /// 4861 6.2.5), and drops waiting packets.
     pub fn shutdown(&mut self, out: &mut Out) {
         for (id, place) in &self.interfaces {
             advertise::cease(*id, place, out);
@@ -221,8 +221,8 @@ impl Table {
             .for_each(|at| self.flush(at, DropReason::Evicted, out));
     }
 
-    /// Adds a neighbour that is configured, or makes one so; false where the table is full of such,
-    /// or there is no such interface.
+    /// Adds a static neighbour, or makes one static; false if the table is full of such, or there
+    /// is no such interface.
     #[must_use = "false means that there is no room"]
     pub fn add_static(
         &mut self,
@@ -244,13 +244,13 @@ impl Table {
         true
     }
 
-    /// Forgets a neighbour, static or not; false where there is none.
+    /// Removes a neighbour, static or not; false if there is none.
     pub fn remove(&mut self, interface: u16, address: IpAddr, out: &mut Out) -> bool {
         let at = self.entries.find(interface, address);
         at.map(|at| self.evict(at, out)).is_some()
     }
 
-    /// Does what is due; to be called every 100 ms or so, or at [`Table::next_due_ns`].
+    /// Handles timers; to be called every 100 ms or so, or at [`Table::next_due_ns`].
     pub fn tick(&mut self, now_ns: u64, out: &mut Out) {
         let mut budget = TICK_BUDGET;
         while let Some(at) = self.entries.pop_due(now_ns, &mut budget) {
@@ -273,7 +273,7 @@ impl Table {
         }
     }
 
-    /// Before that time there is nothing to do; `None`: ever, until something comes in.
+    /// Time of the next timer; `None`: none until the next input.
     pub fn next_due_ns(&self) -> Option<u64> {
         let interfaces = self.interfaces.values().map(|place| place.due_ns());
         let later = self.later.first_key_value().map(|((due_ns, _), _)| *due_ns);
@@ -312,18 +312,18 @@ impl Table {
         (self.queued_pkts, self.queued_bytes)
     }
 
-    /// Whether an address of ours on an interface is used: nobody else was found to have it.
+    /// Whether an address of ours on an interface is used: no duplicate was found.
     pub fn is_usable(&self, interface: u16, address: IpAddr) -> bool {
         let place = self.interfaces.get(&interface);
         place.is_some_and(|place| place.is_usable(address))
     }
 
-    /// The link-local address of an interface: where redirects come from.
+    /// The link-local address of an interface: the source of redirects.
     pub fn link_local(&self, interface: u16) -> Option<Ipv6Addr> {
         self.interfaces.get(&interface)?.link_local()
     }
 
-    /// The MAC address of a neighbour, if it is known; asks nobody.
+    /// The MAC address of a neighbour, if it is known; sends nothing.
     pub fn mac(&self, interface: u16, address: IpAddr) -> Option<MacAddr> {
         let at = self.entries.find(interface, address)?;
         self.entries[at].known_mac()

@@ -1,25 +1,25 @@
-//! What a reassembler is told, and what it says.
+//! Configuration and results of a reassembler.
 
 use linerate_core::packet::Packet;
 use linerate_tables::exact::Seed;
 
 use super::Refusal;
 
-/// What a reassembler may hold, and for how long.
+/// Limits of a reassembler.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Datagrams in the making, at most.
+    /// Limit of incomplete datagrams.
     pub max_datagrams: u32,
-    /// Of these, from one source, besides the newest of all.
+    /// Limit of these from one source, besides the newest of all.
     pub max_per_source: u32,
-    /// Bytes of packet memory held, at most, counted in whole slots.
+    /// Limit of held packet memory in bytes, counted in whole slots.
     pub max_bytes: usize,
     /// How long an IPv4 datagram may take from its first fragment on. RFC 791 3.2 suggests 15 s,
     /// RFC 1122 3.3.2 60 to 120 s; Linux has 30 s, and so has the default.
     pub timeout4_ns: u64,
     /// The same for IPv6: 60 s (RFC 8200 4.5).
     pub timeout6_ns: u64,
-    /// What the hashes are keyed with.
+    /// Key of the hashes.
     pub seed: Seed,
 }
 
@@ -36,26 +36,25 @@ impl Default for Config {
     }
 }
 
-/// What became of a packet.
+/// The outcome for a packet.
 #[derive(Debug)]
 pub enum Outcome {
     /// A fragment, which waits for the others.
     Held,
-    /// A whole datagram: what the last missing fragment completed, or the packet itself where it
-    /// was no fragment. [`Meta::l3_offset`](linerate_core::packet::Meta::l3_offset) says where its
-    /// header is; the rest of a datagram's metadata is the first fragment's, less what was known of
-    /// a checksum.
+    /// A whole datagram: completed by this fragment, or the packet itself if it was not a fragment.
+    /// [`Meta::l3_offset`](linerate_core::packet::Meta::l3_offset) says where its header is; the
+    /// rest of a datagram's metadata is the first fragment's, without its checksum flags.
     Whole(Packet),
-    /// Not taken, for this reason; the packet is the caller's to answer and to free.
+    /// Dropped for this reason; the caller answers and frees the packet.
     Dropped(Refusal, Packet),
 }
 
 /// Counts since the start. `fragments` are all in `reassembled`, in `dropped`, or [held](Held).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Packets that were no fragments, or IPv6 atomic ones.
+    /// Packets that were not fragments, and IPv6 atomic fragments.
     pub passed: u64,
-    /// Fragments that came.
+    /// Received fragments.
     pub fragments: u64,
     /// Fragments that became part of whole datagrams.
     pub reassembled: u64,
@@ -66,13 +65,13 @@ pub struct Stats {
     pub dropped: [u64; Refusal::ALL.len()],
 }
 
-/// What is held now.
+/// What is held at present.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Datagrams in the making.
+    /// Incomplete datagrams.
     pub datagrams: usize,
-    /// Fragments of them that came.
+    /// Their received fragments.
     pub fragments: u64,
-    /// Bytes of the slots in which they are made.
+    /// Bytes of their slots.
     pub bytes: usize,
 }

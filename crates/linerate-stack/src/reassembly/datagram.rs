@@ -1,4 +1,4 @@
-//! One datagram in the making: its slot, which bytes have come, and what it is when all have.
+//! One incomplete datagram: its slot, the bytes that have come, and its completion.
 
 use linerate_core::packet::{Offload, Packet};
 
@@ -7,7 +7,7 @@ use super::header;
 use super::piece::{Key, Piece};
 use super::table::{LISTS, Link};
 
-/// Runs of bytes that one datagram may be in at a time.
+/// Limit of separate runs of bytes of one datagram.
 const RUNS: usize = 36;
 
 /// Bytes of the payload that have come, from the first to the one behind the last.
@@ -17,24 +17,25 @@ struct Run {
     end: u16,
 }
 
-/// What a fragment would do to a datagram.
+/// The effect of a fragment on a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Added {
-    /// It fills a gap, and its bytes are now said to be there; but they do not fit the slot.
+    /// It fills a gap and is recorded, but its bytes do not fit the slot.
     Ok,
-    /// All it brings is there.
+    /// All its bytes are there already.
     Duplicate,
-    /// There is no telling what the datagram is.
+    /// It contradicts earlier fragments.
     Abandon(Refusal),
 }
 
-/// An entry of the table, used or not. What each fragment looks at is in the first line.
+/// An entry of the table, used or not. The fields that every fragment reads are in the first cache
+/// line.
 #[repr(C, align(64))]
 pub(super) struct Datagram {
     pub(super) key: Key,
     /// The next one of the bucket, or of those not in use.
     pub(super) next: u32,
-    /// Where it is made; its data are the whole slot.
+    /// Its slot; the packet's data are the whole slot.
     pub(super) packet: Option<Packet>,
     /// Where in the slot the payload begins.
     base: u32,
@@ -58,7 +59,7 @@ pub(super) struct Datagram {
     next_header: u8,
     l3: u8,
     pub(super) is_v6: bool,
-    /// The one fragment that has come is not the first, and its payload lies at `base` still.
+    /// Whether only one fragment, not the first, has come, and its payload is still at `base`.
     is_lone: bool,
     runs: [Run; RUNS],
 }
@@ -122,10 +123,10 @@ impl Datagram {
         }
     }
 
-    /// Makes the slot of a first fragment the datagram's, if all that is there is one later
-    /// fragment that fits behind it: so that of two fragments in the wrong order only one is
-    /// copied. Gives back the packet that is no longer needed. Otherwise the fragment that is there
-    /// moves to its place, and `packet` is given back as an error.
+    /// Makes the slot of a first fragment the datagram's, if there is only one later fragment and
+    /// it fits behind: so that of two fragments in the wrong order only one is copied. Returns the
+    /// packet that is no longer needed. Otherwise the earlier fragment moves to its place, and
+    /// `packet` is returned as an error.
     #[inline(never)]
     fn adopt(&mut self, piece: &Piece, mut packet: Packet) -> Result<Packet, Packet> {
         self.is_lone = false;
@@ -163,8 +164,8 @@ impl Datagram {
         Ok(old.expect("a datagram in the table has its slot"))
     }
 
-    /// Takes a fragment in, and gives back the packet that is no longer needed; or the fragment,
-    /// and what is to be done about it.
+    /// Adds a fragment, and returns the packet that is no longer needed; or the fragment, and the
+    /// reason why it was not added.
     #[inline(always)]
     pub(super) fn take(
         &mut self,
@@ -186,11 +187,11 @@ impl Datagram {
         }
     }
 
-    /// Says what a fragment does, and if it fills a gap, that it did.
+    /// Returns the effect of a fragment, and records it if it fills a gap.
     #[inline(always)]
     fn admit(&mut self, piece: &Piece, packet: &Packet) -> Added {
         let run = &mut self.runs[0];
-        // In order, with no end known; or in reverse, before what came.
+        // In order, with the end unknown; or in reverse, before earlier bytes.
         if self.runs_len == 1 && piece.start == run.end && self.total == 0 {
             run.end = piece.end;
             self.note_bytes(piece);
@@ -261,7 +262,7 @@ impl Datagram {
         self.received += piece.end - piece.start;
     }
 
-    /// Whether the slot takes the fragment, and the headers that it may bring.
+    /// Whether the fragment, and its headers if it is the first, fit the slot.
     #[inline]
     fn has_room(&self, piece: &Piece) -> bool {
         let headers_fit = piece.start != 0 || u32::from(piece.header_len) <= self.base;
@@ -295,8 +296,8 @@ impl Datagram {
     /// Makes the packet of a complete datagram.
     #[inline]
     pub(super) fn finish(&mut self) -> Result<(), Refusal> {
-        // RFC 3168 5.3: what one router marked must not be lost, nor believed where another
-        // fragment says that it cannot be marked.
+        // RFC 3168 5.3: a mark by one router must be kept, but is invalid if another fragment is
+        // not ECN-capable.
         let is_marked = self.ecn & 1 << 3 != 0;
         let may_be_marked = self.ecn & 1 == 0;
         let (l3, header_len) = (usize::from(self.l3), usize::from(self.header_len));
@@ -329,7 +330,7 @@ impl Datagram {
         let (l3, header_len) = (self.l3, usize::from(self.header_len));
         let start = self.base as usize - header_len;
         let home = self.home_mut();
-        // Its data are the whole slot: nobody need ask the pool again how long that is.
+        // Its data are the whole slot, whose length need not be looked up again.
         home.trim_front(start);
         home.truncate(header_len + usize::from(payload_len));
         let meta = home.meta_mut();
@@ -356,7 +357,7 @@ impl Datagram {
         self.slot_bytes as usize
     }
 
-    /// Length of a frame that takes all that is there and an admitted fragment.
+    /// Length of a frame that holds the bytes so far and an admitted fragment.
     pub(super) fn frame_bytes_with(&self, piece: &Piece) -> usize {
         self.headers_with(piece) + self.end()
     }
@@ -421,14 +422,14 @@ impl Datagram {
     }
 }
 
-/// Where a datagram begins to be made.
+/// The first slot of a datagram.
 pub(super) struct Home {
     pub(super) packet: Packet,
     base: u32,
     is_lone: bool,
 }
 
-/// Makes a fragment's own slot the datagram's, which fits there up to its end.
+/// Makes a fragment's own slot the datagram's; it fits there up to its end.
 #[inline]
 pub(super) fn settle(mut packet: Packet, piece: &Piece) -> Home {
     let base = packet.headroom() + usize::from(piece.header_len);

@@ -6,8 +6,8 @@ use linerate_wire::{checksum, ipv6};
 use super::Refusal;
 use super::piece::{FRAGMENT_HEADER, Piece};
 
-/// RFC 6946 4: a fragment header that cuts nothing is taken out, whatever else is in the making
-/// under its identification.
+/// RFC 6946 4: an atomic fragment's header is removed, independent of other fragments with its
+/// identification.
 pub(super) fn strip_atomic(packet: &mut Packet, piece: &Piece) {
     packet.truncate(piece.frame_end());
     strip(packet, piece.header_len.into(), piece.next_at, piece.next);

@@ -2,23 +2,23 @@
 //!
 //! A [`Reassembler`] has one owner, the lcore that the fragments come to (a NIC hashes all
 //! fragments of a datagram by their addresses alone, so they come to one).
-//! [`push`](Reassembler::push) takes a packet and says what became of it;
-//! [`expire`](Reassembler::expire) ends what waited too long. Read `piece` for what a fragment
-//! says, `datagram` for how its bytes find their place, `table` for who is found, who is oldest and
-//! who has to go.
+//! [`push`](Reassembler::push) takes a packet and returns its outcome;
+//! [`expire`](Reassembler::expire) ends datagrams that waited too long. Read `piece` for the
+//! parsing of a fragment, `datagram` for the placement of its bytes, `table` for lookup, age and
+//! eviction.
 //!
 //! # How it works
 //!
-//! A datagram is made in one slot, as every packet lies in one slot. The fragment that comes first
-//! gives its own, if the datagram's part up to its end fits; each later one is copied to where its
-//! bytes belong and freed at once. So a datagram costs one slot however many fragments it is cut
-//! into, and each byte is copied at most once (a first fragment that comes first is not copied at
-//! all). Where it gets too long for a slot it moves to one of a larger class.
+//! A datagram is assembled in one slot, as every packet is in one slot. It is that of the fragment
+//! that comes first, if the datagram's part up to its end fits; each later one is copied to its
+//! place and freed at once. So a datagram takes one slot for any number of fragments, and each byte
+//! is copied at most once (a first fragment that comes first is not copied at all). Where it gets
+//! too long for a slot it moves to one of a larger class.
 //!
-//! What has come is kept as runs of bytes: RFC 815's holes, seen from the other side. Bytes that
-//! are there already and the same are a duplicate, and dropped, also where they are a part of what
-//! came (RFC 8200 4.5 spares only exact duplicates); anything else that meets a run abandons the
-//! datagram (RFC 5722, RFC 8200 4.5; for IPv4 alike).
+//! Received bytes are recorded as runs, the complement of RFC 815's holes. A fragment whose bytes
+//! are all there already and equal is a duplicate, and dropped, even if it is a part of a run (RFC
+//! 8200 4.5 exempts only exact duplicates); any other overlap abandons the datagram (RFC 5722, RFC
+//! 8200 4.5; for IPv4 alike).
 //!
 //! # Bounds
 //!
@@ -31,8 +31,8 @@
 //! | time | [`Config::timeout4_ns`], [`Config::timeout6_ns`] | [`expire`](Reassembler::expire) ends it |
 //! | runs of a datagram | 36: any 72 fragments in any order | it is abandoned |
 //!
-//! All memory of its own (276 bytes a datagram) is taken at set-up. A fragment costs O(1), and its
-//! bytes.
+//! All memory of its own (276 bytes per datagram) is allocated at set-up. A fragment costs O(1),
+//! and its bytes.
 //!
 //! ```
 //! use linerate_core::packet::{Pool, PoolCache, PoolConfig, SlotClass};
@@ -85,18 +85,18 @@ use table::{NONE, Table};
 /// Slots of more bytes than this are of a large class.
 const SMALL_BYTES: usize = 4096;
 
-/// Puts datagrams together, bounded in bytes and time.
+/// Reassembles datagrams, bounded in bytes and time.
 pub struct Reassembler {
     config: Config,
     table: Table,
-    /// Of the slots held, and of those that are large.
+    /// Bytes of the slots held, and of the large ones.
     bytes: usize,
     large_bytes: usize,
     stats: Stats,
 }
 
 impl Reassembler {
-    /// One that holds nothing, with memory for all it may hold.
+    /// An empty reassembler, with memory up to its limits.
     ///
     /// # Errors
     /// No memory.
@@ -112,9 +112,9 @@ impl Reassembler {
 
     /// Takes a packet of which the IP header stands at byte `l3`, received in `vrf` at `now_ns`.
     ///
-    /// The caller has checked the IPv4 header's checksum (RFC 1812 5.2.2). Any bytes are taken
-    /// without panic. Larger slots come from the pools that `cache` was made for, and what is not
-    /// needed any more goes to it.
+    /// The caller has checked the IPv4 header's checksum (RFC 1812 5.2.2). Any bytes are handled
+    /// without panic. Larger slots come from the pools that `cache` was made for, and freed packets
+    /// go to it.
     #[inline]
     pub fn push(
         &mut self,
@@ -153,10 +153,10 @@ impl Reassembler {
         }
     }
 
-    /// Ends datagrams whose time is over, `budget` of them at most, and gives back the first
-    /// fragments of those that have one, as they came, for an ICMP Time Exceeded with code 1 (RFC
-    /// 792, RFC 8200 4.5). Ends no more than `first_fragments` has room for. Returns how many it
-    /// ended: when that is the budget, or the burst is full, there may be more.
+    /// Ends datagrams whose time is over, `budget` of them at most, and returns the first fragments
+    /// of those that have one, unchanged, for an ICMP Time Exceeded with code 1 (RFC 792, RFC 8200
+    /// 4.5). Ends no more than `first_fragments` has room for. Returns how many it ended: when that
+    /// is the budget, or the burst is full, there may be more.
     pub fn expire(
         &mut self,
         now_ns: u64,
@@ -183,7 +183,7 @@ impl Reassembler {
         ended
     }
 
-    /// When the next datagram is over: [`expire`](Self::expire) has nothing to do before.
+    /// When the next datagram expires: [`expire`](Self::expire) has nothing to do before.
     pub fn next_expiry_ns(&self) -> Option<u64> {
         self.table.next_expiry_ns()
     }
@@ -209,7 +209,7 @@ impl Reassembler {
         }
     }
 
-    /// Puts the datagram that came last where it is found and counted, since another one comes.
+    /// Enters the last datagram into the index and the lists, since another one comes.
     #[inline]
     fn tie(&mut self, cache: &mut PoolCache) {
         let Some(at) = self.table.loose() else {
@@ -222,7 +222,7 @@ impl Reassembler {
         self.table.tie(at, source);
     }
 
-    /// A fragment of a datagram of which nothing is here.
+    /// The first fragment to come of a new datagram.
     fn open(
         &mut self,
         piece: &Piece,
@@ -257,7 +257,7 @@ impl Reassembler {
         Outcome::Held
     }
 
-    /// A fragment of a datagram that is in the making, and not the one before's.
+    /// A fragment of a known datagram other than the last one's.
     #[inline(never)]
     fn add_older(
         &mut self,
@@ -269,7 +269,7 @@ impl Reassembler {
         self.add(at, piece, packet, cache)
     }
 
-    /// A fragment of a datagram that is in the making.
+    /// A fragment of a known datagram.
     #[inline(always)]
     fn add(&mut self, at: u32, piece: &Piece, packet: Packet, cache: &mut PoolCache) -> Outcome {
         match self.table.at_mut(at).take(piece, packet) {
@@ -279,7 +279,7 @@ impl Reassembler {
         self.added(at)
     }
 
-    /// A fragment that fills no gap, or one that has no room in the slot.
+    /// A fragment that fills no gap, or does not fit the slot.
     #[inline(never)]
     fn add_odd(
         &mut self,
@@ -302,7 +302,7 @@ impl Reassembler {
         self.added(at)
     }
 
-    /// A fragment has found its place: the datagram, if that was the last one.
+    /// A fragment was placed: returns the datagram if it was the last one.
     #[inline(always)]
     fn added(&mut self, at: u32) -> Outcome {
         let datagram = self.table.at_mut(at);
@@ -319,7 +319,7 @@ impl Reassembler {
                 Outcome::Whole(home)
             }
             Err(refusal) => {
-                // The one that completed it is given back for all of them.
+                // The completing fragment is returned for all of them.
                 self.stats.dropped[refusal as usize] += fragments;
                 Outcome::Dropped(refusal, home)
             }
@@ -356,14 +356,14 @@ impl Reassembler {
         if let Some(packet) = cache.get_for(bytes) {
             return Some(packet);
         }
-        // Large slots are few: whoever has had one the longest gives it.
+        // Large slots are few: the datagram that has had one the longest is evicted.
         let victim = self.table.oldest_large().filter(|&at| at != own)?;
         self.evict(victim, cache);
         cache.get_for(bytes)
     }
 
-    /// Evicts until a slot of `bytes` may be held more; false where even the datagram `own` would
-    /// have to go for it.
+    /// Evicts until a further slot of `bytes` may be held; false if even the datagram `own` would
+    /// have to be evicted.
     #[inline]
     fn make_room(&mut self, bytes: usize, own: u32, cache: &mut PoolCache) -> bool {
         if bytes > SMALL_BYTES {
@@ -383,7 +383,7 @@ impl Reassembler {
         true
     }
 
-    /// Drops a datagram, and the fragment that is the reason for it.
+    /// Drops a datagram, and the fragment that causes it.
     #[cold]
     fn abandon(
         &mut self,
@@ -403,13 +403,13 @@ impl Reassembler {
         cache.free_one(packet);
     }
 
-    /// Forgets a datagram, its fragments dropped for this reason; gives its slot back.
+    /// Removes a datagram and counts its fragments as dropped for this reason; returns its slot.
     fn end(&mut self, at: u32, refusal: Refusal) -> Packet {
         self.stats.dropped[refusal as usize] += self.table.at(at).fragments();
         self.release(at)
     }
 
-    /// Forgets a datagram, and gives its slot back.
+    /// Removes a datagram, and returns its slot.
     #[inline]
     fn release(&mut self, at: u32) -> Packet {
         self.discount(at);
@@ -426,7 +426,7 @@ impl Reassembler {
         }
     }
 
-    /// The slot of a datagram counts no more.
+    /// Subtracts the slot of a datagram.
     #[inline]
     fn discount(&mut self, at: u32) {
         let bytes = self.table.at(at).slot_bytes();

@@ -1,4 +1,4 @@
-//! What one packet says of the datagram that it is a fragment of.
+//! Reads a fragment's headers.
 
 use linerate_wire::ipv4::{self, Ipv4};
 use linerate_wire::ipv6::{self, Ipv6, MAX_EXTENSIONS};
@@ -52,23 +52,23 @@ pub(super) struct Piece {
     pub(super) next_at: u16,
 }
 
-/// What a packet is.
+/// The kind of a packet.
 pub(super) enum Shape {
     /// No fragment.
     Whole,
-    /// An IPv6 packet with a fragment header, but all of it (RFC 6946).
+    /// An IPv6 atomic fragment: a whole packet with a fragment header (RFC 6946).
     Atomic,
     Fragment,
 }
 
 impl Piece {
-    /// Reads the frame's headers from byte `l3` on; unless it is `Whole`, this is what they say.
+    /// Reads the frame's headers from byte `l3` on; unless it is `Whole`, fills in `self`.
     ///
     /// In place: a piece that is moved is read in larger words than it was written in, and each
     /// such read waits until the writes have left the core's store buffer.
     #[inline(always)]
     pub(super) fn read(&mut self, frame: &[u8], l3: usize, vrf: u32) -> Result<Shape, Refusal> {
-        // As far as metadata can say.
+        // As far as metadata can express it.
         if l3 > usize::from(u8::MAX) {
             return Err(Refusal::Malformed);
         }
@@ -133,8 +133,8 @@ impl Piece {
             return Err(Refusal::TooLong);
         }
         let protocol = header[9];
-        // RFC 1858 3.2.1 and 3.2.2, RFC 3128 3: neither may a first fragment end before the TCP
-        // flags, nor a second one bring them.
+        // RFC 1858 3.2.1 and 3.2.2, RFC 3128 3: a first fragment must not end before the TCP flags,
+        // and a second one must not contain them.
         if protocol == protocol::TCP && ((start == 0 && len < TCP_LEAST) || start == 8) {
             return Err(Refusal::Tiny);
         }
@@ -221,7 +221,7 @@ fn check_length(len: usize, more: bool) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Where the fragment header is, and the byte that announces it: behind the per-fragment headers
+/// Position of the fragment header, and of the byte that names it: behind the per-fragment headers
 /// (RFC 8200 4.5). An authentication header does not belong there, but must not hide it.
 fn find_fragment_header(packet: &[u8]) -> Result<Option<(usize, usize)>, Refusal> {
     let (mut next_at, mut at) = (6, ipv6::HEADER_LEN);
@@ -253,8 +253,8 @@ fn has_header_chain(mut next: u8, mut rest: &[u8]) -> bool {
     false
 }
 
-/// Length in bytes of an extension header of this kind at the start of `rest`, more than there is
-/// where it ends early; `None` where it is another kind of header.
+/// Length in bytes of an extension header of this kind at the start of `rest`, larger than `rest`
+/// if it is cut off; `None` where it is another kind of header.
 fn extension_len(kind: u8, rest: &[u8]) -> Option<usize> {
     let words = rest.get(1).map(|&len| usize::from(len));
     let len = match kind {
@@ -269,7 +269,7 @@ fn extension_len(kind: u8, rest: &[u8]) -> Option<usize> {
     Some(len.unwrap_or(usize::from(u16::MAX)))
 }
 
-/// Whether the header of an upper layer is there; of one that is not known, anything.
+/// Whether the header of an upper layer is complete; true for an unknown protocol.
 fn has_upper_header(upper: u8, rest: &[u8]) -> bool {
     let least = match upper {
         protocol::TCP => match rest.get(12) {
@@ -289,7 +289,7 @@ fn has_upper_header(upper: u8, rest: &[u8]) -> bool {
     rest.len() >= least
 }
 
-/// Eight bytes as they lie in memory: keys are only compared and hashed.
+/// Eight bytes in memory order: keys are only compared and hashed.
 #[inline]
 fn word(packet: &[u8], at: usize) -> u64 {
     let bytes = packet[at..].first_chunk::<8>();

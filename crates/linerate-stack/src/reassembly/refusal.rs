@@ -1,4 +1,4 @@
-//! Why a fragment, or all there is of a datagram, is dropped.
+//! Why a fragment, or an incomplete datagram, is dropped.
 
 use std::fmt;
 
@@ -11,8 +11,9 @@ use crate::icmp::Error6;
 pub enum Refusal {
     /// The IP header does not fit the bytes present.
     Malformed,
-    /// No payload; or more fragments follow, and it is no multiple of 8 bytes. IPv6 answers the
-    /// latter with a Parameter Problem, code 0, that points to the payload length (RFC 8200 4.5).
+    /// No payload; or more fragments follow, and its length is not a multiple of 8 bytes. IPv6
+    /// answers the latter with a Parameter Problem, code 0, that points to the payload length (RFC
+    /// 8200 4.5).
     Length,
     /// The datagram would exceed 65,535 bytes. IPv6 answers with a Parameter Problem, code 0, that
     /// points to the fragment offset (RFC 8200 4.5).
@@ -22,19 +23,19 @@ pub enum Refusal {
     /// An IPv6 first fragment without the whole header chain: answered with a Parameter Problem,
     /// code 3 (RFC 7112 5, RFC 8200 4.5).
     HeaderChain,
-    /// Its bytes are there already. The datagram goes on (RFC 8200 4.5).
+    /// Its bytes are there already. The datagram is kept (RFC 8200 4.5).
     Duplicate,
     /// It overlaps another, or they disagree on the datagram's end: all of them are dropped (RFC
     /// 5722 4).
     Overlap,
-    /// Congestion was experienced by one fragment, and another cannot experience any: all are
-    /// dropped (RFC 3168 5.3).
+    /// Congestion was experienced by one fragment, and another is not ECN-capable: all are dropped
+    /// (RFC 3168 5.3).
     Ecn,
-    /// More gaps than are kept count of: all are dropped.
+    /// More gaps than can be recorded: all are dropped.
     Scattered,
-    /// No slot that is large enough is free, or may be held; what was there is dropped too.
+    /// No large enough slot is free or may be held; the datagram is dropped too.
     NoMemory,
-    /// Made room for newer ones.
+    /// Evicted for newer ones.
     Evicted,
     /// The others did not come in time.
     TimedOut,
@@ -57,12 +58,12 @@ impl Refusal {
         Self::TimedOut,
     ];
 
-    /// What the sender of an IPv6 fragment is told that was refused for this reason (RFC 8200 4.5).
-    /// `packet` is the fragment as it came, from its IPv6 header on. `None`: nothing.
+    /// The ICMPv6 error for an IPv6 fragment that was refused for this reason (RFC 8200 4.5);
+    /// `None`: no error. `packet` is the fragment as received, from its IPv6 header on.
     pub fn error6(self, packet: &[u8]) -> Option<Error6> {
         const PAYLOAD_LENGTH: u32 = 4;
         match self {
-            // One without any payload is refused, too, but a multiple of 8 all the same.
+            // An empty payload is refused, too, but is a multiple of 8.
             Self::Length => {
                 let (at, end) = piece::fragment_header(packet)?;
                 let is_odd = !(end - at).is_multiple_of(8);

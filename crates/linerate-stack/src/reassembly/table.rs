@@ -1,10 +1,9 @@
-//! Which datagrams are in the making: found by their key, listed by age, by source and by large
-//! slots.
+//! The incomplete datagrams: indexed by key, listed by age, by source and by large slots.
 //!
 //! Entries lie in one array; each list is a pair of links in them. Since every datagram of a
-//! version has the same time, the list by age is the list by expiry too: no timer is kept. Buckets
-//! of the index and of sources are found by a hash keyed with a secret, so that nobody can choose
-//! keys that meet.
+//! version has the same timeout, the list by age is the list by expiry too, without timers. Buckets
+//! of the index and of sources are found by a hash keyed with a secret, so that an attacker cannot
+//! choose colliding keys.
 
 use linerate_core::MemError;
 use linerate_core::mem::HugeArray;
@@ -31,7 +30,7 @@ impl Link {
     };
 }
 
-/// Which of a datagram's links a list goes by.
+/// Which of a datagram's links a list uses.
 #[derive(Clone, Copy)]
 enum By {
     Age,
@@ -109,7 +108,7 @@ pub(super) struct Table {
     /// The one that was found or inserted last: where the next fragment most likely belongs.
     last: u32,
     /// Whether `last` is still in no bucket and in no list but that of large slots. Most datagrams
-    /// are whole before another begins, and never enter any.
+    /// are complete before another begins, and never enter any.
     is_loose: bool,
     /// How many are in buckets and lists.
     tied: usize,
@@ -268,7 +267,7 @@ impl Table {
         at
     }
 
-    /// Takes a datagram out, and its slot.
+    /// Removes a datagram, and returns its slot.
     #[inline]
     pub(super) fn remove(&mut self, at: u32) -> Packet {
         let is_last = self.last == at;
@@ -287,7 +286,7 @@ impl Table {
         packet.expect("a datagram in the table has its slot")
     }
 
-    /// Takes a datagram out of its bucket and its lists.
+    /// Removes a datagram from its bucket and its lists.
     fn untie(&mut self, at: u32) {
         self.tied -= 1;
         let bucket = self.bucket(&self.at(at).key);
@@ -328,7 +327,7 @@ impl Table {
         self.large.first()
     }
 
-    /// One whose time is over.
+    /// A datagram whose timeout is over.
     pub(super) fn overdue(&self, now_ns: u64) -> Option<u32> {
         let (expiry_ns, at) = self.next_expiry()?;
         (expiry_ns <= now_ns).then_some(at)
@@ -368,8 +367,7 @@ fn fold(a: u64, b: u64) -> u64 {
     product as u64 ^ (product >> 64) as u64
 }
 
-/// Words that nobody knows who does not know the seed: both halves of it, drawn out as splitmix64
-/// does.
+/// Secret words from both halves of the seed, by splitmix64.
 fn secret(seed: u128) -> [u64; 8] {
     let (mut low, high) = (seed as u64, (seed >> 64) as u64);
     std::array::from_fn(|_| {

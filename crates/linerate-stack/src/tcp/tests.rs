@@ -1,4 +1,4 @@
-//! Resets byte by byte, by an oracle, and each rule about when there is none.
+//! Resets byte by byte, checked by an oracle, and each rule that forbids one.
 #![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -13,7 +13,7 @@ const DST: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 1);
 const SRC6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 7);
 const DST6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 9, 0, 0, 0, 0, 1);
 
-/// A segment from port 4660 to 22 with options, which nobody has summed up.
+/// A segment from port 4660 to 22 with options, without a checksum yet.
 fn segment(flags: u8, seq: u32, ack: u32, data: usize) -> Vec<u8> {
     let mut segment = tcp::header(4660, 22, seq, ack, flags).to_vec();
     segment[12] = 0x60;
@@ -70,7 +70,7 @@ fn rfc_9293_3_10_7_1_what_acknowledges_nothing_is_acknowledged_byte_by_byte() {
     assert_eq!(
         out[..20],
         ipv4::header(0, 64, protocol::TCP, DST, SRC, 20),
-        "in the name of its destination"
+        "with the destination's address"
     );
     // Ports, SEQ 0, ACK of the SYN, 20 bytes, RST and ACK, no window.
     assert_eq!(
@@ -202,7 +202,7 @@ proptest! {
         let (read, _) = TcpHeader::from_slice(&out[40..]).unwrap();
         let sum = read.calc_checksum_ipv6_raw(DST6.octets(), SRC6.octets(), &[]).unwrap();
         prop_assert_eq!(read.checksum, sum);
-        // RFC 9293 3.10.7.1: it is acceptable to who sent the segment.
+        // RFC 9293 3.10.7.1: the sender of the segment accepts it.
         let has_ack = flags & flag::ACK != 0;
         let controls = u32::from(flags & flag::SYN != 0) + u32::from(flags & flag::FIN != 0);
         let end = seq.wrapping_add(data as u32 + controls);

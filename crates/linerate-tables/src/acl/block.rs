@@ -83,8 +83,8 @@ pub(super) fn ports<const W: usize>(rule: &Match<W>) -> [Range; 2] {
     }
 }
 
-/// Whether a rule asks for what a lane does not hold. Ports of a rule that ICMP may meet are among
-/// that: type and code lie where ports do.
+/// Whether a rule asks for what a lane does not hold. That includes ports of a rule that ICMP may
+/// match, since type and code are in the place of ports.
 fn asks_more<const W: usize>(rule: &Match<W>) -> bool {
     let has_ports = rule.src_ports != Range::ANY || rule.dst_ports != Range::ANY;
     let icmp = [1, 58].iter().any(|icmp| rule.protocol.contains(*icmp));

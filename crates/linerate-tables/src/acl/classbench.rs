@@ -195,7 +195,7 @@ impl<'a> Words<'a> {
     }
 }
 
-/// A number in hexadecimal with 0x, or in decimal. Octal, as C reads it, is nobody's wish.
+/// A number in hexadecimal with 0x, or in decimal. Not in octal, which C would read.
 fn number(word: &str) -> Option<u16> {
     let (digits, radix) = match word.strip_prefix("0x").or(word.strip_prefix("0X")) {
         Some(digits) => (digits, 16),

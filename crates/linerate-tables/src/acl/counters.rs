@@ -37,7 +37,7 @@ impl HitCounters {
         Self { cells, beyond: 0 }
     }
 
-    /// Who reads them.
+    /// Readers of the counters.
     pub fn reader(&self) -> HitReader {
         HitReader {
             cells: self.cells.clone(),
@@ -55,7 +55,7 @@ impl HitCounters {
             self.beyond += 1;
             return;
         };
-        // Nobody else writes: a load and a store, no locked instruction.
+        // There is one writer, so a load and a store suffice, without a locked instruction.
         let mut hits = cell.hits.load(Ordering::Relaxed);
         if cell.rule.load(Ordering::Relaxed) != rule {
             // A reader may see the old rule's number with the new count only as 0.

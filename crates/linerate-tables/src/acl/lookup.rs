@@ -57,7 +57,7 @@ pub(crate) fn winners<const W: usize>(
             }
         };
         if alone {
-            // Nobody else asks who wins.
+            // Only this loop needs the winner.
             each.for_each(|((packet, start), (best, _))| *best = look(packet, *start, u64::MAX));
         } else {
             each.for_each(|((packet, start), (best, order))| {

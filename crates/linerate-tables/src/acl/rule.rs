@@ -446,14 +446,14 @@ impl<const W: usize> Match<W> {
     }
 }
 
-/// A rule: what it asks of a packet, and what it says of those that have it.
+/// A rule: its match, and the value of packets that match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Rule<const W: usize> {
     /// What it asks.
     pub matching: Match<W>,
     /// Among rules that match, the smallest priority wins; among equals the one added first.
     pub priority: u32,
-    /// What it says.
+    /// Its value.
     pub value: u32,
     /// The categories that it belongs to, one bit each; at least one.
     pub categories: u16,

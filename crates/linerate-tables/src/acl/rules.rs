@@ -34,7 +34,7 @@ pub(crate) struct Rules<const W: usize> {
 }
 
 impl<const W: usize> Rules<W> {
-    /// No rules; `value` is said of packets that none matches.
+    /// No rules; `value` is for packets that no rule matches.
     pub(super) fn new(value: u32) -> Self {
         Self {
             records: vec![Record { value, ..NONE }],

@@ -1,4 +1,4 @@
-//! A table says what a look through the list of rules says.
+//! A table gives the same as a linear search of the rules.
 
 use std::collections::BTreeMap;
 

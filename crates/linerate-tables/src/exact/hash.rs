@@ -1,4 +1,4 @@
-//! The keyed hash: which buckets a key may live in, known only to whoever knows the seed.
+//! The keyed hash: the buckets of a key, unpredictable without the seed.
 //!
 //! Two steps. The first is NH (Black, Halevi, Krawczyk, Krovetz, Rogaway, "UMAC: Fast and Secure
 //! Message Authentication", CRYPTO 1999): words of 32 bits, each plus a word of the secret, are
@@ -20,14 +20,14 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 pub struct Seed(pub u128);
 
 impl Seed {
-    /// A new one that nobody can guess, from the system's random numbers.
+    /// A new, unpredictable one from the system's random numbers.
     pub fn random() -> Self {
         let half = || u128::from(RandomState::new().build_hasher().finish());
         Self(half() << 64 | half())
     }
 }
 
-/// Says nothing: a seed is a secret.
+/// Prints nothing, since a seed is secret.
 impl std::fmt::Debug for Seed {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Seed(..)")
@@ -119,10 +119,10 @@ impl Hash {
 
     /// Seven bits to tell keys of a bucket apart by, and the highest set: a slot with it is taken.
     ///
-    /// Buckets are selected by the highest and the lowest bits of the halves; these lie between.
+    /// Keys of one bucket share bits of one half, so these are of both.
     #[inline(always)]
     pub(crate) fn tag(self) -> u8 {
-        (self.0 >> 12) as u8 | TAKEN
+        (((self.0 >> 32) ^ self.0) >> 12) as u8 | TAKEN
     }
 }
 

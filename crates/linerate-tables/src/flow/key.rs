@@ -12,7 +12,7 @@ pub trait FlowKey<const K: usize>: Copy + Eq + std::fmt::Debug {
     /// The bytes that are looked up.
     fn bytes(&self) -> &[u8; K];
 
-    /// The key of packets the other way.
+    /// The key of the other direction.
     #[must_use]
     fn reversed(self) -> Self;
 
@@ -96,7 +96,7 @@ fn ports_swapped(rest: u64) -> u64 {
     (u64::from(ports.rotate_left(16)) << 32) | (rest & 0xffff_ffff)
 }
 
-/// Which way a packet of a flow goes.
+/// Direction of a packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Direction {

@@ -1,4 +1,4 @@
-//! Flow tables: what is known of a flow, found from both of its directions, and how it ages.
+//! Flow tables: the state of flows, found from both directions, and their ageing.
 //!
 //! A [`FlowTable`] is an [`Exact`](crate::exact::Exact) table from keys to entries, the entries,
 //! and a [`Wheel`](crate::wheel::Wheel) with a timer for each. It has one owner, the lcore that its
@@ -123,7 +123,7 @@ pub struct First<S> {
     pub bytes: u32,
 }
 
-/// What became of an insert.
+/// The outcome of an insert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Inserted<F, S> {
     /// A new flow, in the place of another if there was no other room.
@@ -167,7 +167,7 @@ pub struct Refusals {
     pub stale: u64,
 }
 
-/// All there is to know of a flow, now or when it ended.
+/// The whole state of a flow, now or when it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow<F, S> {
     /// Its name.

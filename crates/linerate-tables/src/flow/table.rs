@@ -235,7 +235,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
 
     /// Shows the flows in the next `places` places of the table. Returns whether this was the last
     /// of them; the next call begins anew. A flow that lives throughout is seen exactly once,
-    /// whatever comes and goes between the calls.
+    /// whatever is added or removed between the calls.
     pub fn dump(
         &self,
         cursor: &mut Cursor,

@@ -57,7 +57,7 @@ impl Model {
         most.is_some_and(|most| self.count(state) >= most) || self.count(state) >= self.config.flows
     }
 
-    /// Whom a new flow would displace, or why it is refused.
+    /// The flow that a new one would displace, or why it is refused.
     fn admit(&self, first: &First<u32>) -> Result<Option<FlowKey4>, Refused> {
         let limit = self.config.per_owner;
         if limit.is_some_and(|limit| self.owned(first.owner) >= limit as usize) {
@@ -498,7 +498,7 @@ fn impossible_tables_are_refused_with_the_fix() {
     assert_eq!(message(|_| ()), "");
 }
 
-/// What the documentation says of memory.
+/// Checks the documentation's figures of memory.
 #[test]
 fn memory_per_flow_is_what_is_documented() {
     let flows = 100_000;

@@ -10,7 +10,7 @@
 use super::{Address, Prefix};
 use crate::TableError;
 
-/// Index of no node. The root is nobody's child.
+/// Index of no node. The root is not a child of a node.
 const NONE: u32 = 0;
 const ROOT: u32 = 0;
 
@@ -68,9 +68,8 @@ impl<A: Address> Default for Rib<A> {
     }
 }
 
-/// How far down the way to a prefix somebody has come: who asks for one prefix after the other,
-/// each inside of the one before, need not begin at the root each time. Good until the routes
-/// change.
+/// A position on the path to a prefix: a search for successive prefixes, each inside of the one
+/// before, need not begin at the root each time. Valid until the routes change.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descent {
     /// The last node that covers the prefix.

@@ -107,7 +107,7 @@ impl Apply<Change> for Fib6 {
     }
 }
 
-/// A routing table with one owner, who changes it and looks up in it.
+/// A routing table with one owner, which changes it and looks up in it.
 ///
 /// An address costs one step for the first 16 bits (24 by a direct array), and then one for each 8
 /// bits or for a leaf of up to 16 ranges: five in a row at most for routes of up to 48 bits,
@@ -377,7 +377,7 @@ const DIRECT_BYTES: usize = size_of::<Entry>() * DIRECT;
 /// What a route takes of a copy of the lookup table.
 const ROUTE_BYTES: usize = 80;
 
-/// A routing table with one writer and any number of readers, who never wait for each other.
+/// A routing table with one writer and any number of readers, which never wait for each other.
 ///
 /// The lookup table exists three times: as readers see it, as they saw it before, and as the writer
 /// is about to show it. What it changes in its own is written to the others afterwards.

@@ -42,7 +42,7 @@ pub struct Share<'a> {
     pub backend: &'a Backend,
     /// How many entries it has.
     pub entries: u32,
-    /// How many its weight asks for.
+    /// Number of entries by its weight.
     pub fair: f64,
 }
 
@@ -73,7 +73,7 @@ impl Maglev {
     /// backend with a weight, more than [`MAX_BACKENDS`], or a name given twice.
     pub fn new(backends: Vec<Backend>, entries: u32, seed: u64) -> Result<Self, TableError> {
         check(&backends, entries).map_err(|reason| TableError::Maglev { reason })?;
-        // By name, so that the order in which they were given has no say.
+        // By name, so that the given order does not matter.
         let mut order: Vec<usize> = (0..backends.len()).collect();
         order.sort_unstable_by(|&a, &b| backends[a].name.cmp(&backends[b].name));
 

@@ -33,7 +33,7 @@ pub struct Profile {
     pub devices: &'static str,
     /// Length of the key in bytes.
     pub key_bytes: usize,
-    /// The key that the driver sets if nobody gives one; `None` where it is drawn at random.
+    /// The key that the driver sets by default; `None` where it is drawn at random.
     pub default_key: Option<&'static [u8]>,
     /// The device hashes by the key's bytes in reverse order.
     pub reversed_key: bool,

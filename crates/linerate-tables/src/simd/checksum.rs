@@ -15,7 +15,7 @@ pub(crate) fn pick(isa: Isa) -> Sum {
         Isa::Avx512 { .. } => avx512,
         #[cfg(target_arch = "x86_64")]
         Isa::Avx2 => avx2,
-        // The compiler makes vectors of the scalar twin that every CPU of the architecture has.
+        // The compiler makes vectors of the scalar version that every CPU of the architecture has.
         _ => linerate_wire::checksum::sum,
     }
 }

@@ -89,7 +89,7 @@ impl Flat {
         if any {
             let near = u32::from(BY_NUMBER);
             for hop in hops {
-                // Both, without a branch that nobody could predict.
+                // Both, to avoid an unpredictable branch.
                 let found = by_number[(*hop & (near - 1)) as usize];
                 *hop = if *hop < near { *hop } else { found };
             }

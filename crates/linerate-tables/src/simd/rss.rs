@@ -139,7 +139,7 @@ impl Kernel {
 
 /// The bytes of flow keys as rows.
 pub(crate) fn rows<K: Row<N>, const N: usize>(keys: &[K]) -> &[[u8; N]] {
-    // SAFETY: whoever implements `Row` says that a key is N bytes and nothing else.
+    // SAFETY: implementors of `Row` guarantee that a key is N bytes and nothing else.
     unsafe { std::slice::from_raw_parts(keys.as_ptr().cast(), keys.len()) }
 }
 

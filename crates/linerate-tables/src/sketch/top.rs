@@ -27,7 +27,7 @@ struct Entry<const K: usize> {
 
 impl<const K: usize> Top<K> {
     pub(super) fn new(name: &str, limit: usize, seed: Seed) -> Result<Self, TableError> {
-        // One more, for a new key before the lowest goes.
+        // One more, for a new key before the lowest is removed.
         let index = Exact::new(&ExactConfig::new(name, limit + 1, seed).full_size())?;
         Ok(Self {
             limit,

@@ -82,7 +82,7 @@ pub fn runs(tests: &str, first: First) {
     }
     guest.end();
     let said = read(&format!("{out}/output")).unwrap_or_default();
-    // Set off, so that nobody takes its counts for ours.
+    // Prefixed, so that its counts are not taken for ours.
     said.lines().for_each(|line| eprintln!("guest: {line}"));
     let status = read(&format!("{out}/status"));
     assert!(

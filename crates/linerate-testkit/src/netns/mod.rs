@@ -1,4 +1,4 @@
-//! Network namespaces and wires: what a test stands on. All of it goes with the values here.
+//! Network namespaces and wires: the network of a test. All of it is removed with the values here.
 //!
 //! ```text
 //! left: veth0 ---- vethA :mid: vethB ---- veth1 :right
@@ -23,8 +23,8 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one without IPv6, so that the kernel sends nothing of its own accord; or says why the
-    /// test is skipped.
+    /// Makes one without IPv6, so that the kernel itself sends nothing; or returns why the test is
+    /// skipped.
     pub fn new(role: &str) -> Option<Self> {
         let namespace = Self::named(role, "add", "")?;
         for which in ["all", "default"] {
@@ -125,7 +125,7 @@ impl Namespace {
             .unwrap()
     }
 
-    /// Runs `ip` with these words, which must succeed, and returns what it says.
+    /// Runs `ip` with these arguments, which must succeed, and returns its output.
     #[track_caller]
     pub fn ip(&self, words: &str) -> String {
         let mut command = Command::new("ip");

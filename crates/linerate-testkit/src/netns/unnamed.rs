@@ -1,7 +1,7 @@
 //! A network name space of a test's own: nothing of it has a name, so nothing can stay behind.
 //!
 //! A child makes the name space and keeps it alive until the test has a descriptor of it; then the
-//! child goes. The name space, with all interfaces in it, goes with the last descriptor.
+//! child ends. The name space, with all its interfaces, ends with the last descriptor.
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;

@@ -1,4 +1,4 @@
-//! What receivers look at only where it is asked for: checksums, and how many flows came.
+//! Optional checks of receivers: checksums, and the number of flows.
 
 use linerate_core::packet::{Offload, Packet};
 use linerate_core::port::Counter;
@@ -6,7 +6,7 @@ use linerate_core::random::mixed;
 use linerate_wire::flow::FlowKey;
 use linerate_wire::{Headers, parse};
 
-/// What to look at. Either costs some tens of nanoseconds a frame.
+/// The checks to make. Each costs some tens of nanoseconds a frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
     /// Count frames whose IPv4, TCP, UDP or ICMP checksum is wrong.
@@ -15,9 +15,10 @@ pub struct Checks {
     pub flows: bool,
 }
 
-/// What was found.
+/// Results of the checks.
 #[derive(Default)]
 pub struct Found {
+    /// Frames with a wrong checksum.
     pub corrupt: Counter,
     flows: Option<Flows>,
 }
@@ -30,7 +31,7 @@ impl Found {
         }
     }
 
-    /// Looks at received frames.
+    /// Checks received frames.
     #[cold]
     pub(super) fn look(&self, frames: &[Packet], checks: Checks) {
         for packet in frames {
@@ -48,8 +49,7 @@ impl Found {
         }
     }
 
-    /// How many different flows came to those of these queues together that count them; none where
-    /// none does.
+    /// Number of different flows over these queues, of those that count flows; `None` if none does.
     pub fn flows<'a>(queues: impl IntoIterator<Item = &'a Self>) -> Option<u64> {
         let maps: Vec<&Flows> = queues
             .into_iter()
@@ -99,12 +99,13 @@ fn hash(key: &[u8]) -> u64 {
     })
 }
 
-/// Whether every checksum of a frame is right, or not there, or not to be judged.
+/// Whether no checksum of a frame is wrong; absent ones and those that cannot be checked count as
+/// right.
 fn checksums_are_right(frame: &[u8], headers: &Headers, offload: Offload) -> bool {
     if headers.is_ipv4_right(frame) == Some(false) {
         return false;
     }
-    // What the sender's device was to finish, or the receiver's has checked.
+    // Checksums that the sender's device was to finish, or that the receiver's device has checked.
     if offload.intersects(Offload::CSUM_PARTIAL | Offload::CSUM_VALID) {
         return true;
     }
@@ -147,7 +148,7 @@ mod tests {
         for bit in 14 * 8..60 * 8 {
             let mut bad = good.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
-            // Some make headers that do not parse: malformed, and not judged here.
+            // Some flips make malformed headers, which are not checked here.
             if let Ok(headers) = parse(&bad) {
                 let seen = !checksums_are_right(&bad, &headers, Offload::NONE);
                 assert!(seen, "bit {bit}");
@@ -155,7 +156,7 @@ mod tests {
         }
         let mut without = good.clone();
         without[40..42].copy_from_slice(&[0, 0]);
-        assert!(is_right(&without), "UDP may do without over IPv4");
+        assert!(is_right(&without), "over IPv4 UDP may have no checksum");
         let mut other = good;
         other[59] ^= 1;
         let headers = parse(&other).unwrap();

@@ -1,5 +1,5 @@
-//! What a received frame is, for the counts of a port: its size class, whom it is for, and whether
-//! it is one of the protocols that are shown apart. Tags are seen through.
+//! Classifies received frames for a port's counters: size class, kind of destination, and the
+//! protocols with counters of their own. Tags are skipped.
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_wire::ethernet::EtherType;
@@ -29,7 +29,7 @@ pub(super) fn size_classes(
     any: usize,
 ) -> [u64; 7] {
     if any > usize::from(u16::MAX) {
-        // Longer than any class's bound, so as long as 16 bits say.
+        // Longer than any class's bound, so the 16 bits saturate.
         for (length, frame) in lengths.iter_mut().zip(frames) {
             *length = frame.len().min(usize::from(u16::MAX)) as u16;
         }
@@ -54,15 +54,14 @@ pub(super) fn is_runt(len: usize) -> bool {
     len + FCS_BYTES < LEAST_FRAME
 }
 
-/// Whether a look at fixed offsets shows that a frame is of no interest but for its size: unicast,
-/// untagged, no runt, TCP or UDP, or IPv4 and not ICMP. Most test frames are; the others get
-/// [`FrameKind::of`].
+/// Whether fixed offsets show that only the size of a frame is counted: unicast, untagged, no runt,
+/// TCP or UDP, or IPv4 and not ICMP. Most test frames are; the others get [`FrameKind::of`].
 #[inline(always)]
 pub(super) fn is_plain(frame: &[u8]) -> bool {
     let Some(head) = frame.first_chunk::<{ LEAST_FRAME - FCS_BYTES }>() else {
         return false;
     };
-    // Compared as it lies there.
+    // Compared in memory order.
     let ethertype = u16::from_ne_bytes([head[12], head[13]]);
     let is_known = if ethertype == EtherType::IPV4.0.to_be() {
         head[23] != protocol::ICMP
@@ -73,18 +72,19 @@ pub(super) fn is_plain(frame: &[u8]) -> bool {
     is_known && head[0] & 1 == 0
 }
 
-/// What a frame is beyond its size.
+/// Class of a frame other than its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FrameKind {
     Arp,
-    /// ICMP, and what the port's responder may care for: an echo, or an IPv6 neighbour's message.
+    /// ICMP, and messages that the port's responder may answer: an echo, or an IPv6 neighbour's
+    /// message.
     Icmp {
         helps: bool,
     },
     Other,
 }
 
-/// To whom a frame is addressed.
+/// Kind of destination address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cast {
     Unicast,
@@ -93,7 +93,7 @@ pub(super) enum Cast {
 }
 
 impl Cast {
-    /// Of a frame; one too short for an address counts as unicast.
+    /// The kind of a frame's destination; a frame too short for an address counts as unicast.
     pub(super) fn of(frame: &[u8]) -> Self {
         match frame.first_chunk::<6>() {
             Some([0xff, 0xff, 0xff, 0xff, 0xff, 0xff]) => Self::Broadcast,
@@ -104,7 +104,7 @@ impl Cast {
 }
 
 impl FrameKind {
-    /// Of a frame, whatever its bytes.
+    /// The class of a frame of any bytes.
     pub(super) fn of(frame: &[u8]) -> Self {
         let Ok(untagged) = vlan::untagged(frame) else {
             return Self::Other;

@@ -3,8 +3,8 @@
 //!
 //! A reply is written into the slot of the frame that it answers, and leaves through a ring to the
 //! lcore that sends on the port, which takes it out with [`Replies`]. Events go to the session.
-//! Both ways are bounded, and what does not fit is dropped and counted: nothing here holds up a
-//! receiver.
+//! Both queues are bounded, and what does not fit is dropped and counted, so that a receiver never
+//! waits.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ const EVENTS: usize = 1024;
 pub struct Helper {
     responder: Responder,
     replies: spsc::Producer<Packet>,
-    /// Of the lcore that sends, which may sleep.
+    /// Wakes the lcore that sends.
     waker: Waker,
     events: SyncSender<(u64, Event)>,
 }
@@ -35,7 +35,8 @@ pub struct Helper {
 pub struct Replies(spsc::Consumer<Packet>);
 
 impl Helper {
-    /// With the sender's half, and the session's: the tick of receipt, and what was heard.
+    /// Returns the receiver's half, the sender's, and the session's: events with their tick of
+    /// receipt.
     pub fn new(responder: Responder, waker: Waker) -> (Self, Replies, Mailbox<(u64, Event)>) {
         let (replies, taker) = spsc::ring(REPLIES);
         let (events, mailbox) = sync_channel(EVENTS);
@@ -48,12 +49,12 @@ impl Helper {
         (helper, Replies(taker), mailbox)
     }
 
-    /// A question for `to`, whose answer will be heard here; see [`Responder::who_has`].
+    /// A request for `to`, whose answer becomes an event here; see [`Responder::who_has`].
     pub fn who_has(&mut self, to: IpAddr) -> Option<Vec<u8>> {
         self.responder.who_has(to)
     }
 
-    /// What the responder did.
+    /// The responder's counters.
     pub fn stats(&self) -> Arc<ResponderStats> {
         self.responder.stats.clone()
     }
@@ -77,8 +78,7 @@ impl Helper {
             match self.responder.handle(now, packet.data()) {
                 None => {}
                 Some(reply) if packet.set_data(reply) => {
-                    // Whatever the receiver knew of the frame does not hold of the reply, but for
-                    // its tag.
+                    // Of the received frame's metadata only the tag is valid for the reply.
                     let offload = &mut packet.meta_mut().offload;
                     offload.remove(Offload::CSUM_PARTIAL | Offload::CSUM_VALID | Offload::GSO);
                     answered |= 1 << index;
@@ -108,12 +108,12 @@ impl Helper {
 }
 
 impl Replies {
-    /// How many wait.
+    /// Number of waiting replies.
     pub(super) fn waiting(&self) -> usize {
         self.0.meter().read().occupancy
     }
 
-    /// Sends what waits, once somebody was shown it; what the queue does not take is dropped.
+    /// Shows waiting replies to taps and sends them; what the queue does not take is dropped.
     /// Returns how many frames went.
     pub fn send(
         &mut self,

@@ -1,4 +1,4 @@
-//! Latencies in ticks, as users see them: in nanoseconds.
+//! Converts latencies from ticks to nanoseconds for users.
 
 use linerate_core::env::Clock;
 use linerate_core::run::HistogramSnapshot;
@@ -7,7 +7,7 @@ use super::StreamReceived;
 use crate::figures::Latency;
 
 impl Latency {
-    /// Of a histogram of ticks, and of the stream's counts, or those of several added up.
+    /// From a histogram of ticks, and the counts of one stream or the sum of several.
     pub fn of_ticks(ticks: &HistogramSnapshot, received: &StreamReceived, clock: &Clock) -> Self {
         if ticks.total == 0 {
             return Self::default();

@@ -1,8 +1,8 @@
 //! One lcore's loop: the turns of its senders and receivers, and messages between them.
 //!
-//! A message runs on the lcore with no turn under way, so what it reads adds up and what it changes
-//! changes at once. An lcore spins while its next frame is near, gives the CPU to others while it
-//! only waits, and sleeps where nothing of the session is being sent and nothing comes in.
+//! A message runs on the lcore between two turns, so that counters it reads are consistent and its
+//! changes take effect at once. An lcore spins while its next frame is near, yields the CPU while
+//! it only waits, and sleeps when the session sends nothing and nothing comes in.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -30,54 +30,62 @@ const GAP_NS_PER_FRAME: u64 = 2_000;
 const NEAR_NS: u64 = 50_000;
 /// Time without a frame, with nothing being sent, after which an lcore sleeps.
 const QUIET_NS: u64 = 2_000_000;
-/// Longest sleeps: where something wakes the lcore, and where its queues have to be polled.
+/// Longest sleeps: of an lcore that events wake, and of one whose queues have to be polled.
 const NAP: Duration = Duration::from_millis(20);
 const BLIND_NAP: Duration = Duration::from_micros(50);
-/// Empty rounds between two offers of the CPU to others.
+/// Empty rounds between two yields of the CPU.
 const YIELD_EVERY: u32 = 32;
 
 /// What an lcore did with its time since the last `clear`, in ticks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Load {
-    /// In rounds that moved frames, in rounds that moved none, and asleep.
+    /// In rounds that moved frames.
     pub busy: u64,
+    /// In rounds that moved no frames.
     pub idle: u64,
+    /// Asleep.
     pub asleep: u64,
-    /// Times that the CPU was away for longer than a round may take, the longest of them, and their
-    /// sum.
+    /// Gaps: rounds that took longer than they may, since the CPU was taken away; their number, the
+    /// longest, and their sum.
     pub gaps: u64,
+    /// The longest gap.
     pub longest_gap: u64,
+    /// Sum of all gaps.
     pub gaps_sum: u64,
 }
 
 /// One lcore's work.
 pub struct Engine {
+    /// Transmit queues, in the order of their turns.
     pub senders: Vec<Sender>,
+    /// Receive queues, in the order of their turns.
     pub receivers: Vec<Receiver>,
+    /// Use of its time since the last `clear`.
     pub load: Load,
+    /// The lcore's stock of free slots.
     pub cache: PoolCache,
     clock: Clock,
-    /// Whether others need this CPU too: it is yielded even with a frame near.
+    /// Whether other threads need this CPU too: then it is yielded even with a frame near.
     is_shared: bool,
-    /// Senders at work, over all lcores of the session: while there are any, nobody sleeps.
+    /// Active senders, over all lcores of the session: while there are any, no lcore sleeps.
     at_work: Arc<AtomicUsize>,
-    /// How many of them are this lcore's.
+    /// How many of the active senders are on this lcore.
     mine_at_work: usize,
     mail: Inbox<Job<Engine>>,
     doorbell: Arc<Doorbell>,
     stopping: bool,
-    /// Polls on where nothing comes and nothing is sent.
+    /// Keeps polling when nothing comes and nothing is sent.
     pub never_sleeps: bool,
 }
 
-/// Reaches an engine on its lcore.
+/// Handle of an engine on its lcore.
 #[derive(Clone)]
 pub struct EngineHandle {
     mail: inbox::Sender<Job<Engine>>,
     doorbell: Arc<Doorbell>,
 }
 
-/// Wakes an lcore that sleeps, to look at what was put into its rings.
+/// Wakes a sleeping lcore to read its rings.
 #[derive(Clone)]
 pub struct Waker(Arc<Doorbell>);
 
@@ -128,7 +136,7 @@ impl Engine {
         Ok((engine, handle))
     }
 
-    /// What it holds, for the ledger, under the lcore's name.
+    /// The slots that it holds, for the ledger, under the lcore's name.
     pub fn accounts(&self, lcore: &str) -> Vec<Account> {
         let queue = |way: &str, port: u16, held: i64| Account {
             port: Some(port),
@@ -142,7 +150,7 @@ impl Engine {
         [free].into_iter().chain(senders).chain(receivers).collect()
     }
 
-    /// Shows where frames can be watched: of each receive queue, then of each transmit queue.
+    /// Visits the points of each receive queue, then of each transmit queue.
     pub fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
         let receivers = self.receivers.iter_mut();
         receivers
@@ -156,7 +164,7 @@ impl Engine {
         self.stopping = true;
     }
 
-    /// Until a message stops it. Returns itself, with its queues.
+    /// Runs until a message stops it. Returns itself, with its queues.
     pub fn run(mut self) -> Self {
         let (near, quiet) = (self.clock.ticks(NEAR_NS), self.clock.ticks(QUIET_NS));
         let mut last = self.clock.now();
@@ -183,7 +191,7 @@ impl Engine {
             }
         }
         self.at_work.fetch_sub(self.mine_at_work, Ordering::Relaxed);
-        // Whoever waits for an answer learns that none will come.
+        // Dropping the messages ends the wait of their senders.
         self.mail = inbox::inbox().0;
         self
     }
@@ -192,7 +200,8 @@ impl Engine {
     #[inline]
     fn round(&mut self) -> usize {
         let mut moved = 0;
-        // Each turn is charged to its own queue: from the end of the turn before to its own.
+        // The time of each turn counts for its queue: from the end of the turn before to its own
+        // end.
         let mut now = self.clock.now();
         for sender in &mut self.senders {
             let sent = sender.turn(now, &mut self.cache);
@@ -235,12 +244,12 @@ impl Engine {
         self.load.longest_gap = self.load.longest_gap.max(ticks);
     }
 
-    /// When the next frame is due; says to the others how many of its senders are at work.
+    /// When the next frame is due; updates the number of active senders.
     fn next_due(&mut self) -> u64 {
         let senders = self.senders.iter().filter_map(Sender::next_due);
         let (due, count) = senders.fold((u64::MAX, 0), |(due, count), at| (due.min(at), count + 1));
         if count != self.mine_at_work {
-            // Wraps to what is meant: the sum over all lcores is never negative.
+            // Wrapping is right here, since the sum over all lcores is never negative.
             let change = count.wrapping_sub(self.mine_at_work);
             self.at_work.fetch_add(change, Ordering::Relaxed);
             self.mine_at_work = count;
@@ -263,7 +272,7 @@ impl Engine {
         yield_now();
         let back = self.clock.now();
         if nobody_sends {
-            // Who had the CPU meanwhile took it from nobody.
+            // The CPU was yielded, so this time is not a gap.
             self.load.idle += back.saturating_sub(now);
         } else {
             self.account(now, back, 0);
@@ -271,7 +280,7 @@ impl Engine {
         back
     }
 
-    /// Sleeps until frames or mail come, or the nap is over.
+    /// Sleeps until frames or messages come, or the time is over.
     #[cold]
     fn sleep(&mut self) -> u64 {
         let sources: Vec<SleepOn> = self.receivers.iter_mut().map(Receiver::sleep_on).collect();
@@ -283,7 +292,7 @@ impl Engine {
         };
         self.doorbell.prepare_sleep();
         bells().for_each(Doorbell::prepare_sleep);
-        // The last look: what came before the flags were up rang no bell.
+        // The last check: what came before the flags were set did not ring the doorbell.
         let moved = self.round();
         let before = self.clock.now();
         if moved == 0 && !self.mail.has_mail() {
@@ -318,6 +327,7 @@ impl Watched for EngineHandle {
 }
 
 impl EngineHandle {
+    /// What wakes the lcore.
     pub fn waker(&self) -> Waker {
         Waker(self.doorbell.clone())
     }

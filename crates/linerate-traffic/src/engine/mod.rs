@@ -1,4 +1,4 @@
-//! What runs on lcores: [`Sender`]s that keep a schedule, [`Receiver`]s that check, and the
+//! The work of lcores: [`Sender`]s that keep a schedule, [`Receiver`]s that check, and the
 //! [`Engine`], one lcore's loop over both.
 //!
 //! Counters have one writer, the lcore, and are read by the session at any time.

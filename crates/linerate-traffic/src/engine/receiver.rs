@@ -1,7 +1,7 @@
 //! One receive queue: every frame classified, every test frame checked against its stream.
 //!
-//! A burst is gone through twice: once over the frames, for their sizes, addresses and labels, and
-//! once over the labels, for the books of the streams ([`track`](super::track)). Counts of a burst
+//! A burst is processed in two passes: over the frames, for their sizes, addresses and labels, and
+//! over the labels, for the counters of the streams ([`track`](super::track)). Counts of a burst
 //! are gathered on the stack and added to the shared counters once.
 
 use std::sync::Arc;
@@ -23,33 +23,39 @@ use crate::figures::SIZE_CLASSES;
 use crate::signature::Label;
 use crate::units::FCS_BYTES;
 
-/// Frames ahead whose bytes are asked for.
+/// Prefetch distance in frames.
 const AHEAD: usize = 8;
-/// Streams whose counters stay in the near caches by themselves.
+/// Number of streams up to which counters stay in the near caches.
 const IN_CACHE: usize = 256;
 
 /// Counters of a receive queue, all since the same moment: `packets` is the sum of `sizes`, and
 /// that of `foreign` and each stream's `received()` and `earlier`.
 pub struct ReceiverStats {
+    /// Frames received.
     pub packets: Counter,
     /// With FCS.
     pub bytes: Counter,
+    /// Frames to the broadcast address.
     pub broadcast: Counter,
+    /// Frames to a multicast address.
     pub multicast: Counter,
     /// By `SIZE_CLASSES`.
     pub sizes: [Counter; SIZE_CLASSES.len()],
+    /// Frames shorter than 64 bytes, FCS included.
     pub runts: Counter,
+    /// ARP frames.
     pub arp: Counter,
     /// ICMP and ICMPv6.
     pub icmp: Counter,
-    /// Frames without a label of this session's streams, or with one that cannot be.
+    /// Frames without a label of this session's streams, or with an impossible one.
     pub foreign: Counter,
     /// Ticks in turns that received something.
     pub busy_ticks: Counter,
-    /// Ticks at which the first and the last test frame came; 0 while none has.
+    /// Tick at which the first test frame came; 0 while none has.
     pub first_at: Counter,
+    /// Tick at which the last test frame came; 0 while none has.
     pub last_at: Counter,
-    /// Of what is looked at only where it is asked for.
+    /// Results of optional checks.
     pub found: Found,
     /// Fine buckets of all test frames' latencies.
     ages: Box<[Counter]>,
@@ -82,7 +88,7 @@ impl ReceiverStats {
         self.streams.len()
     }
 
-    /// What came of a stream here.
+    /// Counts of a stream at this queue.
     pub fn stream(&self, id: u16) -> StreamReceived {
         self.streams.read(usize::from(id))
     }
@@ -106,9 +112,10 @@ impl ReceiverStats {
     }
 }
 
-/// What one queue knows of streams: the counters that the session reads, and what it keeps to
-/// itself. Made anew for a [`clear`](Receiver::install), and for more streams.
+/// One queue's state of streams: the counters that the session reads, and private state. Made anew
+/// for a [`clear`](Receiver::install), and for more streams.
 pub struct Books {
+    /// The counters that the session reads.
     pub stats: Arc<ReceiverStats>,
     windows: Windows,
     boundaries: Arc<Boundaries>,
@@ -123,13 +130,13 @@ impl Books {
         Self::with_checks(boundaries, Checks::default())
     }
 
-    /// The same, for a receiver that looks at more.
+    /// The same, for a receiver with optional checks.
     pub fn with_checks(boundaries: Arc<Boundaries>, checks: Checks) -> Self {
         Self {
             stats: Arc::new(ReceiverStats::new(boundaries.streams(), checks)),
             windows: Windows::new(boundaries.streams()),
             boundaries,
-            // None yet: the first turn looks.
+            // No version yet: the first turn follows the boundaries.
             followed: u64::MAX,
             checks,
         }
@@ -144,16 +151,18 @@ pub struct Receiver {
     seen: Box<[Seen; Burst::CAPACITY]>,
     /// Frames in a burst at most.
     pub most: usize,
-    /// Where the port has addresses: who answers for them.
+    /// Answers for the port's addresses, if it has any.
     pub helper: Option<Helper>,
+    /// State of the streams at this queue.
     pub books: Books,
-    /// Number of its port, for those who watch.
+    /// Number of its port, for taps.
     pub port: u16,
-    /// Where what comes can be watched, and what is at its end.
+    /// Points for taps: received frames, and frames at their end.
     points: [Point; 2],
 }
 
 impl Receiver {
+    /// A receiver of the queue `rx`, without a responder.
     pub fn new(rx: Box<dyn RxQueue>, books: Books, clock: Clock) -> Self {
         Self {
             rx,
@@ -167,7 +176,7 @@ impl Receiver {
         }
     }
 
-    /// Where its frames can be watched.
+    /// Its points for taps.
     pub(super) fn points(&mut self) -> &mut [Point; 2] {
         &mut self.points
     }
@@ -184,7 +193,7 @@ impl Receiver {
         std::mem::replace(&mut self.books, books)
     }
 
-    /// Follows boundaries that changed; each turn does, and a session that wants it done calls it.
+    /// Follows boundaries that changed; each turn calls it, and a session may.
     pub fn follow(&mut self) {
         let version = self.books.boundaries.version();
         if version != self.books.followed {
@@ -199,7 +208,7 @@ impl Receiver {
         self.rx.held()
     }
 
-    /// What an idle lcore may sleep on until frames come.
+    /// What an idle lcore can wait for until frames come.
     pub fn sleep_on(&mut self) -> SleepOn {
         self.rx.sleep_on()
     }
@@ -209,7 +218,7 @@ impl Receiver {
     pub fn turn(&mut self, cache: &mut PoolCache) -> usize {
         let mut burst = Burst::with_room(self.most);
         let came = self.rx.rx_burst(&mut burst, cache);
-        // After the burst: a frame that came behind a boundary finds it published.
+        // After the burst: the boundary of a received frame is published by now.
         self.follow();
         if came == 0 {
             return 0;
@@ -236,7 +245,7 @@ impl Receiver {
         came
     }
 
-    /// Shows frames at their end, and as what they were counted; not those that a responder sees.
+    /// Shows frames at their end, with how they were counted, except those for a responder.
     #[cold]
     fn show(&mut self, frames: &[Packet], helpable: u64) {
         let session = self.books.boundaries.session();
@@ -258,7 +267,7 @@ impl Receiver {
     }
 
     /// Classifies and counts frames, and gathers their labels. Returns which ones a responder
-    /// should see, a bit each. With `MANY`, what the books will write is asked for.
+    /// should see, a bit each. With `MANY`, prefetches the counters to be written.
     #[inline(always)]
     fn look<const MANY: bool>(&mut self, frames: &[Packet], now: u64) -> u64 {
         let stats = &*self.books.stats;
@@ -302,7 +311,7 @@ impl Receiver {
         helpable
     }
 
-    /// Takes the labels of `count` frames into the books of their streams.
+    /// Counts the labels of `count` frames for their streams.
     #[inline(always)]
     fn check(&mut self, count: usize, now: u64) {
         let stats = &*self.books.stats;
@@ -335,9 +344,9 @@ impl Receiver {
     }
 }
 
-/// Takes a test frame that was not the next of its stream. Returns what that adds to the foreign
-/// frames: 1 for one that is none of ours, less than 0 where one before it was ours after all. Out
-/// of line, so that the way of frames in order is short.
+/// Counts a test frame that was not the next of its stream. Returns the change of the number of
+/// foreign frames: 1 for a foreign one, negative if an earlier one turned out to be ours. Out of
+/// line, so that the path of frames in order is short.
 #[inline(never)]
 fn out_of_order(stats: &ReceiverStats, windows: &mut Windows, seen: &Seen, age: u64) -> u64 {
     let stream = seen.stream();
@@ -358,14 +367,14 @@ fn mark(odd: &mut u64, index: usize) {
     *odd |= 1 << (index % 64);
 }
 
-/// A branch that is foretold is cheaper than a choice.
+/// A predicted branch is cheaper than a conditional move.
 #[cold]
 #[inline(never)]
 fn unlabelled() -> Seen {
     FOREIGN
 }
 
-/// Counts what a frame is that is not plain. Returns whether a responder should see it.
+/// Counts a frame that is not plain by its class. Returns whether a responder should see it.
 fn look_closer(stats: &ReceiverStats, frame: &[u8]) -> bool {
     stats.runts.add(u64::from(is_runt(frame.len())));
     match Cast::of(frame) {

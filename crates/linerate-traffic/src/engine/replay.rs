@@ -22,7 +22,7 @@ use linerate_appliance::error::Error;
 
 /// Largest recording, in bytes of frames.
 pub const MOST_BYTES: usize = 1 << 30;
-/// Keys of a stream that mean something to a capture.
+/// Keys of a stream that apply to a capture.
 const KEYS: &[&str] = &[
     "name",
     "port",
@@ -40,7 +40,7 @@ const KEYS: &[&str] = &[
     "speed",
     "loop",
 ];
-/// An Ethernet header: what is shorter is no frame.
+/// An Ethernet header: anything shorter is not a frame.
 const SHORTEST: usize = 14;
 
 /// The frames of a capture file, in memory.
@@ -120,7 +120,7 @@ impl Recording {
         })
     }
 
-    /// How many frames it has.
+    /// Number of frames.
     pub(crate) fn len(&self) -> usize {
         self.frames.len()
     }
@@ -142,24 +142,24 @@ pub struct Replay {
     recording: Arc<Recording>,
     /// Number of the session in signatures.
     pub(super) session: u16,
-    /// Number of the stream in signatures; none to send frames as they were captured.
+    /// Number of the stream in signatures; `None`: frames are sent as captured.
     id: u16,
     is_signed: bool,
-    /// Of the recording's own timing; none to go by the stream's rate.
+    /// Speed of the recording's own timing; `None`: the stream's rate is used.
     speed: Option<f64>,
-    /// Times that it is sent; none for ever.
+    /// Number of passes; `None`: no limit.
     passes: Option<u64>,
     /// The sequence number of the pass's first frame, less what was skipped since.
     base: u64,
 }
 
 impl Replay {
-    /// `speed`: times as fast as it was captured; none to send at the stream's rate. `passes`: how
-    /// often; none for ever. `is_signed`: whether signatures take the place of the frames' last
+    /// `speed`: factor of the captured speed; `None`: the stream's rate. `passes`: number of
+    /// passes; `None`: no limit. `is_signed`: whether signatures take the place of the frames' last
     /// bytes.
     ///
     /// # Errors
-    /// A recording without times cannot keep them.
+    /// A recording without time stamps cannot be sent by its own timing.
     pub fn new(
         recording: Arc<Recording>,
         id: u16,
@@ -194,8 +194,8 @@ impl Replay {
         })
     }
 
-    /// What a stream with the key `pcap` asks of its recording: with a rate at that rate, otherwise
-    /// as captured; once, if nothing else is said.
+    /// The replay for a stream with the key `pcap`: with a rate at that rate, otherwise as
+    /// captured; once by default.
     ///
     /// # Errors
     /// Those of [`Replay::new`], and keys that have no meaning for a capture.
@@ -221,17 +221,17 @@ impl Replay {
         self.base = next;
     }
 
-    /// Its own times, where it keeps them.
+    /// Its own timing, if it has one.
     pub(super) fn replay_clock(&self, ticks_per_second: f64) -> Option<ReplayClock> {
         Some(self.recording.replay_clock(self.speed?, ticks_per_second))
     }
 
-    /// Whether it goes by its own times.
+    /// Whether it has its own timing.
     pub(super) fn keeps_time(&self) -> bool {
         self.speed.is_some()
     }
 
-    /// Frames in all; none for ever.
+    /// Frames in all; `None`: no limit.
     pub(super) fn count(&self) -> Option<u64> {
         Some(self.passes?.saturating_mul(self.recording.len() as u64))
     }
@@ -260,7 +260,7 @@ impl Replay {
         }
     }
 
-    /// Goes past frames that are not sent: later ones take their numbers.
+    /// Skips frames that are not sent: later ones take their numbers.
     pub(super) fn skip(&mut self, frames: u64) {
         self.base = self.base.wrapping_sub(frames);
     }

@@ -1,11 +1,11 @@
-//! What a port answers for its own addresses, and asks of others: ARP (RFC 826), IPv6 neighbour
-//! discovery (RFC 4861), echo (RFC 792, RFC 4443), all by `linerate-stack`.
+//! Answers of a port for its own addresses, and its requests to others: ARP (RFC 826), IPv6
+//! neighbour discovery (RFC 4861), echo (RFC 792, RFC 4443), all by `linerate-stack`.
 //!
-//! A [`Responder`] is bytes in and bytes out; it knows no queue. Receivers hand it candidates and
-//! send what it answers ([`help`](super::help)). It never answers for an address that is not its
-//! own, nor to a multicast sender, nor more often than [`REPLIES_PER_SECOND`]. What it hears is an
-//! [`Event`] for the session. Each receive queue has one, for nobody knows where an answer comes
-//! in; so a question is told to all of them, and sent once.
+//! A [`Responder`] takes and returns bytes, without queues. Receivers hand it candidates and send
+//! its answers ([`help`](super::help)). It never answers for an address that is not its own, nor to
+//! a multicast sender, nor more often than [`REPLIES_PER_SECOND`]. Replies and claims of others
+//! become [`Event`]s for the session. Each receive queue has a responder, since a reply may come to
+//! any; so a request is registered with all of them, and sent once.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
@@ -24,21 +24,23 @@ use linerate_wire::{checksum, ndp, protocol, vlan};
 
 use linerate_appliance::error::Error;
 
-/// Answers in a second at most: to who asks for neighbours, and to echoes.
+/// Limit of answers a second to neighbour requests, and of those to echoes.
 pub(super) const REPLIES_PER_SECOND: u32 = 1000;
-/// Neighbours that are remembered.
+/// Limit of remembered neighbours.
 const NEIGHBOURS: usize = 1024;
 
 const TTL: u8 = 64;
 /// An echo's payload begins with these, and its send time in ticks, little endian.
 const PING_MARK: [u8; 8] = *b"linerate";
-/// To the table, a port is its only interface.
+/// The neighbour table of a port has only this interface.
 const PORT: u16 = 0;
 
 /// An address of a port, with the length of its network's prefix: `192.0.2.1/24`, `2001:db8::1/64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortAddr {
+    /// The address.
     pub ip: IpAddr,
+    /// Length of its network's prefix in bits.
     pub prefix_bits: u8,
 }
 
@@ -84,21 +86,29 @@ impl FromStr for PortAddr {
             return Err(bad(&format!("a prefix has at most {width} bits")));
         }
         if ip.is_unspecified() || ip.is_multicast() || ip == IpAddr::V4(Ipv4Addr::BROADCAST) {
-            return Err(bad("no host can have it"));
+            return Err(bad("it is not an address of a host"));
         }
         Ok(Self { ip, prefix_bits })
     }
 }
 
-/// What a responder heard.
+/// Events of a responder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A neighbour said where it is.
-    Resolved { ip: IpAddr, mac: MacAddr },
-    /// An echo of ours came back.
+    /// A neighbour sent its MAC address.
+    Resolved {
+        /// The neighbour's address.
+        ip: IpAddr,
+        /// Its MAC address.
+        mac: MacAddr,
+    },
+    /// A reply to our echo request came.
     Pong {
+        /// Sender of the reply.
         from: IpAddr,
+        /// Identifier of the echo.
         ident: u16,
+        /// Sequence number of the echo.
         sequence: u16,
         /// From the making of the request to the receipt of the reply.
         rtt_ticks: u64,
@@ -106,23 +116,31 @@ pub enum Event {
         hops_left: u8,
     },
     /// Another host claims one of the port's addresses (RFC 5227 2.4).
-    Conflict { ip: IpAddr, mac: MacAddr },
+    Conflict {
+        /// The claimed address.
+        ip: IpAddr,
+        /// MAC address of the other host.
+        mac: MacAddr,
+    },
 }
 
-/// What a responder did.
+/// Counters of a responder.
 #[derive(Debug, Default)]
 pub struct ResponderStats {
+    /// ARP requests answered.
     pub arp_replies: Counter,
+    /// Neighbour solicitations answered.
     pub nd_replies: Counter,
+    /// Echo requests answered.
     pub echo_replies: Counter,
-    /// Replies that were not made because there were too many.
+    /// Replies that were suppressed by the rate limit.
     pub limited: Counter,
-    /// Replies and events for which there was no room on their way.
+    /// Replies and events that did not fit into their queue.
     pub dropped: Counter,
 }
 
 impl ResponderStats {
-    /// All of them, by name.
+    /// All counters, by name.
     pub fn read(&self) -> [(&'static str, u64); 5] {
         [
             ("ARP replies", self.arp_replies.read()),
@@ -134,13 +152,14 @@ impl ResponderStats {
     }
 }
 
-/// Answers for one port.
+/// Answers for the addresses of one port.
 pub struct Responder {
     mac: MacAddr,
     addrs: Arc<[PortAddr]>,
     clock: Clock,
+    /// Its counters.
     pub stats: Arc<ResponderStats>,
-    /// What was heard, in order; the caller's to take.
+    /// Events in order; the caller takes them.
     pub events: Vec<Event>,
     table: Table,
     out: Out,
@@ -148,12 +167,12 @@ pub struct Responder {
     reply: Vec<u8>,
 }
 
-/// A table with the port's addresses; what tells everybody of them is in `out`.
+/// A table with the port's addresses; their announcements are in `out`.
 fn table(mac: MacAddr, addrs: &[PortAddr], clock: &Clock, out: &mut Out) -> Result<Table, Error> {
     let now_ns = clock.ns(clock.now());
     let config = Config {
         max_entries: NEIGHBOURS,
-        // Each is asked for by a command of its own.
+        // No other limit: each request is a command.
         solicits_per_s: u32::MAX,
         replies_per_s: REPLIES_PER_SECOND,
         ..Config::default()
@@ -169,8 +188,8 @@ fn table(mac: MacAddr, addrs: &[PortAddr], clock: &Clock, out: &mut Out) -> Resu
     Ok(table)
 }
 
-/// What tells all neighbours of the port's addresses: ARP announcements (RFC 5227 2.3) and
-/// unsolicited advertisements (RFC 4861 7.2.6).
+/// Announcements of the port's addresses: ARP announcements (RFC 5227 2.3) and unsolicited
+/// advertisements (RFC 4861 7.2.6).
 ///
 /// # Errors
 /// No memory.
@@ -185,7 +204,7 @@ pub fn announcements(
 }
 
 impl Responder {
-    /// Answers for `addrs` at `mac`.
+    /// A responder for `addrs` at `mac`.
     ///
     /// # Errors
     /// No memory.
@@ -215,8 +234,8 @@ impl Responder {
         })
     }
 
-    /// Takes a frame that was received at tick `now`, any bytes; what is to be sent from the port,
-    /// if anything. What it tells is in [`events`](Self::events).
+    /// Handles a frame of any bytes, received at tick `now`; returns the reply, if any. Its events
+    /// are in [`events`](Self::events).
     pub fn handle(&mut self, now: u64, frame: &[u8]) -> Option<&[u8]> {
         let untagged = vlan::untagged(frame).ok()?;
         let at = untagged.offset;
@@ -243,7 +262,7 @@ impl Responder {
         is_answered.then_some(&self.reply)
     }
 
-    /// Has the table take the frame, whose packet is `at`; whether it answers.
+    /// Passes the frame, whose packet is `at`, to the table; returns whether it answers.
     fn neighbour(&mut self, now: u64, frame: &[u8], at: usize, take: Take) -> bool {
         self.out.clear();
         let now_ns = self.clock.ns(now);
@@ -259,11 +278,11 @@ impl Responder {
             .limited
             .add((heard == Err(Ignored::Limited)).into());
         self.told();
-        // Who claims our address is told of, and not fought: hence no frame but an answer.
+        // A claim of our address is reported, not defended: hence no frame but an answer.
         let Some((_, answer)) = self.out.frames().next().filter(|_| heard.is_ok()) else {
             return false;
         };
-        // With the tags of the question: all from the first type to the packet's.
+        // With the tags of the request: all bytes from the first type to the packet's.
         let (macs, rest) = answer.split_at(HEADER_LEN - 2);
         self.reply.clear();
         let parts = [macs, &frame[HEADER_LEN - 2..at - 2], rest];
@@ -276,7 +295,7 @@ impl Responder {
         true
     }
 
-    /// What the table tells, as an event.
+    /// Turns the table's reports into events.
     fn told(&mut self) {
         let told = self.out.events.drain(..).filter_map(|event| match event {
             neighbour::Event::Neighbour {
@@ -292,7 +311,7 @@ impl Responder {
         self.events.extend(told);
     }
 
-    /// Answers an echo from `src`, or hears one of ours come back.
+    /// Answers an echo from `src`, or handles the reply to one of ours.
     fn echo(&mut self, now: u64, frame: &[u8], at: usize, (src, dst): (IpAddr, IpAddr)) -> bool {
         let Ok(ethernet) = Ethernet::new_checked(frame) else {
             return false;
@@ -320,8 +339,8 @@ impl Responder {
         set_macs(&mut self.reply, ethernet.src(), self.mac)
     }
 
-    /// An ARP request or neighbour solicitation for `to`, and what was known of it forgotten; none
-    /// where the port has no address of that kind, or that very address.
+    /// An ARP request or neighbour solicitation for `to`, whose known MAC address is forgotten;
+    /// `None` where the port has no address of that family, or has this address.
     pub fn who_has(&mut self, to: IpAddr) -> Option<Vec<u8>> {
         let now_ns = self.clock.ns(self.clock.now());
         self.out.clear();
@@ -336,7 +355,7 @@ impl Responder {
 type Take =
     fn(&mut Table, u16, &[u8], &dyn Fn(IpAddr) -> bool, u64, &mut Out) -> Result<(), Ignored>;
 
-/// The address from which `to` is best asked: one of the same network, or else of the same kind.
+/// The source address for a request for `to`: one of the same network, or else of the same family.
 fn source_for(addrs: &[PortAddr], to: IpAddr) -> Option<IpAddr> {
     let same = |own: &&PortAddr| own.ip.is_ipv4() == to.is_ipv4();
     let near = addrs.iter().find(|own| own.covers(to));
@@ -344,7 +363,7 @@ fn source_for(addrs: &[PortAddr], to: IpAddr) -> Option<IpAddr> {
 }
 
 /// An echo request from a port (its MAC and its addresses) to a host and its MAC, with
-/// `payload_bytes`, 16 at least; none where the port has no address of that kind.
+/// `payload_bytes`, 16 at least; `None` where the port has no address of that family.
 pub fn echo_request(
     (own, addrs): (MacAddr, &[PortAddr]),
     (mac, to): (MacAddr, IpAddr),
@@ -382,7 +401,7 @@ pub fn echo_request(
     Some(frame)
 }
 
-/// The echo reply that an IP packet is, if the request was ours.
+/// The event of an echo reply, if the request was ours.
 fn pong(now: u64, packet: &[u8]) -> Option<Event> {
     let (from, hops_left, echo) = match packet.first()? >> 4 {
         4 => {

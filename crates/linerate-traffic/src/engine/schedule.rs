@@ -1,9 +1,9 @@
-//! When frames leave: a [`Pacer`] gives one intended time after the other, and [`weighted_order`]
-//! the order in which streams share a pacer.
+//! Intended times of frames: a [`Pacer`] gives one after the other, and [`weighted_order`] the
+//! order in which streams share a pacer.
 //!
 //! Times are ticks with 64 bits of fraction, so that nothing drifts: at `r` frames a second for `T`
-//! seconds exactly `floor(r * T)` frames are intended, whatever `r` is. The first leaves at the
-//! start; a frame belongs to the time of a trial if the whole interval that it opens lies inside.
+//! seconds exactly `floor(r * T)` frames are intended, for any `r`. The first leaves at the start;
+//! a frame belongs to the time of a trial if the whole interval that it opens lies inside.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,22 +14,22 @@ use linerate_core::random::Random;
 /// How the frames of a stream, or of all that share a port's rate, are spread over time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pace {
-    /// Frames a second; none for as many as go.
+    /// Frames a second; `None`: unlimited.
     pub pps: Option<f64>,
     /// Frames that leave together; the gap after a burst keeps to `pps`, unless `gap` says how long
     /// it is.
     pub burst: u32,
     /// From the end of a burst to the next. The frames of a burst then follow at `pps`, each
-    /// opening an interval, or leave together where that is none.
+    /// opening an interval, or leave together if that is `None`.
     pub gap: Option<Duration>,
-    /// Exponentially distributed gaps (a Poisson process), from this seed; none for constant ones.
+    /// Exponentially distributed gaps (a Poisson process), from this seed; `None`: constant gaps.
     pub poisson: Option<u64>,
     /// From the start to the first frame.
     pub delay: Duration,
 }
 
 impl Pace {
-    /// One frame at a time, at equal distances; `None` for as many as go.
+    /// One frame at a time, at equal distances; `None`: unlimited.
     pub fn even(pps: Option<f64>) -> Self {
         Self {
             pps,
@@ -51,7 +51,7 @@ impl Pace {
 pub(super) struct Window {
     /// Tick at which it begins.
     pub(super) from: u64,
-    /// How long it lasts; none for ever.
+    /// How long it lasts; `None`: no limit.
     pub(super) lasts: Option<Duration>,
     pub(super) ticks_per_second: f64,
 }
@@ -64,7 +64,7 @@ impl Window {
         self.lasts.map_or(u64::MAX, until)
     }
 
-    /// What is left of it at tick `at`, and never more than it.
+    /// The rest of it at tick `at`, at most all of it.
     pub(super) fn rest(&self, at: u64) -> Self {
         let gone =
             Duration::from_secs_f64(at.saturating_sub(self.from) as f64 / self.ticks_per_second);
@@ -103,7 +103,7 @@ pub(super) struct Pacer {
 
 #[derive(Clone, Debug)]
 enum Timing {
-    /// As many as go: each leaves when it can.
+    /// Unlimited: each leaves as soon as possible.
     Max,
     Even,
     Poisson(Random),
@@ -132,8 +132,8 @@ impl ReplayClock {
         }
     }
 
-    /// Goes past whole passes that end before `horizon`, with at most `most` frames; returns how
-    /// many. The present frame keeps its place in the pass.
+    /// Skips whole passes that end before `horizon`, with at most `most` frames; returns how many.
+    /// The present frame keeps its place in the pass.
     fn leap(&mut self, horizon: u64, most: u64) -> u64 {
         let frames = self.offsets.len() as u64;
         let passes = horizon.saturating_sub(self.pass_began) / self.length.max(1);
@@ -160,7 +160,8 @@ impl Pacer {
             Some(seed) if pace.gap.is_none() => Timing::Poisson(Random::new(seed)),
             _ => Timing::Even,
         };
-        // What is even is counted, so that no rounding of ticks adds or takes a frame.
+        // Even schedules are counted in frames, so that rounding of ticks does not add or remove a
+        // frame.
         let (left, until) = match (&kind, pace.gap, lasts) {
             (Timing::Even, None, Some(lasts)) => (whole_frames(pps, lasts), u64::MAX),
             _ if pps > 0.0 => (u64::MAX, window.until()),
@@ -182,14 +183,14 @@ impl Pacer {
             left,
             until,
         };
-        // A Poisson process begins anywhere in a gap.
+        // A Poisson process begins at a random point of a gap.
         if matches!(pacer.kind, Timing::Poisson(_)) {
             pacer.next_burst();
         }
         pacer
     }
 
-    /// A pacer of a recording's own times.
+    /// A pacer with a recording's own timing.
     pub(super) fn cued(mut replay_clock: ReplayClock, delay: Duration, window: &Window) -> Self {
         let from = window.from.saturating_add(window.ticks(delay));
         (replay_clock.at, replay_clock.pass_began) = (0, from);
@@ -216,19 +217,18 @@ impl Pacer {
         matches!(self.kind, Timing::Max)
     }
 
-    /// The tick at which the next frame is to leave; none when there is none any more.
+    /// The tick at which the next frame is to leave; `None` after the last.
     #[inline]
     pub(super) fn next(&self) -> Option<u64> {
         (self.left > 0 && self.leaves < self.until).then_some(self.leaves)
     }
 
-    /// The tick up to which the frames that were taken keep the time: where the next one would
-    /// leave.
+    /// The end of the interval of the last frame taken: the tick at which the next one would leave.
     pub(super) fn opens(&self) -> u64 {
         self.leaves
     }
 
-    /// Goes on to the frame after the next.
+    /// Advances by one frame.
     #[inline]
     pub(super) fn advance(&mut self) {
         self.left -= 1;
@@ -268,13 +268,13 @@ impl Pacer {
         self.leaves = (self.due >> FRACTION_BITS) as u64;
     }
 
-    /// Goes past frames that were to leave at `horizon` or before, at most `most` of them; returns
-    /// how many. Even pacers leap, others step.
+    /// Skips frames that were to leave at `horizon` or before, at most `most` of them; returns how
+    /// many. Even pacers leap, others step.
     pub(super) fn skip_through(&mut self, horizon: u64, most: u64) -> u64 {
         if self.next().is_none_or(|leaves| leaves > horizon) {
             return 0;
         }
-        // No clock gets beyond the half, and nothing overflows.
+        // No clock reaches half of the range, so nothing overflows.
         let horizon = horizon.min(self.until - 1).min(u64::MAX >> 1);
         let end = (u128::from(horizon) + 1) << FRACTION_BITS;
         let bursts = (end - 1).saturating_sub(self.due) / self.period;
@@ -291,7 +291,7 @@ impl Pacer {
         let mut skipped = 0;
         match &mut self.kind {
             Timing::ReplayClock(replay_clock) => skipped = replay_clock.leap(horizon, most),
-            // Too many to draw them all: so many are as likely as any number.
+            // Too many to draw them all: skips the expected number.
             Timing::Poisson(_) if bursts > MOST_DRAWN => {
                 skipped = (bursts as u64).saturating_mul(self.burst.into()).min(most);
                 self.due += bursts * self.period;
@@ -306,7 +306,7 @@ impl Pacer {
         skipped
     }
 
-    /// Whether it leaps over any number of frames at once.
+    /// Whether it can skip any number of frames in one step.
     pub(super) fn is_even(&self) -> bool {
         matches!(self.kind, Timing::Even)
     }
@@ -320,14 +320,14 @@ impl Pacer {
         self.set_leaves();
     }
 
-    /// No frame is intended any more.
+    /// Ends the schedule.
     pub(super) fn end(&mut self) {
         self.left = 0;
     }
 }
 
-/// `floor(pps * time)`. The rate, the time and their product are each rounded to 53 bits, so what
-/// is closer to a whole number than that from below is one.
+/// `floor(pps * time)`. The rate, the time and their product are each rounded to 53 bits, so a
+/// product within that precision below a whole number counts as the whole number.
 pub(super) fn whole_frames(pps: f64, time: Duration) -> u64 {
     let frames = pps * time.as_secs_f64();
     (frames * (1.0 + 2.0 * f64::EPSILON)).floor() as u64
@@ -343,8 +343,8 @@ fn exponential(random: &mut Random) -> f64 {
 pub(super) const LONGEST_ORDER: u64 = 1 << 16;
 
 /// The order in which streams take turns, by weight: in it each comes as often as its weight says
-/// (after division by what all have in common), spread so evenly that at any point a stream is less
-/// than one frame off its share. `None` where the order would be longer than [`LONGEST_ORDER`].
+/// (after division by what all have in common), spread so that at any point a stream is less than
+/// one frame off its share. `None` where the order would be longer than [`LONGEST_ORDER`].
 ///
 /// It is worst-case fair weighted fair queueing (Bennett and Zhang, 1996): of the streams that are
 /// not ahead of their share, the one that must come first.
@@ -358,8 +358,7 @@ pub(super) fn weighted_order(weights: &[u32]) -> Option<Vec<u32>> {
         return None;
     }
     let weight = |stream: u32| u64::from(weights[stream as usize] / common);
-    // By the slot from which on a stream is not ahead any more, and by when its turn has to be
-    // over.
+    // By the slot from which on a stream is not ahead any more, and by its deadline.
     let mut ahead: BinaryHeap<Reverse<(u64, u32, u64)>> = (0u32..)
         .zip(weights)
         .filter(|&(_, &weight)| weight > 0)
@@ -377,7 +376,7 @@ pub(super) fn weighted_order(weights: &[u32]) -> Option<Vec<u32>> {
             ready.push(Reverse((deadline, stream, turn)));
         }
         let Some(Reverse((_, stream, turn))) = ready.pop() else {
-            break; // cannot be: not all can be ahead of their shares at once
+            break; // cannot occur: not all can be ahead of their shares at once
         };
         order.push(stream);
         let turn = turn + 1;

@@ -1,16 +1,16 @@
 //! One transmit queue and the streams that it sends, each frame at its intended time.
 //!
 //! A turn draws the frames that are due from the schedule ([`super::schedule`]), writes them, and
-//! offers them to the queue. What the queue refuses waits, in order and with its intended time, and
-//! is offered again in the next turn. A frame that is overdue by more than a limit is given up: it
-//! counts as `unsent`, and its sequence number goes to a later frame, so that it is not taken for a
-//! loss in the network. In the end `intended = sent + unsent`, stream by stream.
+//! offers them to the queue. Frames that the queue refuses wait, in order and with their intended
+//! times, and are offered again in the next turn. A frame that is overdue by more than a limit is
+//! given up: it counts as `unsent`, and its sequence number goes to a later frame, so that it does
+//! not count as lost in the network. In the end `intended = sent + unsent`, stream by stream.
 //!
-//! Streams have rates of their own, or share what the port's rate is by weight. Those that send as
-//! many as go have no intended times: their frames are stamped when they are first offered, and
-//! none of them is ever unsent.
+//! Streams have rates of their own, or share the port's rate by weight. Streams without any limit
+//! have no intended times: their frames are stamped when they are first offered, and are never
+//! unsent.
 //!
-//! Time is an argument. A turn never waits, and never handles more than a burst.
+//! Time is an argument. A turn does not wait, and handles at most a burst.
 
 mod books;
 mod slots;
@@ -49,25 +49,27 @@ pub struct Sender {
     tx: Box<dyn TxQueue>,
     pool: Pool,
     ticks_per_second: f64,
+    /// Its streams; indices stay valid.
     pub streams: Vec<ScheduledStream>,
+    /// Its counters.
     pub stats: Arc<SenderStats>,
-    /// How fast the streams without a rate of their own go, together.
+    /// Rate of the streams without one of their own, together.
     shared_pace: Pace,
     shared: Shared,
-    /// Who is due next: tick and stream, or [`SHARED`]. Pacers that have ended are not in it.
+    /// Next due times: tick and stream, or [`SHARED`], without pacers that have ended.
     due: BinaryHeap<Reverse<(u64, u32)>>,
     slots: Slots,
     burst: Burst,
     departures: Departures,
-    /// Of the port's responders, one for each receive queue that has one.
+    /// Replies of the port's responders, one for each receive queue that has one.
     replies: Vec<Replies>,
     window: Window,
     /// Ticks: as [`GIVE_UP_AFTER`].
     limit: u64,
     running: bool,
-    /// Number of its port, for those who watch.
+    /// Number of its port, for taps.
     pub port: u16,
-    /// Where what it offers to the queue can be watched.
+    /// Point for taps: frames offered to the queue.
     point: Point,
     /// How many frames of the burst have been shown there.
     shown: usize,
@@ -82,6 +84,7 @@ struct Shared {
 }
 
 impl Sender {
+    /// A sender without streams on the queue `tx`, with frames from `pool`.
     pub fn new(tx: Box<dyn TxQueue>, pool: Pool, ticks_per_second: f64) -> Self {
         let stats = Arc::<SenderStats>::default();
         stats.done.set(1);
@@ -111,12 +114,12 @@ impl Sender {
         }
     }
 
-    /// Where its frames can be watched.
+    /// Its point for taps.
     pub(super) fn point(&mut self) -> &mut Point {
         &mut self.point
     }
 
-    /// Gives frames up that are overdue by more than `limit`.
+    /// Sets the limit beyond which overdue frames are given up.
     pub fn give_up_after(&mut self, limit: Duration) {
         self.limit = (limit.as_secs_f64() * self.ticks_per_second) as u64;
     }
@@ -127,19 +130,19 @@ impl Sender {
         self.tx.held() + (self.burst.len() + waiting) as i64
     }
 
-    /// Sends what the port's responders answer, from now on; those that were there before are gone.
+    /// Sends the replies of these responders from now on, in place of earlier ones.
     pub fn help(&mut self, replies: Vec<Replies>) -> Vec<Replies> {
         std::mem::replace(&mut self.replies, replies)
     }
 
-    /// Sends frames that belong to no stream, as they are, before all that waits. Returns how many
-    /// the queue took; the rest is dropped.
+    /// Sends frames that belong to no stream, unchanged, before all that wait. Returns how many the
+    /// queue took; the rest is dropped.
     pub fn send(&mut self, frames: &[Vec<u8>], cache: &mut PoolCache) -> usize {
         let mut burst = Burst::new();
         let room = frames.len().min(Burst::CAPACITY);
         let filled = cache.fill(&self.pool, &mut burst, room);
         let packets = burst.as_packets_mut().iter_mut();
-        // A frame that does not fit its slot would leave as an empty one.
+        // A frame that does not fit its slot would be sent empty.
         let all_fit = packets
             .zip(&frames[..filled])
             .all(|(packet, frame)| packet.set_data(frame));
@@ -160,8 +163,8 @@ impl Sender {
         self.slots.most = frames.clamp(1, Burst::CAPACITY);
     }
 
-    /// Begins all enabled streams at tick `at`; frames are intended for as long as `lasts` (for
-    /// ever without). What is due by the end may still go until it is overdue by the limit.
+    /// Begins all enabled streams at tick `at`; frames are intended for as long as `lasts` (`None`:
+    /// no limit). Frames due by the end may still leave until they are overdue by the limit.
     ///
     /// # Errors
     /// Weights that do not fit one order (see [`weighted_order`]).
@@ -185,7 +188,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Ends sending at tick `now`: what was due and has not gone is unsent.
+    /// Ends sending at tick `now`: frames that were due and have not left are unsent.
     pub fn stop(&mut self, now: u64) {
         if self.running {
             self.end(now);
@@ -205,8 +208,8 @@ impl Sender {
         Ok(self.streams.len() - 1)
     }
 
-    /// Puts another stream in the place of one, at tick `now`: sequence numbers and counters go on,
-    /// and what was sent counts. A new rate begins with the frame that is due next.
+    /// Replaces a stream at tick `now`: sequence numbers and counters continue, and sent frames
+    /// count. A new rate begins with the frame that is due next.
     ///
     /// # Errors
     /// As [`Sender::start`]; then the old stream has ended, and the new one does not begin.
@@ -226,7 +229,7 @@ impl Sender {
         self.reorder().inspect_err(|_| self.streams[index].left = 0)
     }
 
-    /// Puts streams that came or changed in their places.
+    /// Rebuilds the schedule after streams were added or changed.
     fn reorder(&mut self) -> Result<(), Error> {
         if self.running {
             self.share_out()?;
@@ -235,7 +238,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Sets how fast the streams without a rate of their own go together, from tick `now` on.
+    /// Sets the common rate of the streams without one of their own, from tick `now` on.
     pub fn share(&mut self, pace: Pace, now: u64) {
         self.shared_pace = pace;
         if self.running {
@@ -246,7 +249,7 @@ impl Sender {
         }
     }
 
-    /// The tick at which the next frame is due (0: at once); none while nothing is to be sent.
+    /// The tick at which the next frame is due (0: at once); `None` while nothing is to be sent.
     pub fn next_due(&self) -> Option<u64> {
         if !self.running {
             return None;
@@ -257,7 +260,7 @@ impl Sender {
         self.due.peek().map(|&Reverse((leaves, _))| leaves)
     }
 
-    /// Sends what is due at `now`, and replies; returns how many frames went.
+    /// Sends frames due at `now`, and replies; returns how many frames were sent.
     #[inline]
     pub fn turn(&mut self, now: u64, cache: &mut PoolCache) -> usize {
         let mut answered = 0;
@@ -294,7 +297,7 @@ impl Sender {
         sent + answered
     }
 
-    /// Fills the slots with frames that are due: first those with a time, then as many as go.
+    /// Fills the slots with frames that are due: first those with a time, then those without.
     #[inline]
     fn draw(&mut self, now: u64) {
         while let Some(&Reverse((leaves, index))) = self.due.peek() {
@@ -305,7 +308,7 @@ impl Sender {
             if leaves < overdue {
                 self.skip(index, overdue - 1, SKIPPED_A_TURN);
             }
-            // Alone, a stream may go on; among others it gives way after each frame.
+            // A single stream may send several frames; among others it sends one at a time.
             let most = if self.due.len() == 1 {
                 Burst::CAPACITY
             } else {
@@ -363,7 +366,7 @@ impl Sender {
         pacer.next().filter(|_| stream.left > 0)
     }
 
-    /// Whether the shared rate is as many as go, and there are any.
+    /// Whether the shared rate is unlimited, and any stream shares it.
     #[inline]
     fn sends_what_goes(&self) -> bool {
         let pacer = self.shared.pacer.as_ref();
@@ -429,7 +432,7 @@ impl Sender {
         }
     }
 
-    /// Offers what is written to the queue, and puts what it took into the books.
+    /// Offers the written frames to the queue, and counts those that it took.
     #[inline]
     fn offer(&mut self, now: u64, cache: &mut PoolCache) -> usize {
         let offered = self.slots.written;
@@ -485,8 +488,8 @@ impl Sender {
         }
     }
 
-    /// Takes the slots out whose bits are set. The others are written anew, since they come next
-    /// now.
+    /// Removes the slots whose bits are set. The others are written anew, since their sequence
+    /// numbers change.
     #[cold]
     fn abandon(&mut self, late: u64) {
         let slots = &mut self.slots;
@@ -494,7 +497,7 @@ impl Sender {
             self.streams[stream as usize].next -= 1;
         }
         slots.written = 0;
-        // Rare enough for the pool's list of strays.
+        // Rare, so single slots go back to the pool.
         self.burst = Burst::new();
         let mut revived = false;
         for at in (0..slots.len).filter(|at| late >> at & 1 == 1) {
@@ -509,13 +512,13 @@ impl Sender {
         }
         slots.retain(!late);
         if revived {
-            // Fewer streams than at the start make no longer order.
+            // Fewer streams than at the start do not make the order longer.
             let _ = self.share_out();
             self.queue_up();
         }
     }
 
-    /// Goes past frames that were intended at `horizon` or before: they are unsent.
+    /// Skips frames that were intended at `horizon` or before: they are unsent.
     fn skip(&mut self, index: u32, horizon: u64, most: u64) {
         if index != SHARED {
             let stream = &mut self.streams[index as usize];
@@ -555,7 +558,7 @@ impl Sender {
                 break;
             }
             if let Some(&stream) = order.get(*at) {
-                // Given back before it is taken: the stream stays in the order.
+                // Returned before it is taken, so that the stream stays in the order.
                 let stream = &mut self.streams[stream as usize];
                 stream.left = stream.left.saturating_add(stream.make_up(1));
             }
@@ -568,7 +571,7 @@ impl Sender {
         }
     }
 
-    /// Whether all that was asked for has gone, or can go no more.
+    /// Whether everything asked for has been sent, or cannot be sent any more.
     #[inline]
     fn is_over(&self, now: u64) -> bool {
         if !self.due.is_empty() {
@@ -576,12 +579,12 @@ impl Sender {
         }
         match self.slots.len {
             0 => !self.sends_what_goes() || now >= self.window.until(),
-            // What is left to go has no time, and the time is over.
+            // The remaining frames have no intended time, and the time is over.
             _ => !self.slots.any_timed() && now >= self.window.until(),
         }
     }
 
-    /// Closes the books at tick `now`.
+    /// Closes the counters at tick `now`.
     #[cold]
     fn end(&mut self, now: u64) {
         if self.running {
@@ -590,7 +593,7 @@ impl Sender {
             self.stats.sent_ticks.add(ticks);
             self.stats.ended.set(now);
         }
-        // Nothing is made up for any more.
+        // Unsent frames are not made up for any more.
         self.streams.iter_mut().for_each(|stream| stream.spare = 0);
         let all = self.slots.all();
         self.abandon(all);
@@ -614,8 +617,7 @@ impl Sender {
         self.stats.done.set(1);
     }
 
-    /// The tick at which the time ends that the last frame of each schedule opens, where all have
-    /// come to their ends by themselves.
+    /// The end of the last frame's interval over all schedules, if all have ended by themselves.
     fn closes(&self) -> u64 {
         if !self.due.is_empty() || self.sends_what_goes() {
             return 0;
@@ -645,7 +647,7 @@ impl Sender {
         Ok(())
     }
 
-    /// Who is due when, anew.
+    /// Rebuilds the heap of due times.
     fn queue_up(&mut self) {
         self.due.clear();
         let own = (0..)
@@ -660,7 +662,7 @@ impl Sender {
     }
 }
 
-/// The stream whose turn it is, of those with frames left; one that has none any more leaves the
+/// The stream whose turn it is, of those with frames left; one without frames left leaves the
 /// order.
 #[inline]
 fn next_of(order: &mut Vec<u32>, at: &mut usize, streams: &mut [ScheduledStream]) -> Option<u32> {
@@ -689,7 +691,7 @@ fn leave(order: &mut Vec<u32>, at: &mut usize, gone: u32) {
     }
 }
 
-/// Even pacers leap over any number at the same cost.
+/// Even pacers skip any number at the same cost.
 fn most_of(pacer: &Pacer, most: u64) -> u64 {
     if pacer.is_even() { u64::MAX } else { most }
 }

@@ -1,22 +1,21 @@
-//! What came of each stream at one receive queue: order, loss, duplicates, latency and jitter.
+//! Tracks each stream at one receive queue: order, loss, duplicates, latency and jitter.
 //!
-//! Three parties: the lcore that receives owns [`Books`](super::Books) and alone writes them, the
-//! session reads their shared half, [`ReceiverStats::stream`](super::ReceiverStats::stream), at any
-//! time, and [`Boundaries`] tells receivers with which sequence number the counting of each stream
-//! begins.
+//! The lcore that receives owns [`Books`](super::Books) and is their only writer, the session reads
+//! their shared half, [`ReceiverStats::stream`](super::ReceiverStats::stream), at any time, and
+//! [`Boundaries`] has the first counted sequence number of each stream, for receivers.
 //!
 //! **Order.** A frame with the next expected number costs one comparison. A higher number makes
 //! holes of those in between, kept in a bitmap over the last [`window_of`] numbers. A lower one
-//! that fills a hole was reordered (RFC 4737 3.3), one that hits no hole came before. Older than
-//! the bitmap: it is a late first arrival while holes have left the bitmap, and a duplicate
-//! otherwise. So with no loss before it each verdict is exact at any distance, and in any case
-//! `received = unique + duplicates`.
+//! that fills a hole was reordered (RFC 4737 3.3), one that hits no hole is a duplicate. A number
+//! older than the bitmap is a late first arrival while holes have left the bitmap, and a duplicate
+//! otherwise. So without earlier loss each verdict is exact at any distance, and always `received =
+//! unique + duplicates`.
 //!
-//! **Jumps.** A number more than [`JUMP`] ahead is believed when the next frame follows it, and is
-//! foreign until then; a damaged or strange label neither costs time nor ruins the stream's count.
+//! **Jumps.** A number more than [`JUMP`] ahead is accepted when the next frame follows it, and is
+//! foreign until then, so that a damaged label neither costs time nor spoils the stream's counts.
 //!
 //! **Several queues.** Each tracks the numbers that come to it; sums of first arrivals, duplicates
-//! and reordered frames are exact where copies of a frame come to the same queue, as RSS sees to.
+//! and reordered frames are exact where copies of a frame come to the same queue, as with RSS.
 //! Order between queues is not observable.
 //!
 //! **Clearing.** A clear begins each stream anew at a sequence number, its boundary, which its
@@ -48,7 +47,7 @@ const JUMP: u64 = 1 << 24;
 /// comes.
 pub(super) const ANYWHERE: u64 = u64::MAX;
 const NONE: u64 = u64::MAX;
-/// Streams that a label can tell apart, but for the number that says that there is no label.
+/// Number of streams that a label can distinguish, without the number for "no label".
 pub(super) const MOST_STREAMS: usize = u16::MAX as usize;
 
 /// A test frame's label, packed, or [`FOREIGN`].
@@ -59,7 +58,7 @@ pub(super) struct Seen {
     pub(super) last: u64,
 }
 
-/// A frame without a label: of a stream that no session has.
+/// A frame without a label: with a stream number that no session has.
 pub(super) const FOREIGN: Seen = Seen {
     sequence: 0,
     last: u64::MAX,
@@ -92,9 +91,8 @@ impl Seen {
     }
 }
 
-/// Sequence numbers back from the highest within which a stream's duplicates are told from late
-/// frames in any case: 65,536 up to 64 streams, fewer with more, 1024 at least; a bit of memory
-/// each.
+/// Sequence numbers back from the highest within which duplicates are always distinguished from
+/// late frames: 65,536 up to 64 streams, fewer with more, 1024 at least; a bit of memory each.
 pub(super) fn window_of(streams: usize) -> usize {
     let budget: usize = 1 << 22;
     (budget / streams.max(1))
@@ -102,7 +100,7 @@ pub(super) fn window_of(streams: usize) -> usize {
         .clamp(1 << 10, 1 << 16)
 }
 
-/// With which sequence number counting begins, of every stream. Senders publish, receivers follow.
+/// The first counted sequence number of every stream. Senders publish, receivers follow.
 pub struct Boundaries {
     /// Frames of other sessions are foreign.
     session: u16,
@@ -127,7 +125,7 @@ impl Boundaries {
         Self::of_session(0, streams)
     }
 
-    /// Of which session frames count.
+    /// The session whose frames count.
     pub(super) fn session(&self) -> u16 {
         self.session
     }
@@ -143,14 +141,14 @@ impl Boundaries {
         }
     }
 
-    /// How many streams it knows of.
+    /// Number of streams.
     pub fn streams(&self) -> usize {
         self.first.len()
     }
 
     /// Frames of `stream` count from number `first` on. To be called on the lcore that sends the
-    /// stream, before it sends that number; or anywhere while nobody sends it. [`ANYWHERE`] where
-    /// it is sent by another process.
+    /// stream, before it sends that number; or on any thread while it is not sent. [`ANYWHERE`]
+    /// where it is sent by another process.
     pub fn begin(&self, stream: u16, first: u64) {
         if let Some(boundary) = self.first.get(usize::from(stream)) {
             boundary.store(first, Ordering::Release);
@@ -173,7 +171,7 @@ impl Boundaries {
 /// that the first line is that of the fields.
 #[repr(C, align(64))]
 pub(super) struct Hot {
-    /// One more than the highest number that came.
+    /// One more than the highest received number.
     next: Counter,
     /// Numbers within the window that have not come.
     holes: Counter,
@@ -184,7 +182,7 @@ pub(super) struct Hot {
     last_age: Counter,
     /// RFC 3550 A.8: 16 times the jitter.
     jitter16: Counter,
-    /// Most by which two successive frames' latencies differed.
+    /// Largest difference of two successive frames' latencies.
     ipdv_max: Counter,
     ages: [Counter; COARSE_BUCKETS],
 }
@@ -219,13 +217,13 @@ impl StreamStats {
         self.hot.len()
     }
 
-    /// What came of one stream; nothing of one that it does not know.
+    /// Counts of one stream; zeros for an unknown one.
     pub(super) fn read(&self, stream: usize) -> StreamReceived {
         let (Some(hot), Some(cold)) = (self.hot.get(stream), self.cold.get(stream)) else {
             return StreamReceived::default();
         };
-        // In this order a frame that comes meanwhile is neither received before it was sent nor
-        // lost.
+        // In this order a frame that comes meanwhile counts neither as lost nor as received before
+        // it was sent.
         let (base, next) = (cold.base.read(), hot.next.read());
         let missing = hot.holes.read().wrapping_add(cold.expired.read());
         let numbers = if base == ANYWHERE {
@@ -280,8 +278,8 @@ impl StreamStats {
         })
     }
 
-    /// What is written with each frame, by stream: apart, so that a loop need not find it anew
-    /// after each write.
+    /// Counters written with each frame, by stream: separate, so that a loop need not reload their
+    /// address after each write.
     #[inline(always)]
     pub(super) fn hot(&self) -> &[Hot] {
         &self.hot
@@ -317,7 +315,7 @@ impl Hot {
         }
     }
 
-    /// Whether `sequence` is the one expected and no earlier one is missing: then it is taken.
+    /// Counts `sequence` if it is the expected one and none is missing; returns whether it did.
     #[inline(always)]
     pub(super) fn in_order(&self, sequence: u64) -> bool {
         let ordered = self.next.read() == sequence && self.holes.read() == 0;
@@ -327,7 +325,7 @@ impl Hot {
         ordered
     }
 
-    /// Asks for the lines that a frame of this latency writes.
+    /// Prefetches the cache lines that a frame of this latency writes.
     #[inline(always)]
     pub(super) fn prefetch(&self, age: u64) {
         let bucket = bucket_of::<FINE_BITS>(age) >> COARSE_SHIFT;
@@ -335,7 +333,7 @@ impl Hot {
         prefetch_read(self.ages.as_ptr().wrapping_add(bucket));
     }
 
-    /// Takes one frame's latency; returns its fine bucket.
+    /// Counts one frame's latency; returns its fine bucket.
     #[inline(always)]
     pub(super) fn age(&self, age: u64) -> usize {
         let fine = bucket_of::<FINE_BITS>(age);
@@ -362,7 +360,7 @@ impl Hot {
         if difference > self.ipdv_max.read() {
             self.ipdv_max.set(difference);
         }
-        // Below the smallest wraps to a large one.
+        // A value below the smallest wraps to a large one.
         let min = self.age_min.read();
         if age.wrapping_sub(min) > self.age_span.read() {
             let max = age.max(min + self.age_span.read());
@@ -372,7 +370,7 @@ impl Hot {
     }
 }
 
-/// What out-of-order frames need besides the counters: the lcore's own.
+/// State for out-of-order frames besides the counters, private to the lcore.
 pub(super) struct Windows {
     /// Words of a stream's bitmap.
     words: usize,
@@ -385,14 +383,14 @@ pub(super) struct Windows {
     firsts: Box<[u64]>,
 }
 
-/// What an out-of-order frame is.
+/// Class of an out-of-order frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrival {
-    /// To be counted for its stream, or for what was before it.
+    /// Counts for its stream, or as sent before the boundary.
     Ours,
     /// Far ahead of what was expected, alone: foreign.
     Stray,
-    /// Follows the stray of this latency, which was ours after all.
+    /// Follows the stray of this latency, which thereby belongs to the stream.
     Confirms { age: u64 },
 }
 
@@ -407,7 +405,7 @@ impl Windows {
         }
     }
 
-    /// Takes a frame that [`Hot::in_order`] did not.
+    /// Counts a frame that [`Hot::in_order`] did not count.
     pub(super) fn arrive(
         &mut self,
         stats: &StreamStats,
@@ -444,7 +442,7 @@ impl Windows {
         Arrival::Confirms { age: stray.1 }
     }
 
-    /// Begins every stream anew in fresh books, where the old ones ended.
+    /// Begins every stream in new counters where the old ones ended.
     pub(super) fn carry(&mut self, stats: &StreamStats, from: &Self, old: &StreamStats) {
         let both = self.firsts.len().min(from.firsts.len());
         self.firsts[..both].copy_from_slice(&from.firsts[..both]);
@@ -500,7 +498,7 @@ impl Window<'_> {
         ((at / 64) as usize, 1 << (at % 64))
     }
 
-    /// A number from before `next`.
+    /// Counts a number below `next`.
     fn late(&mut self, sequence: u64, next: u64) {
         if sequence < self.cold.base.read() {
             self.cold.earlier.add(1);
@@ -552,7 +550,7 @@ impl Window<'_> {
             left += u64::from(self.words[word] & bit != 0);
         }
         self.words[word] &= !bit;
-        // In this order nobody who reads meanwhile sees a frame come that did not.
+        // In this order a concurrent reader never sees more frames than came.
         self.cold.expired.add(left);
         self.hot
             .holes
@@ -561,40 +559,42 @@ impl Window<'_> {
     }
 }
 
-/// What came of one stream; at one queue, or summed over queues.
+/// Counts of one stream at one queue, or summed over queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamReceived {
     /// Counting began with this number.
     pub base: u64,
-    /// One more than the highest number that came.
+    /// One more than the highest received number.
     pub next: u64,
     /// Numbers that came at least once.
     pub unique: u64,
-    /// Came after one with a later number (RFC 4737 3.3); duplicates are not among them.
+    /// Frames that came after one with a later number (RFC 4737 3.3); duplicates are not among
+    /// them.
     pub reordered: u64,
     /// Came again.
     pub duplicates: u64,
-    /// Were sent before counting began.
+    /// Frames that were sent before counting began.
     pub earlier: u64,
     /// RFC 3550 6.4.1.
     pub jitter_ticks: f64,
+    /// Largest difference of two successive frames' latencies.
     pub ipdv_max_ticks: u64,
 }
 
 impl StreamReceived {
-    /// All that came, duplicates too.
+    /// All received frames, with duplicates.
     pub fn received(&self) -> u64 {
         self.unique + self.duplicates
     }
 
-    /// Adds what came at another queue or port. The jitter is the mean, weighted by frames.
+    /// Adds the counts of another queue or port. The jitter is the mean, weighted by frames.
     pub fn merge(&mut self, other: &Self) {
         let (mine, theirs) = (self.received() as f64, other.received() as f64);
         if mine + theirs > 0.0 {
             let sum = self.jitter_ticks * mine + other.jitter_ticks * theirs;
             self.jitter_ticks = sum / (mine + theirs);
         }
-        // A queue to which nothing of the stream came says nothing of where it is.
+        // A queue without frames of the stream does not know its position.
         self.base = match (mine > 0.0, theirs > 0.0) {
             (true, true) => self.base.min(other.base),
             (false, true) => other.base,
@@ -616,9 +616,9 @@ impl StreamReceived {
     }
 
     /// The tally against `sent` frames since the same boundary; `None` where the sender is
-    /// elsewhere. While frames may be under way only those overtaken are lost; once nothing moves
-    /// any more (`ended`), all that did not come. More numbers than were sent are copies that came
-    /// to another queue or port.
+    /// elsewhere. While frames may be under way only those overtaken count as lost; at the end
+    /// (`ended`), all that did not come. More numbers than were sent means copies at another queue
+    /// or port.
     pub fn tally(&self, sent: Option<u64>, ended: bool) -> Tally {
         let missing = sent.map(|sent| sent.saturating_sub(self.unique));
         let lost = match (ended, missing) {

@@ -1,4 +1,4 @@
-//! From what users wrote to a template: sizes, payload, and what lengths and checksums come to.
+//! Compiles a stream's keys into a template: sizes, payload, lengths and checksums.
 
 use std::collections::BTreeMap;
 use std::num::Wrapping;
@@ -34,7 +34,7 @@ pub(super) fn compile(
             "leave pcap out, or all header keys",
         ));
     }
-    // Streams of one session differ, unless they were given the same seed.
+    // Streams of one session differ, unless they have the same seed.
     let mut seeds = match spec.seed {
         Some(seed) => seed,
         None => seed ^ u64::from(id).wrapping_mul(0x9e37_79b9_7f4a_7c15),
@@ -54,7 +54,7 @@ pub(super) fn compile(
     Ok(shape.finish(id, &layout, template, view, fields, size_seed))
 }
 
-/// For how many frames each value is, of the fields that stay.
+/// How many frames each value is kept for, of fields in a nest.
 fn nesting(spec: &StreamSpec, layout: &Layout<'_>) -> Result<BTreeMap<Field, u128>, StreamError> {
     let mut all = BTreeMap::new();
     let Some(nest) = &spec.nest else {
@@ -88,11 +88,11 @@ fn nesting(spec: &StreamSpec, layout: &Layout<'_>) -> Result<BTreeMap<Field, u12
     Ok(all)
 }
 
-/// The lengths that frames have, and which is whose turn.
+/// The lengths of frames, and their order.
 struct SizeChoice {
     /// In memory: without FCS.
     lens: Vec<usize>,
-    /// Indexes of `lens`; none where there is but one.
+    /// Indexes of `lens`; `None` for a single length.
     order: Option<Values>,
     /// With FCS.
     mean: f64,
@@ -182,7 +182,7 @@ fn too_small(spec: &StreamSpec, layout: &Layout<'_>, size: usize, least: usize) 
     };
     let unsigned = self::least(layout, false);
     if spec.has_signature() && size >= unsigned {
-        fix += ", or signature=off, without which nothing is known of loss and latency";
+        fix += ", or signature=off, but then loss and latency are unknown";
     }
     StreamError::new(
         format!(
@@ -260,8 +260,8 @@ impl Shape {
         )
     }
 
-    /// One frame with its lengths, and with those checksums that are always the same; the others
-    /// are returned as sums over all that does not vary.
+    /// One frame with its lengths, and with those checksums that are always the same; for the
+    /// others the sums over the constant bytes are returned.
     fn settled(
         &self,
         layout: &Layout<'_>,
@@ -277,7 +277,7 @@ impl Shape {
         let mut signature = 0;
         if self.is_signed {
             frame[len - SIGNATURE_BYTES..].fill(0);
-            // All headers begin at even offsets. SUM is as it stands in memory.
+            // All headers begin at even offsets. SUM is in memory order.
             signature = if len.is_multiple_of(2) {
                 SUM.swap_bytes()
             } else {
@@ -302,7 +302,7 @@ impl Shape {
     }
 }
 
-/// What a checksum is over, as it stands in `frame`; `signature` is what that adds.
+/// The sum over a checksum's bytes in `frame`; `signature` is the part of the signature.
 fn base_sum(checksum: &Sum, frame: &[u8], signature: u16) -> u16 {
     let to = checksum.to.unwrap_or(frame.len());
     let mut total = sum(&frame[checksum.from..to]);
@@ -347,7 +347,7 @@ fn live_writers(layout: &Layout<'_>, live: &[Option<usize>]) -> Vec<LiveSum> {
         live_as.map(|_| LiveSum {
             at: sum.at,
             nonzero: sum.nonzero,
-            // Only those after it: no checksum is over itself.
+            // Only those after it, since no checksum covers itself.
             feeds: covering(layout, live, sum.at)
                 .into_iter()
                 .filter(|&other| Some(other) > live[number])
@@ -363,7 +363,7 @@ fn live_writers(layout: &Layout<'_>, live: &[Option<usize>]) -> Vec<LiveSum> {
         .collect()
 }
 
-/// Writers of the fields that vary. What else is in their words moves from the template to them,
+/// Writers of the fields that vary. The other bits of their words move from the template to them,
 /// unless two of them share a word.
 fn field_writers(
     layout: &Layout<'_>,
@@ -389,7 +389,7 @@ fn field_writers(
                 .fold(0, |word, &byte| word << 8 | u128::from(byte));
             bytes.fill(0);
         }
-        // The same field has the same values wherever it stands.
+        // A field's values do not depend on its position.
         let seed = seed ^ (varied.field as u64 + 1).wrapping_mul(0xd6e8_feb8_6659_fd93);
         let mask = shares.then(|| ((1u128 << slot.bits) - 1) << slot.shift);
         let drawn = Drawn {

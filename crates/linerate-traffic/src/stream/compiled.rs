@@ -1,4 +1,4 @@
-//! A stream ready to write frames: a template, and what varies in it.
+//! A stream ready to write frames: a template, and its varying fields.
 
 use linerate_core::arch::{Vectors, Work};
 use linerate_core::env::Isa;
@@ -12,7 +12,7 @@ use crate::signature::Label;
 /// A stream ready to write frames.
 #[derive(Debug)]
 pub struct Stream {
-    /// Of its signatures: the session, and the stream's number in it.
+    /// For its signatures: the session, and the stream's number in it.
     pub session: u16,
     id: u16,
     is_signed: bool,
@@ -24,9 +24,9 @@ pub struct Stream {
     vectors: Vectors,
 }
 
-/// Room for a frame.
+/// A buffer for a frame.
 trait Room {
-    /// Exactly `len` bytes of it; none where it is too small.
+    /// Exactly `len` bytes of it; `None` if it is too small.
     fn take(&mut self, len: usize) -> Option<&mut [u8]>;
 }
 
@@ -70,7 +70,7 @@ impl Stream {
         self.template.len()
     }
 
-    /// Mean size of its frames, FCS included: what a rate in bits a second is worked out with.
+    /// Mean size of its frames, FCS included: used for rates in bits a second.
     pub fn mean_frame_bytes(&self) -> f64 {
         self.mean_frame_bytes
     }
@@ -82,8 +82,8 @@ impl Stream {
 
     /// Writes its next frames into `packets`, fresh ones of any length (best of
     /// [`Stream::max_len`]), one for each of `stamps` (the ticks at which each is to be sent).
-    /// Sequence numbers go up from `first`; what varies follows them, so that frames that a port
-    /// refused come again.
+    /// Sequence numbers go up from `first`; varying fields depend on them, so that refused frames
+    /// are written the same again.
     ///
     /// Packets whose slots are too small are left as they are.
     #[inline]
@@ -269,7 +269,7 @@ fn copy_row<const HEAD: usize>(frame: &mut [u8], row: &[u8; HEAD], template: &[u
     if let (Some(to), Some(from)) = (frame.last_chunk_mut::<64>(), template.last_chunk::<64>()) {
         *to = *from;
     }
-    // Last, for the tail's copy may reach into the head.
+    // Last, since the tail's copy may reach into the head.
     if let Some(to) = frame.first_chunk_mut() {
         *to = *row;
     }

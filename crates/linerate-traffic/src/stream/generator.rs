@@ -2,7 +2,7 @@
 //!
 //! A random field takes each value of its range once, in random order, before it takes any again;
 //! each such pass is in another order. So 30,000 frames over a range of 30,000 are 30,000 flows,
-//! and two random fields still meet in ever new pairs.
+//! and two random fields still give new pairs in each pass.
 
 use std::num::Wrapping;
 use std::ops::{Add, BitAnd, BitXor, Mul, Shr, Sub};
@@ -73,7 +73,7 @@ impl Word for Wrapping<u128> {
     }
 }
 
-/// Where the values of a field come from, and how far it got.
+/// The source of a field's values, with its position.
 #[derive(Debug)]
 pub(super) enum Generator<W> {
     Cycle(Cycle<W>),
@@ -82,12 +82,13 @@ pub(super) enum Generator<W> {
     Slow(Box<Slow<W>>),
 }
 
-/// Another's values, each several times one after the other: a digit of a counter but the first.
+/// Another generator's values, each repeated several times: a digit of a counter other than the
+/// first.
 #[derive(Debug)]
 pub(super) struct Slow<W> {
     inner: Generator<W>,
     every: u128,
-    /// The present value, and how often it comes yet.
+    /// The current value, and its remaining repetitions.
     at: (W, u128),
     mark: (W, u128),
 }
@@ -100,13 +101,13 @@ pub(super) struct Cycle<W> {
     mark: usize,
 }
 
-/// From a first value on in steps, until it is the first one's turn again.
+/// From a first value in steps, and from the start again.
 #[derive(Debug)]
 pub(super) struct Range<W> {
     first: W,
     step: W,
     count: u128,
-    /// The next value, and how many are to come before the first one again.
+    /// The next value, and how many values are left before the first one comes again.
     at: (W, u128),
     mark: (W, u128),
 }
@@ -117,7 +118,7 @@ pub(super) struct Random<W> {
     first: W,
     /// Last less first.
     most: W,
-    /// 2^bits - 1: the least such that is no less than `most`.
+    /// 2^bits - 1: the least such number that is at least `most`.
     mask: W,
     half: usize,
     at: Pass<W>,
@@ -125,10 +126,10 @@ pub(super) struct Random<W> {
     begin: Pass<W>,
 }
 
-/// How far a random field got.
+/// Position of a random field.
 #[derive(Clone, Copy, Debug)]
 struct Pass<W> {
-    /// What goes into the permutation next; it ends with `mask`.
+    /// Next input of the permutation; the last is `mask`.
     counter: W,
     keys: Keys<W>,
     seeds: u64,
@@ -143,14 +144,14 @@ struct Keys<W> {
     third: W,
 }
 
-/// The next of a sequence of 64-bit random numbers whose state is copied along.
+/// The next of a sequence of 64-bit random numbers whose state is the argument.
 pub(super) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(random::STEP);
     random::mixed(*state)
 }
 
 impl<W: Word> Generator<W> {
-    /// Of `values`, which are no whole `random`; `seed` is its own, for random ones.
+    /// A generator of `values`, which must not be a bare `random`; `seed` is for random ones.
     pub(super) fn new(values: &Values, seed: u64) -> Self {
         match *values {
             Values::Range { first, last, step } => {
@@ -223,7 +224,7 @@ impl<W: Word> Generator<W> {
         }
     }
 
-    /// Remembers how far it got.
+    /// Saves the position.
     #[inline(always)]
     pub(super) fn mark(&mut self) {
         match self {
@@ -234,7 +235,7 @@ impl<W: Word> Generator<W> {
         }
     }
 
-    /// Goes back to where [`Generator::mark`] was called last.
+    /// Goes back to the position of the last [`Generator::mark`].
     pub(super) fn back(&mut self) {
         match self {
             Self::Cycle(cycle) => cycle.at = cycle.mark,
@@ -256,10 +257,10 @@ impl<W: Word> Generator<W> {
 }
 
 impl<W: Word> Slow<W> {
-    /// Out of line: the same for all that are slow, and they seldom have anything new to say.
+    /// Out of line, since slow generators rarely have a new value.
     #[inline(never)]
     fn fill(&mut self, mut to: &mut [W]) {
-        // Where a burst takes more than one of the inner's values, going back takes them back.
+        // If a burst takes several of the inner values, going back returns them.
         self.inner.mark();
         while !to.is_empty() {
             if self.at.1 == 0 {
@@ -342,7 +343,7 @@ impl<W: Word> Keys<W> {
         let [add, first, second, third] = std::array::from_fn(|_| word());
         Self {
             add: W::cut(add),
-            // Odd ones, by which a multiplication is a permutation.
+            // Odd factors, for which multiplication is a permutation.
             first: W::cut(first | 1),
             second: W::cut(second | 1),
             third: W::cut(third | 1),
@@ -450,7 +451,7 @@ mod tests {
                     let mut first = vec![Wrapping(0); size];
                     slow.mark();
                     slow.fill(&mut first);
-                    // What was refused comes again.
+                    // Refused values come again.
                     let mut again = vec![Wrapping(0); size];
                     slow.back();
                     slow.mark();

@@ -51,18 +51,20 @@ pub struct FieldRow {
     pub notation: Notation,
     /// Largest value that it holds.
     pub most: u128,
-    /// What `random` alone covers; of addresses that depends on their family.
+    /// The range of a bare `random`; for addresses it depends on their family.
     pub random: (u128, u128),
 }
 
 /// One key, for help and completion.
 #[derive(Clone, Copy, Debug)]
 pub struct KeyHelp {
+    /// Its name.
     pub key: &'static str,
     /// What is written after it; `...` where it may vary from frame to frame.
     pub value: &'static str,
+    /// What it sets, with its default.
     pub help: &'static str,
-    /// Of those that are header fields.
+    /// For header fields.
     pub row: Option<FieldRow>,
 }
 
@@ -135,7 +137,7 @@ const SHORT: (u128, u128) = (0, 0xffff);
 const WORD: (u128, u128) = (0, 0xffff_ffff);
 /// RFC 3032, 2.1: the first 16 have meanings of their own.
 const LABELS: (u128, u128) = (16, 0xf_ffff);
-/// RFC 4814, 4.5: the ports that random ones are of.
+/// RFC 4814, 4.5: the range of random ports.
 const SRC_PORTS: (u128, u128) = (1024, 65535);
 const DST_PORTS: (u128, u128) = (1, 49151);
 /// RFC 7348, 5: those for a tunnel's source port.

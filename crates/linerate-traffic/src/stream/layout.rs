@@ -1,5 +1,5 @@
 //! The headers of a stream's frames: their bytes, where fields vary, which words are lengths and
-//! checksums. What users wrote is checked here for what contradicts itself.
+//! checksums. Contradictions between keys are detected here.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -40,12 +40,12 @@ pub(super) struct Length {
     pub(super) from: usize,
 }
 
-/// A checksum at `at` over what begins at `from`.
+/// A checksum at `at` over the bytes from `from`.
 #[derive(Clone, Debug)]
 pub(super) struct Sum {
     pub(super) at: usize,
     pub(super) from: usize,
-    /// Its end; none where that is the frame's.
+    /// End of the covered bytes; `None`: the end of the frame.
     pub(super) to: Option<usize>,
     /// Addresses and protocol of its pseudo-header.
     pub(super) pseudo: Option<(Range<usize>, u8)>,
@@ -54,7 +54,7 @@ pub(super) struct Sum {
 }
 
 impl Sum {
-    /// Whether it is over the byte at `at`.
+    /// Whether it covers the byte at `at`.
     pub(super) fn covers(&self, at: usize) -> bool {
         let to = self.to.unwrap_or(usize::MAX);
         let addresses = self.pseudo.as_ref().map(|(addresses, _)| addresses);
@@ -68,11 +68,11 @@ pub(super) struct Layout<'a> {
     spec: &'a StreamSpec,
     /// Bytes of all headers. Bits of varying fields, lengths and checksums are 0.
     pub(super) head: Vec<u8>,
-    /// Where the header that comes next is named by its EtherType, if it is.
+    /// Position of the EtherType for the next header, if there is one.
     names_next: Option<usize>,
     pub(super) varied: Vec<Varied>,
     pub(super) lengths: Vec<Length>,
-    /// Inner ones first, for outer ones are over them.
+    /// Inner ones first, since outer ones cover them.
     pub(super) sums: Vec<Sum>,
     /// Each header's name and length in bytes.
     pub(super) layers: Vec<(&'static str, usize)>,
@@ -86,7 +86,7 @@ struct IpFields {
     dst: Field,
     ttl: Field,
     dscp: Field,
-    /// Only of the inner (or only) one.
+    /// Whether this is the inner (or only) header, which has these fields.
     others: bool,
 }
 
@@ -118,7 +118,7 @@ const EXPERIMENTAL: EtherType = EtherType(0x88b5);
 /// RFC 3692, 2.1: the first protocol for experiments.
 const EXPERIMENTAL_PROTOCOL: u8 = 253;
 
-/// What is in a frame, once kind, keys and families are put together.
+/// The content of a frame, from kind, keys and families.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Inside {
     Eth,
@@ -156,7 +156,7 @@ impl<'a> Layout<'a> {
         let mut has_ethernet = true;
         if let Some(tunnel) = layout.tunnel_of()? {
             has_ethernet = layout.tunnel(tunnel, inside, src, dst)?;
-            // Inner checksums come first: those of the tunnel are over them.
+            // Inner checksums come first, since those of the tunnel cover them.
             outer = std::mem::take(&mut layout.sums);
         }
         match (has_ethernet, inside) {
@@ -178,7 +178,7 @@ impl<'a> Layout<'a> {
         format!("{}={}", field.key().0, value.unwrap_or_default())
     }
 
-    /// What the frame is, and whether over IPv6.
+    /// The content of the frame, and whether it is over IPv6.
     fn inside(&self) -> Result<(Inside, bool), StreamError> {
         let any = |fields: &[Field]| fields.iter().any(|&field| self.has(field));
         let by_keys = if any(&[Field::Flags, Field::Seq, Field::Ack]) {
@@ -233,7 +233,7 @@ impl<'a> Layout<'a> {
         Ok((inside, v6))
     }
 
-    /// Whether two addresses are IPv6, and a field that says so; none where none says.
+    /// Whether two addresses are IPv6, and the field that determines it; `None` if neither does.
     fn family(&self, src: Field, dst: Field) -> Result<Option<(bool, Field)>, StreamError> {
         let of = |field: Field| match self.spec.fields.get(&field)?.notation {
             Notation::V4 => Some((false, field)),
@@ -253,7 +253,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The key that asks for a tunnel, if one does.
+    /// The key of a tunnel, if there is one.
     fn tunnel_of(&self) -> Result<Option<Field>, StreamError> {
         let all = [Field::Vxlan, Field::Gre, Field::Gtpu];
         let mut given = all.into_iter().filter(|&field| self.has(field));
@@ -298,7 +298,7 @@ impl<'a> Layout<'a> {
         );
         if tunnel == Field::Gre {
             self.ip(v6, &OUTER, Some(protocol::GRE));
-            // An IP header that comes next says so here.
+            // The following IP header sets its type here.
             let header = gre::header_with_key(EtherType::TRANSPARENT_ETHERNET, 0);
             let at = self.push("GRE", &header);
             self.put(Field::Gre, at + 4, 4, 0, 0);
@@ -312,7 +312,7 @@ impl<'a> Layout<'a> {
         };
         self.udp(
             addresses,
-            // RFC 7348, 5: over IPv4 the checksum should be zero. GTP-U may do without, too.
+            // RFC 7348, 5: over IPv4 the checksum should be zero. GTP-U may omit it, too.
             v6,
             (Field::OuterSrcPort, 49152),
             (Field::OuterDstPort, port),
@@ -320,7 +320,7 @@ impl<'a> Layout<'a> {
         if tunnel == Field::Gtpu {
             let at = self.push("GTP-U", &gtpu::header(0, 0));
             self.put(Field::Gtpu, at + 4, 4, 0, 1);
-            // 3GPP TS 29.281 5.1: of what follows the mandatory eight bytes.
+            // 3GPP TS 29.281 5.1: the length of what follows the mandatory eight bytes.
             self.lengths.push(Length {
                 at: at + 2,
                 from: at + gtpu::HEADER_LEN,
@@ -353,7 +353,7 @@ impl<'a> Layout<'a> {
                 self.put_bits(field, at, mpls::ENTRY_LEN, 12, 20, 0);
             }
         }
-        // RFC 3032 2.2: the label tells what is behind it.
+        // RFC 3032 2.2: the label determines the protocol behind it.
         self.names_next = None;
         Ok(())
     }
@@ -469,7 +469,7 @@ impl<'a> Layout<'a> {
             self.head[at..at + 2].copy_from_slice(&tpid.0.to_be_bytes());
             self.put(tag, at + 2, 2, 0, 0);
         }
-        // Whoever comes next sets it.
+        // The next header sets it.
         self.names_next = Some(self.head.len());
         self.head.extend([0; 2]);
         if let Some((_, bytes)) = self
@@ -500,7 +500,8 @@ impl<'a> Layout<'a> {
         self.put(Field::Dst, at + 24, 4, 0, u32::from(DST_V4).into());
     }
 
-    /// An IP header; the place of its addresses and the protocol, for pseudo-headers.
+    /// Appends an IP header; returns the position of its addresses and the protocol, for
+    /// pseudo-headers.
     fn ip(&mut self, v6: bool, fields: &IpFields, number: Option<u8>) -> (Range<usize>, u8) {
         let experimental = EXPERIMENTAL_PROTOCOL.into();
         let proto = number.unwrap_or_default();
@@ -614,7 +615,7 @@ impl<'a> Layout<'a> {
         });
     }
 
-    /// Appends a header; where it begins.
+    /// Appends a header; returns where it begins.
     fn push(&mut self, name: &'static str, bytes: &[u8]) -> usize {
         let at = self.head.len();
         self.head.extend(bytes);
@@ -673,7 +674,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// Each key that was given has its place.
+    /// Checks that each given key is used.
     fn check_all_used(&self, inside: Inside, v6: bool) -> Result<(), StreamError> {
         let unused = |field: &&Field| !self.shown.contains_key(field);
         let Some(&field) = self.spec.fields.keys().find(unused) else {
@@ -726,7 +727,7 @@ fn other_family(kind: HeaderKind) -> HeaderKind {
     }
 }
 
-/// What a whole `random` covers.
+/// The range of a bare `random`.
 fn random_of(field: Field, notation: Notation, range: (u128, u128)) -> Values {
     let is_src = matches!(field, Field::Src | Field::OuterSrc);
     let (first, last) = match notation {

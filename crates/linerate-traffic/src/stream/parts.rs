@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::keys::Field;
 
-/// What headers a frame has.
+/// The headers of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderKind {
     Eth,
@@ -79,7 +79,7 @@ impl fmt::Display for Nest {
     }
 }
 
-/// What the bytes behind the headers are.
+/// The bytes behind the headers.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub enum Payload {
     #[default]

@@ -6,13 +6,13 @@ use std::str::FromStr;
 use super::values::{Notation, Values, Varying, number};
 use crate::units::{LEAST_FRAME, MOST_FRAME};
 
-/// Largest frame, FCS included: what jumbo frames are taken to be (Pktgen's `-j`).
+/// Largest frame, FCS included: a jumbo frame (Pktgen's `-j`).
 pub(super) const MOST_JUMBO: usize = 9600;
 
 /// The simple IMIX, as CSIT sends it over IPv4: 7:4:1.
 const IMIX: &[(u16, u32)] = &[(64, 7), (570, 4), (MOST_FRAME as u16, 1)];
 
-/// Most frames in one round of a mix: its weights are divided by what divides all.
+/// Most frames in one round of a mix: its weights are divided by their greatest common divisor.
 const MOST_ROUND: u32 = 4096;
 
 /// Frame sizes.

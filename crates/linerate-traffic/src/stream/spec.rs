@@ -1,7 +1,7 @@
 //! A stream as users write it. A key has the same name and the same value in a TOML `[[stream]]`,
 //! in the one-line form `udp dst=198.19.0.1 size=64`, and in the command `set 0 dst 198.19.0.1`.
 //!
-//! [`KEYS`] is the table of keys, [`super::values`] the grammar of what varies.
+//! [`KEYS`] is the table of keys, [`super::values`] the grammar of varying values.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,14 +22,20 @@ use linerate_appliance::config::{At, Section};
 use linerate_appliance::nearest::offer;
 use linerate_appliance::socket::Problem;
 
-/// A stream as users write it. What is absent has its default.
+/// A stream as users write it. Absent keys have their defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StreamSpec {
+    /// Name for users.
     pub name: Option<String>,
+    /// Name or number of the port that sends it.
     pub port: Option<String>,
+    /// Headers of its frames.
     pub kind: Option<HeaderKind>,
+    /// Frame sizes, FCS included.
     pub size: Option<Sizes>,
+    /// Rate of its own; absent: it shares the port's.
     pub rate: Option<Rate>,
+    /// Distribution of the gaps between frames.
     pub pacing: Option<Pacing>,
     /// Share of a port's time among streams without a rate.
     pub weight: Option<u32>,
@@ -41,11 +47,15 @@ pub struct StreamSpec {
     pub gap: Option<Duration>,
     /// From the port's start to the first frame.
     pub delay: Option<Duration>,
+    /// Whether it is sent; default on.
     pub enabled: Option<bool>,
+    /// Whether frames end in a signature; default on.
     pub signature: Option<bool>,
+    /// Seed of its random fields; absent: the session's.
     pub seed: Option<u64>,
     /// Fields that run like the digits of a counter.
     pub nest: Option<Nest>,
+    /// Bytes behind the headers.
     pub payload: Option<Payload>,
     /// A capture to send instead.
     pub pcap: Option<String>,
@@ -56,15 +66,18 @@ pub struct StreamSpec {
     pub(super) fields: BTreeMap<Field, Varying>,
 }
 
-/// What is wrong with a stream, and what would be right.
+/// An error in a stream, and its fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}; {fix}")]
 pub struct StreamError {
+    /// What is wrong, with the key and its value.
     pub problem: String,
+    /// What would be right.
     pub fix: String,
 }
 
 impl StreamError {
+    /// An error with this fix.
     pub fn new(problem: impl Into<String>, fix: impl Into<String>) -> Self {
         Self {
             problem: problem.into(),
@@ -90,7 +103,7 @@ impl StreamSpec {
         self.signature != Some(false)
     }
 
-    /// A table of its keys, such as a `[[stream]]`; what is wrong is noted there.
+    /// A table of its keys, such as a `[[stream]]`; errors are collected there.
     pub fn read(section: &Section<'_>) -> Self {
         let mut spec = Self::default();
         for help in KEYS {
@@ -105,15 +118,15 @@ impl StreamSpec {
         spec
     }
 
-    /// Sets one key; the value `default` takes it away.
+    /// Sets one key; the value `default` removes it.
     ///
     /// # Errors
-    /// An unknown key, or a value that is none of it. Nothing has changed then.
+    /// An unknown key, or an invalid value. Nothing has changed then.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), StreamError> {
         let Some(help) = KEYS.iter().find(|help| help.key == key) else {
             return Err(unknown_key(key));
         };
-        // Nothing is called so, and a name could be.
+        // `default` resets keys, but is a possible name.
         let value = (value != "default" || key == "name").then_some(value);
         let bad = |reason: String| {
             let value = value.unwrap_or_default();
@@ -158,7 +171,7 @@ impl StreamSpec {
         Ok(())
     }
 
-    /// The value of a key as [`StreamSpec::set`] takes it; none where it has its default.
+    /// The value of a key as [`StreamSpec::set`] takes it; `None` if it has its default.
     pub fn get(&self, key: &str) -> Option<String> {
         let field = KEYS.iter().find(|help| help.key == key)?;
         if let Some(row) = field.row {
@@ -195,8 +208,8 @@ impl StreamSpec {
             .filter_map(|help| Some((help.key, self.get(help.key)?)))
     }
 
-    /// Compiles the stream for a port whose address is `src`, towards `dst` where the stream does
-    /// not say otherwise. `id` goes into signatures; `seed` makes random fields repeatable, unless
+    /// Compiles the stream for a port whose address is `src`, towards `dst` unless the stream sets
+    /// another address. `id` goes into signatures; `seed` makes random fields repeatable, unless
     /// the stream has its own.
     ///
     /// # Errors
@@ -294,7 +307,7 @@ impl FromStr for StreamSpec {
     }
 }
 
-/// Words of a line: spaces part them but in double quotes.
+/// Words of a line, separated by spaces outside of double quotes.
 fn words(line: &str) -> Result<Vec<String>, StreamError> {
     let mut words = Vec::new();
     let mut word = None::<String>;

@@ -1,5 +1,4 @@
-//! Frames as they are written, against frames built slowly by someone else's code from the same
-//! values.
+//! Compares written frames with frames that another crate builds from the same values.
 
 mod model;
 
@@ -36,7 +35,7 @@ fn refused(line: &str) -> String {
     }
 }
 
-/// Frames 0 to `count` are as the model says.
+/// Checks that frames 0 to `count` equal the model's.
 fn check(line: &str, count: usize) {
     let line = format!("{line} payload=abc");
     let spec: StreamSpec = line
@@ -170,7 +169,7 @@ proptest! {
 
 #[test]
 fn a_udp_checksum_that_comes_to_zero_is_sent_as_all_ones() {
-    // Over all destination ports the sum passes every value but one.
+    // Over all destination ports the sum takes every value but one.
     let mut stream = compile("udp dport=0-65535");
     let mut ones = 0;
     for burst in 0..1024 {
@@ -187,7 +186,7 @@ fn a_udp_checksum_that_comes_to_zero_is_sent_as_all_ones() {
     assert!((1..=2).contains(&zeros.filter(|frame| frame[50..52] == [0, 0]).count()));
 }
 
-/// What etherparse finds wrong with the checksums of a plain or tunnelled frame; and its innermost
+/// Verifies the checksums of a plain or tunnelled frame with etherparse; returns its innermost
 /// flow.
 fn verify(frame: &[u8], line: &str) -> String {
     let headers =
@@ -331,7 +330,7 @@ fn what_a_port_refused_is_written_again() {
         let wanted = compile(line).frames(0, 400);
         let mut stream = compile(line);
         let mut next = 0;
-        // The port takes 37 of 64; and once somebody begins anew, once jumps ahead.
+        // The port takes 37 of 64; and the sequence restarts once, and jumps ahead once.
         while next + 64 <= 400 {
             assert_eq!(
                 stream.frames(next as u64, 64),
@@ -547,7 +546,7 @@ fn nested_fields_run_like_the_digits_of_a_counter() {
         .map(|(dst, port, id)| (dst as u8, port, id))
         .collect();
     assert_eq!(nested, expected);
-    // Those of a tuple go together, and what is not named goes on with every frame.
+    // Fields of a tuple advance together, and unnamed fields advance with every frame.
     let tuples = "udp vlan=5,6 dst=198.19.0.1-198.19.0.3 sport=10,30,20 nest=dst+sport,vlan";
     let expected =
         (0..200usize).map(|n| (n as u8 % 3 + 1, [10, 30, 20][n % 3], n as u16 / 3 % 2 + 5));
@@ -555,7 +554,7 @@ fn nested_fields_run_like_the_digits_of_a_counter() {
     let plain = (0..200u16).map(|n| (n as u8 % 3 + 1, n / 2 % 2 + 10, n % 2 + 5));
     let plain = plain.collect::<Vec<_>>();
     assert_eq!(digits(&format!("{line} nest=vlan,sport"), 200), plain);
-    // Far in, and back: as a port that took less than it was given has it.
+    // Jumps ahead and back, as for a port that took less than it was given.
     let mut whole = compile(&format!("{line} nest=dst,sport,vlan"));
     let all = whole.frames(0, 300);
     for first in [250, 3, 64, 65, 0] {

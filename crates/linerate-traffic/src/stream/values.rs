@@ -1,4 +1,4 @@
-//! What one field takes from frame to frame, as users write it.
+//! The values of one field from frame to frame, as users write them.
 //!
 //! ```text
 //! 80                        the same in every frame
@@ -25,7 +25,7 @@ pub enum Notation {
     /// Hexadecimal.
     Hex,
     Mac,
-    /// Of either family: only of a whole `random`, which names none.
+    /// An address of either family: only for a bare `random`, which names none.
     Address,
     V4,
     V6,
@@ -35,14 +35,14 @@ pub enum Notation {
     TcpFlags,
 }
 
-/// What one field takes from frame to frame.
+/// The values of one field from frame to frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Varying {
     pub notation: Notation,
     pub values: Values,
 }
 
-/// The values alone: numbers, whatever they mean.
+/// The values as numbers, without their notation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Values {
     Fixed(u128),
@@ -53,7 +53,7 @@ pub enum Values {
         step: u128,
     },
     List(Vec<u128>),
-    /// Over all that makes sense for the field.
+    /// Random over the field's default range.
     Random,
     RandomOf {
         first: u128,
@@ -62,7 +62,7 @@ pub enum Values {
 }
 
 impl Values {
-    /// How many there are before the first one comes again; at random each comes once before that.
+    /// The length of the period; for random values each comes once in it.
     pub(super) fn count(&self) -> u128 {
         match self {
             Self::Fixed(_) | Self::Random => 1,
@@ -88,7 +88,7 @@ impl Varying {
     /// Reads `text`, whose values must be at most `most`.
     ///
     /// # Errors
-    /// What is wrong with it, as the end of a sentence.
+    /// The problem, as the end of a sentence.
     pub(super) fn parse(notation: Notation, most: u128, text: &str) -> Result<Self, String> {
         let reader = Reader { notation, most };
         if text == "random" {
@@ -135,7 +135,7 @@ impl Varying {
         }
     }
 
-    /// Smallest and largest value; none of a whole `random`.
+    /// Smallest and largest value; `None` for a bare `random`.
     pub(super) fn bounds(&self) -> Option<(u128, u128)> {
         match &self.values {
             Values::Fixed(value) => Some((*value, *value)),

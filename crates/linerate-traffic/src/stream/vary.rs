@@ -1,9 +1,9 @@
-//! What differs from frame to frame, a burst at a time.
+//! Writes varying fields, a burst at a time.
 //!
 //! The heads of up to 64 frames lie side by side in rows. Field by field, a burst's values are
 //! made, written into the rows, and added to the sums of the checksums over them; the checksums are
-//! written last, and the rows copied into the packets. Which field, how wide, and under which
-//! checksums is decided once per field and burst.
+//! written last, and the rows copied into the packets. Field, width and checksums are decided once
+//! per field and burst.
 
 use std::num::Wrapping;
 use std::ops::Shl;
@@ -14,18 +14,18 @@ use super::generator::{Generator, MOST, Word};
 use super::layout::Slot;
 use super::values::Values;
 
-/// Sizes of frames, and what depends on them.
+/// Sizes of frames, and the words that depend on them.
 #[derive(Debug, Default)]
 pub(super) struct SizeTable {
     /// In memory, of each size.
     pub(super) lens: Vec<usize>,
-    /// Which size comes next; none where there is but one.
+    /// Order of the sizes; `None` for a single size.
     pub(super) order: Option<Generator<Wrapping<u32>>>,
-    /// Places of the words that differ by size: none where there is but one.
+    /// Positions of the words that depend on the size; empty for a single size.
     pub(super) patch_at: Vec<usize>,
     /// Those words, for each size.
     pub(super) patches: Vec<[u8; 2]>,
-    /// For each size, the sum of each live checksum over what does not vary.
+    /// For each size, the sum of each live checksum over the constant bytes.
     pub(super) bases: Vec<u32>,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct LiveSum {
     pub(super) at: usize,
     /// A computed zero is sent as all ones.
     pub(super) nonzero: bool,
-    /// Live checksums that are over this one.
+    /// Live checksums that cover this one.
     pub(super) feeds: Vec<usize>,
 }
 
@@ -46,7 +46,7 @@ pub(super) enum Rows {
     Long(Box<[[u8; 192]; MOST]>),
 }
 
-/// What differs from frame to frame.
+/// The varying fields of a stream.
 #[derive(Debug)]
 pub(super) struct Variation {
     pub(super) rows: Rows,
@@ -106,8 +106,8 @@ impl Variation {
 }
 
 impl Heads {
-    /// Makes the heads of the frames from number `first` on, one in each row. Out of line, since
-    /// there is much to compile.
+    /// Makes the heads of the frames from number `first` on, one in each row. Out of line, since it
+    /// is large.
     #[inline(never)]
     pub(super) fn make<const HEAD: usize>(
         &mut self,
@@ -202,8 +202,7 @@ impl Heads {
         }
     }
 
-    /// Continues with frame `first`: the ports took fewer than they were given, or somebody begins
-    /// anew.
+    /// Continues with frame `first`: the port took fewer than it was given, or the stream restarts.
     #[cold]
     fn seek(&mut self, first: u64) {
         if (self.mark..self.position).contains(&first) {
@@ -265,7 +264,7 @@ pub(super) enum FieldWriter {
 pub(super) struct Writer<W> {
     generator: Generator<W>,
     slot: Slot,
-    /// The other bits of the word; 0 where `mask` is given.
+    /// The other bits of the word; 0 if `mask` is set.
     base: W,
     /// The field's bits of a word that it shares with another varying field.
     mask: Option<W>,
@@ -273,11 +272,11 @@ pub(super) struct Writer<W> {
     sums: Vec<usize>,
 }
 
-/// Which values a field has, and when.
+/// The values of a field, and their order.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Drawn<'a> {
     pub(super) values: &'a Values,
-    /// Of random ones.
+    /// Seed of random values.
     pub(super) seed: u64,
     /// Frames that each value is for.
     pub(super) every: u128,

@@ -55,7 +55,7 @@ pub struct Filter {
 pub enum Op {
     /// Sets the truth value.
     Test {
-        /// What is asked.
+        /// The test itself.
         test: Test,
         /// VLAN tags that the test looks behind.
         tags: usize,
@@ -71,7 +71,7 @@ pub enum Op {
     },
 }
 
-/// Which end of a packet a word speaks of.
+/// Which end of a packet a word refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Where it comes from.

@@ -1,4 +1,4 @@
-//! Writing a message: what it says, and its checksum.
+//! Writes a message with its checksum.
 
 use core::net::Ipv6Addr;
 
@@ -8,14 +8,14 @@ use crate::{MacAddr, bytes::put16, checksum, ipv6, protocol};
 /// A message to be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Who is a router here?
+    /// Router solicitation.
     RouterSolicitation {
         /// The sender's, unless it sends from the unspecified address.
         source_mac: Option<MacAddr>,
     },
     /// I am a router.
     RouterAdvertisement {
-        /// What stands ahead of the options.
+        /// The fields before the options.
         router: Router,
         /// The sender's MAC address.
         source_mac: Option<MacAddr>,
@@ -24,16 +24,16 @@ pub enum Message<'a> {
         /// What is on link.
         prefixes: &'a [PrefixInfo],
     },
-    /// Who has the target?
+    /// Neighbour solicitation.
     NeighbourSolicitation {
-        /// Whom it asks for.
+        /// The target address.
         target: Ipv6Addr,
         /// The sender's, unless it sends from the unspecified address.
         source_mac: Option<MacAddr>,
     },
     /// The target is here.
     NeighbourAdvertisement {
-        /// Whose MAC address is told.
+        /// The address whose MAC address is advertised.
         target: Ipv6Addr,
         /// It.
         target_mac: Option<MacAddr>,
@@ -58,8 +58,8 @@ pub enum Message<'a> {
 }
 
 impl Message<'_> {
-    /// Writes the message with its checksum for these addresses; says how many bytes it has, or
-    /// `None` where `out` is shorter.
+    /// Writes the message with its checksum for these addresses; returns its length in bytes, or
+    /// `None` if `out` is shorter.
     pub fn write(&self, src: Ipv6Addr, dst: Ipv6Addr, out: &mut [u8]) -> Option<usize> {
         let mut w = Writer { out, at: 0 };
         match *self {

@@ -12,10 +12,10 @@ use core::ops::Range;
 
 /// Longest headers that are joined: Ethernet, one VLAN tag, IPv6, TCP with all options.
 const MAX_HEADERS: usize = ethernet::HEADER_LEN + vlan::TAG_LEN + ipv6::HEADER_LEN + 60;
-/// What an IPv4 packet's and an IPv6 payload's length can say.
+/// Largest length of an IPv4 packet, and of an IPv6 payload.
 const MAX_LEN: usize = 0xffff;
 
-/// What a frame is to who joins segments.
+/// Class of a frame for joining segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameClass {
     /// A segment with payload, which may be joined with others.

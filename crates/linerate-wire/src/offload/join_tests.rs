@@ -311,7 +311,7 @@ fn wrong_checksums_are_seen() {
 }
 
 proptest! {
-    /// Whatever a sender sends, and whatever changes on the way.
+    /// Random streams of a sender, with random changes on the path.
     #[test]
     fn what_is_joined_is_cut_into_the_same_frames(
         v6: bool,

@@ -40,10 +40,10 @@ pub fn complete_partial(frame: &mut [u8], csum_start: u16, csum_offset: u16) -> 
 /// Where a checksum looks unfinished: `(csum_start, csum_offset)` for [`complete_partial`] of a
 /// TCP or UDP frame whose checksum field equals its pseudo-header sum.
 ///
-/// For receivers that are not told, such as AF_XDP. It cannot do harm: a finished checksum has that
-/// value once in 65536 frames, and then the sum of everything, field included, is all ones, its
-/// checksum is the field's value again, and finishing it changes nothing.
-/// Frames padded with other than zeros must be cut to [`Headers::end`](crate::Headers) first.
+/// For receivers without this information, such as AF_XDP. It cannot do harm: a finished checksum
+/// has that value once in 65536 frames, and then the sum of everything, field included, is all
+/// ones, its checksum is the field's value again, and finishing it changes nothing. Frames padded
+/// with other than zeros must be cut to [`Headers::end`](crate::Headers) first.
 #[inline]
 pub fn looks_partial(frame: &[u8]) -> Option<(u16, u16)> {
     let headers = parse(frame).ok()?;

@@ -5,7 +5,7 @@ use core::fmt;
 /// What is wrong with a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// A message says that it is shorter than a header, or longer than what there is.
+    /// The length of a message is less than a header, or more than the buffer has.
     Length {
         /// What it says, in bytes.
         says: u32,
@@ -19,7 +19,7 @@ pub enum Flaw {
         /// Its bytes behind the header.
         has: usize,
     },
-    /// An attribute says that it is shorter than its header, or longer than what there is.
+    /// The length of an attribute is less than its header, or more than the message has.
     AttributeLength {
         /// The attribute's type.
         attribute: u16,

@@ -1,4 +1,4 @@
-//! What messages say of interfaces: links, their addresses, the neighbours there.
+//! Messages about interfaces: links, their addresses, the neighbours there.
 
 use core::net::IpAddr;
 
@@ -17,7 +17,7 @@ pub struct Link<'a> {
     pub up: bool,
     /// Whether it has a carrier (`IFF_LOWER_UP`).
     pub carrier: bool,
-    /// How often that has come or gone.
+    /// How often the carrier has come or gone.
     pub carrier_changes: Option<u32>,
     /// Its Ethernet address.
     pub mac: Option<MacAddr>,

@@ -86,7 +86,7 @@ pub struct Message<'a> {
     pub payload: &'a [u8],
 }
 
-/// What a message says.
+/// Content of a message.
 #[derive(Clone, Copy, Debug)]
 pub enum Body<'a> {
     /// The end of a dump.
@@ -97,7 +97,7 @@ pub enum Body<'a> {
     Overrun,
     /// A link is there, or has changed.
     NewLink(Link<'a>),
-    /// A link is gone.
+    /// A link was removed.
     DelLink(Link<'a>),
     /// An interface has an address.
     NewAddress(Address),
@@ -105,11 +105,11 @@ pub enum Body<'a> {
     DelAddress(Address),
     /// A route is there, or has changed.
     NewRoute(Route<'a>),
-    /// A route is gone.
+    /// A route was removed.
     DelRoute(Route<'a>),
     /// A neighbour is there, or has changed.
     NewNeighbour(Neighbour),
-    /// A neighbour is gone.
+    /// A neighbour was removed.
     DelNeighbour(Neighbour),
     /// A next hop or a group of them is there, or has changed.
     NewNexthop(Nexthop<'a>),

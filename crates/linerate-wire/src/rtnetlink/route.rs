@@ -1,4 +1,4 @@
-//! What messages say of routes: where they lead, by ways of their own or by a next-hop object.
+//! Messages about routes: where they lead, by next hops of their own or by a next-hop object.
 
 use core::net::IpAddr;
 
@@ -39,12 +39,12 @@ impl RouteKind {
     }
 }
 
-/// One way to go.
+/// One next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Via {
     /// The next router; `None`: the destination itself is on the link.
     pub gateway: Option<IpAddr>,
-    /// Number of the interface; 0: not said.
+    /// Number of the interface; 0: none.
     pub interface: u32,
     /// Share among several, from 1.
     pub weight: u16,
@@ -100,7 +100,7 @@ pub struct Route<'a> {
     pub tos: u8,
     /// Its table.
     pub table: u32,
-    /// Who made it (`RTPROT_...`).
+    /// Protocol that made it (`RTPROT_...`).
     pub protocol: u8,
     /// What it does.
     pub kind: RouteKind,
@@ -115,7 +115,7 @@ pub struct Route<'a> {
 }
 
 impl<'a> Route<'a> {
-    /// Where it leads, unless it names a next-hop object: several ways, one, or none.
+    /// Where it leads, unless it names a next-hop object: several next hops, one, or none.
     pub fn vias(&self) -> Vias<'a> {
         let one = self.one.gateway.is_some() || self.one.interface != 0 || self.one.encapsulated;
         Vias {
@@ -180,8 +180,7 @@ impl<'a> Route<'a> {
 pub struct Vias<'a> {
     one: Option<Via>,
     many: &'a [u8],
-    /// zebra says of a route with several ways what tunnel they all take (VXLAN) in the route
-    /// itself.
+    /// zebra puts the tunnel (VXLAN) that all next hops of a route take into the route itself.
     encapsulated: bool,
 }
 
@@ -235,12 +234,12 @@ fn one_of_many(bytes: &[u8]) -> Result<(Via, &[u8]), Flaw> {
     Ok((via, bytes.get(align(len)..).unwrap_or(&[])))
 }
 
-/// A next-hop object: one way, or a group of other objects.
+/// A next-hop object: one next hop, or a group of other objects.
 #[derive(Clone, Copy, Debug)]
 pub struct Nexthop<'a> {
     /// Its number.
     pub id: u32,
-    /// Its way, unless it is a group or a blackhole.
+    /// Its next hop, unless it is a group or a blackhole.
     pub via: Via,
     /// Whether packets are dropped without a word.
     pub blackhole: bool,
@@ -307,8 +306,8 @@ pub fn by_zebra(protocol: u8) -> bool {
     matches!(protocol, 11 | 42 | 186..=198)
 }
 
-/// What a route's protocol (`rtm_protocol`) is called, as `ip route` has it from `rt_protos`;
-/// `None` for a number that nobody has there. A static route of FRR's is one, whatever its number.
+/// The name of a route's protocol (`rtm_protocol`), as `ip route` has it from `rt_protos`; `None`
+/// for an unknown number. A static route of FRR's is one, whatever its number.
 pub fn protocol_name(protocol: u8) -> Option<&'static str> {
     Some(match protocol {
         2 => "kernel",

@@ -1,6 +1,7 @@
-//! A command that runs, and is asked by `linerate ctl`.
+//! A running command, and `linerate ctl` for it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ pub(crate) struct Instance {
     socket: String,
 }
 
-// Not every test program asks for all of it.
+// Not every test program uses all of it.
 #[allow(dead_code)]
 impl Instance {
     /// Starts a command that listens at `socket`, and waits until it answers.
@@ -70,7 +71,18 @@ impl Instance {
         serde_json::from_str(&text).unwrap()
     }
 
-    /// Sends SIGHUP; the line that it says about it.
+    /// The page of metrics.
+    pub(crate) fn metrics(&self) -> String {
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        stream.write_all(b"{\"method\": \"metrics\"}\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        let page = answer["result"]["text"].as_str();
+        page.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// Sends SIGHUP; returns the line that it prints.
     pub(crate) fn hang_up(&mut self) -> String {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-HUP", &id]).status().unwrap();
@@ -85,7 +97,7 @@ impl Instance {
         line.trim_end().to_owned()
     }
 
-    /// Ends it, after which it must have said all that it had to say; its totals.
+    /// Ends it; all output must have been read; returns its totals.
     pub(crate) fn totals(mut self) -> Value {
         self.ctl(&["stop"]).unwrap();
         let mut stdout = self.child.stdout.take().unwrap();

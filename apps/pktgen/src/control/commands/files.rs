@@ -11,7 +11,7 @@ use crate::control::table::{Done, Given, expanded, parse};
 use linerate_appliance::config::{ConfigError, Wrong};
 use linerate_appliance::error::Error;
 
-/// Files that load files: how deep they may go.
+/// How deep files may load files.
 const DEEPEST: u32 = 8;
 
 pub(in super::super) fn save(control: &mut Control, given: &Given) -> Done {
@@ -59,7 +59,7 @@ pub(in super::super) fn load(asker: &mut Asker, given: &Given) -> Done {
     }
 }
 
-/// Gives the commands of a file, one after the other, up to the first that fails; returns how many.
+/// Runs the commands of a file, one after the other, up to the first that fails; returns how many.
 pub(in super::super) fn run_lines(
     asker: &mut Asker,
     path: &Path,
@@ -93,8 +93,8 @@ pub(in super::super) fn run_lines(
     result.map(|()| count)
 }
 
-/// Whether all lines are commands with what they take, before the first is done; what a command
-/// makes of it shows when its turn comes.
+/// Checks that all lines are commands with their arguments, before the first is run; values are
+/// checked when a command runs.
 fn check(path: &Path, lines: &[(usize, String)]) -> Result<(), Problem> {
     let (mut errors, mut nearest) = (Vec::new(), Vec::new());
     for (number, line) in lines {

@@ -81,7 +81,7 @@ fn explained(port: &PortView, snapshot: &Snapshot) -> String {
     said
 }
 
-/// What keeps a port from sending more, by its counters.
+/// What limits a port's sending, by its counters.
 fn limits(port: &PortView, lcores: &[LcoreView]) -> Vec<String> {
     let mut limits = Vec::new();
     if !port.link_up {

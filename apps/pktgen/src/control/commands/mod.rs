@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use super::protocol::{Problem, Reply};
 
-/// An answer of text alone.
+/// An answer with text only.
 fn text(text: impl Into<String>) -> Reply {
     Reply {
         text: text.into(),

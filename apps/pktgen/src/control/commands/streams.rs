@@ -1,4 +1,4 @@
-//! Commands that say what is sent. Each changes all that it names, or nothing.
+//! Commands for what is sent. Each changes all that it names, or nothing.
 
 use serde_json::json;
 
@@ -12,10 +12,10 @@ use crate::session::PORT_KEYS;
 use crate::stream::{KEYS, StreamSpec};
 use crate::units::parse_speed;
 
-/// Keys of streams that mean the port when a port is named: its streams share them.
+/// Keys that apply to the port where a port is named: its streams share them.
 const SHARED: [&str; 2] = ["rate", "count"];
 
-/// The stream of a port that nobody said anything of: UDP frames of 64 bytes.
+/// The stream of a port without any: UDP frames of 64 bytes.
 pub(in super::super) fn default_stream(port: impl ToString) -> StreamSpec {
     let mut spec = StreamSpec::default();
     spec.port = Some(port.to_string());
@@ -32,7 +32,7 @@ fn set_key(control: &mut Control, ports: &str, key: &str, value: &str) -> Done {
     let ports = control.ports_of(ports)?;
     let of_stream = KEYS.iter().any(|known| known.key == key);
     let of_port = PORT_KEYS.iter().any(|known| known.0 == key);
-    // `speed` is a capture's as well, there as a factor.
+    // A capture has a `speed` as well, as a factor.
     let is_speed = value == "none" || parse_speed(value).is_ok();
     if of_port && (!of_stream || SHARED.contains(&key) || is_speed) {
         control.set_ports(&ports, key, value, SHARED.contains(&key))?;
@@ -54,7 +54,7 @@ fn set_key(control: &mut Control, ports: &str, key: &str, value: &str) -> Done {
     }
     let specs = control.specs()?;
     let sends = |port: u16| specs.iter().any(|(_, of, _)| *of == port);
-    // As in Pktgen, a port that is set has something to send.
+    // As in Pktgen, `set` gives a port without streams one.
     let mut new = Vec::new();
     for &port in ports.iter().filter(|&&port| !sends(port)) {
         let mut spec = default_stream(port);
@@ -193,7 +193,7 @@ pub(in super::super) fn seq(control: &mut Control, given: &Given) -> Done {
                 "leave out port= and name=",
             ));
         }
-        // Names are of the session, so the port is part of them.
+        // Names are unique in the session, so the port is part of them.
         let name = format!("seq{number}.{port}");
         let called = |(_, _, spec): &&(u16, u16, StreamSpec)| spec.name.as_ref() == Some(&name);
         before.extend(control.specs()?.iter().filter(called).map(|(id, _, _)| *id));
@@ -201,7 +201,7 @@ pub(in super::super) fn seq(control: &mut Control, given: &Given) -> Done {
         spec.port = Some(port.to_string());
         new.push(spec);
     }
-    // The new ones first: where one is wrong, those before stay.
+    // New ones are added first: where one is wrong, the old ones stay.
     control.add_streams(new)?;
     control.remove_streams(&before)?;
     Ok(text(format!(

@@ -1,4 +1,4 @@
-//! The table against itself, against what people type, and against the guide.
+//! Checks the table itself, lines that users type, and the guide.
 
 use proptest::prelude::*;
 
@@ -30,7 +30,7 @@ fn no_name_means_two_things() {
             "{}",
             row.name
         );
-        // A command of one word is no family.
+        // A command of one word has no subcommands.
         let alone = !row.name.contains(' ');
         let family = |other: &Row| other.name.contains(' ') && first(other.name) == row.name;
         assert!(!alone || !COMMANDS.iter().any(family), "{}", row.name);
@@ -205,7 +205,7 @@ fn generated() -> String {
     text
 }
 
-/// The guide lists what there is, neither more nor less. `LINERATE_WRITE_DOCS=1` writes it anew.
+/// The guide lists exactly the commands that exist. `LINERATE_WRITE_DOCS=1` rewrites it.
 #[test]
 fn the_guide_lists_the_commands_that_there_are() {
     const BEGIN: &str = "<!-- from the command table: do not edit -->\n";

@@ -75,7 +75,7 @@ fn pktgens_own_examples_mean_what_they_mean_there() {
             "10:tx 1.1"
         ]
     );
-    // Braces are as good as brackets, and around each part as good as around all.
+    // Braces and brackets are equivalent, around each part or around all.
     for text in ["{1:2}.0", "[[1]:{2}].[0]", " [ 1 : 2 ] . 0 ", "[1:2].{0}"] {
         assert_eq!(read(text, 1), ["1:rx 0.0", "2:tx 0.0"], "{text}");
     }
@@ -211,11 +211,11 @@ fn errors_name_the_part_and_the_reason() {
         let problem = problem(text, count, queues);
         assert!(problem.contains(wanted), "{text}: {problem}");
     }
-    // Sixty-seven million queues are refused, not made.
+    // Sixty-seven million queues are refused before they are allocated.
     assert!(problem("[0-8191].[0-8191]", 1, 1).contains("there is no lcore"));
 }
 
-/// What must hold of a map however it came about.
+/// Invariants of every map.
 fn check(map: &Map, shapes: &[PortShape]) {
     for (number, shape) in (0u16..).zip(shapes) {
         let queues = |side: fn(&Share) -> &[(u16, u16)]| -> Vec<u16> {
@@ -278,7 +278,7 @@ proptest! {
         let _ = Map::parse(&text, &ports(1, 1), &cpus());
     }
 
-    /// Maps written by the grammar are read as they were meant.
+    /// Maps written by the grammar are read back the same.
     #[test]
     fn what_is_written_is_read(
         rx in prop::collection::btree_set(0u32..8, 1..4),

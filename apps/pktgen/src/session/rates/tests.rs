@@ -58,8 +58,8 @@ fn the_talks_megabytes_are_megabits_with_preamble_and_gap() {
 
 #[test]
 fn the_talks_size_class_exceeds_its_total_by_two_epochs() {
-    // 512-1023 says 13,678,363, the total 12,378,659. One set of counters cannot say so: with the
-    // classes as the only count of a receiver the sum is the total.
+    // 512-1023 says 13,678,363, the total 12,378,659. One set of counters cannot disagree: a
+    // receiver counts only classes, and their sum is the total.
     let receiver = crate::session::sample::ReceiverCount {
         packets: 12_378_659,
         sizes: [0, 0, 0, 0, 12_378_659, 0, 0],
@@ -88,7 +88,7 @@ fn loss_is_told_for_a_pair_and_not_guessed_from_two_columns() {
 
 #[test]
 fn rates_are_divided_by_the_time_that_passed() {
-    // The same frames over one second and over 1.42 (what a timer that fires late does).
+    // The same frames over one second and over 1.42 (when a timer fires late).
     for seconds in [1.0, 1.42] {
         let speed = Speed::between(count(5.0, 100, 64), count(5.0 + seconds, 1_488_195, 64), HZ);
         assert!(
@@ -119,7 +119,7 @@ fn short_intervals_keep_the_rates_and_the_most_is_kept() {
     };
     assert_eq!(take(&mut meter, 0.05, 1000).pps, 0.0);
     assert_eq!(take(&mut meter, 0.5, 1000).pps.round(), 2000.0);
-    // 50 ms later: the rate stays, the count does not.
+    // 50 ms later: the rate stays, the count grows.
     let soon = take(&mut meter, 0.55, 1400);
     assert_eq!((soon.pps.round(), soon.packets), (2000.0, 1400));
     let later = take(&mut meter, 1.5, 1500);

@@ -33,10 +33,10 @@ fn streams_change_while_they_run() {
     let now = wait(&mut session, "more of the other", &|now| {
         now.streams[1].tally.sent > 50
     });
-    // But for the burst that was waiting at the queue.
+    // Except the burst that was waiting at the queue.
     assert!(now.streams[0].tally.sent <= before + 64);
     assert!(!now.streams[0].enabled);
-    // Removed, it is not shown, but what it sent is still the port's.
+    // A removed stream is not shown, but what it sent still counts for the port.
     session.remove_stream(0).unwrap();
     session.set_stream(1, "enabled", "off").unwrap();
     assert!(session.drain(QUIET, LONG));
@@ -136,7 +136,7 @@ fn a_ports_rate_and_count_are_shared_by_streams_without_their_own() {
         .map(|view| view.tally.sent)
         .collect();
     assert_eq!(sent[..2], [501, 500]);
-    // What was given up because it was late is made up for.
+    // Frames that were given up as late are made up for.
     assert!(sent[2] <= 11, "{snapshot:?}");
     assert!(sent[2] + snapshot.streams[2].unsent >= 11, "{snapshot:?}");
 }

@@ -1,5 +1,5 @@
-//! Pages of what changes from frame to frame: ranges, lists, random fields, and captures replayed.
-//! They read the streams' one-line form, so that they show what a user would write.
+//! Pages of fields that change from frame to frame: ranges, lists, random fields, and captures
+//! replayed. They read the streams' one-line form, so that they show what a user would write.
 
 use crate::stream::KEYS;
 use crate::tui::grid::{Cell, Column, Grid};
@@ -51,7 +51,7 @@ fn words(stream: &StreamView) -> impl Iterator<Item = (&str, &str)> {
     words.filter_map(|word| word.split_once('='))
 }
 
-/// The cells that say of which stream a line is.
+/// The cells that identify the stream of a line.
 fn of_stream(stream: &StreamView) -> Vec<Cell> {
     vec![
         Cell::plain(stream.id.to_string()),

@@ -1,5 +1,5 @@
 //! The latency page: a table over ports, and a histogram of the chosen one, both its axes
-//! logarithmic, for one frame in ten million is what one looks for.
+//! logarithmic, since one frame in ten million matters.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -149,7 +149,7 @@ pub(in crate::tui) fn histogram(
     percentiles(latency, &scale, plot, buffer, theme);
 }
 
-/// The line of marks: where the percentiles are, those that have room.
+/// The line of marks at the percentiles, as far as they fit.
 fn percentiles(latency: &Latency, scale: &Scale, plot: Rect, buffer: &mut Buffer, theme: &Theme) {
     let mut free = plot.x;
     for (name, ns) in [

@@ -1,5 +1,5 @@
-//! The main page: the rows of Pktgen's, in their order, and below them what it cannot say: loss,
-//! order, latency, what was asked against what was done, and why frames were dropped.
+//! The main page: the rows of Pktgen's, in their order, and below them what Pktgen lacks: loss,
+//! order, latency, asked against achieved rates, and drop reasons.
 
 use std::collections::BTreeMap;
 
@@ -40,8 +40,8 @@ fn l1_bits(traffic: &Traffic) -> f64 {
     (traffic.bytes + traffic.packets * L1_BYTES) as f64 * 8.0
 }
 
-/// The rows of Pktgen's main page. Those whose units it mixes are two here: L1 and L2, bytes and
-/// bits.
+/// The rows of Pktgen's main page. Rows whose units Pktgen mixes are two rows here: L1 and L2,
+/// bytes and bits.
 fn pktgen_rows(sheet: &mut Sheet<'_>) {
     sheet.toned("Link State", link);
     sheet.toned("State", |port| match port.state.as_str() {
@@ -138,7 +138,7 @@ fn link(port: &PortView) -> Cell {
     Cell::new(text, Tone::Bad)
 }
 
-/// What became of frames, and of what was asked.
+/// Rows of test frames, and of asked against achieved rates.
 fn test_rows(sheet: &mut Sheet<'_>, snapshot: &Snapshot) {
     let asked = |port: &PortView| match port.asked_pps {
         asked if asked > 0.0 => rate(asked),
@@ -195,7 +195,7 @@ fn test_rows(sheet: &mut Sheet<'_>, snapshot: &Snapshot) {
     sheet.figures("Pacing us p50/p99", Tone::Plain, Total::Nothing, spread);
 }
 
-/// What only some receivers look at.
+/// Rows of checks that only some receivers make.
 pub(super) fn checked_rows(sheet: &mut Sheet<'_>) {
     let figure = |count: Option<u64>| vec![count.map_or(Figure::None, Figure::Count)];
     sheet.figures("Corrupt Pkts Rx", Tone::Bad, Total::Sum, |port| {
@@ -207,7 +207,7 @@ pub(super) fn checked_rows(sheet: &mut Sheet<'_>) {
     });
 }
 
-/// What it costs.
+/// Rows of CPU and pool usage.
 fn machine_rows(sheet: &mut Sheet<'_>, snapshot: &Snapshot) {
     sheet.pair("Queues Rx/Tx", |port| {
         (

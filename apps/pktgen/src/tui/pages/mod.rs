@@ -72,7 +72,7 @@ impl Page {
     }
 }
 
-/// What pages show beside the snapshot.
+/// State that pages show beside the snapshot.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Extra {
     /// The answer to `help`.
@@ -105,7 +105,7 @@ pub(super) fn grid<'a>(
     }
 }
 
-/// Heads the last column by what it is where it is not a sum of rates.
+/// Sets the head of the last column where it is not a sum of rates.
 fn total_is_all(grid: &mut Grid<'_>) {
     if let Some(total) = grid.columns.last_mut() {
         total.head.text = "all ports".into();
@@ -146,7 +146,7 @@ pub(super) fn latency_of_all<'a>(each: impl Iterator<Item = &'a Latency>) -> Lat
             *buckets.entry(bound.to_bits()).or_default() += count;
         }
     }
-    // Of one alone its own figures are the finest.
+    // A single distribution's own figures are more exact.
     if let Some(one) = one {
         return one.clone();
     }

@@ -1,4 +1,4 @@
-//! Pages with a column for each port: where frames went, and what drivers say.
+//! Pages with a column for each port: the path of frames, and facts of drivers.
 
 use super::main::{checked_rows, drop_rows};
 use super::word_of_state;
@@ -11,7 +11,7 @@ fn head(port: &PortView) -> String {
     format!("{} {}", port.number, port.name)
 }
 
-/// The way of frames: sent or not, received, whose they were, and why some were dropped.
+/// The path of frames: sent or not, received, test or foreign frames, and drop reasons.
 pub(super) fn path(snapshot: &Snapshot) -> Grid<'_> {
     let mut sheet = Sheet::new(&snapshot.ports);
     sheet.text("State", word_of_state);
@@ -39,7 +39,7 @@ pub(super) fn path(snapshot: &Snapshot) -> Grid<'_> {
     grid
 }
 
-/// What the drivers say of their ports.
+/// Facts that drivers report of their ports.
 pub(super) fn facts(snapshot: &Snapshot) -> Grid<'_> {
     let mut sheet = Sheet::new(&snapshot.ports);
     sheet.text("device", |port| port.device.clone());

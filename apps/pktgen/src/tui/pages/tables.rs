@@ -77,14 +77,14 @@ pub(super) fn streams(snapshot: &Snapshot) -> Grid<'_> {
     }
 }
 
-/// A stream that stands for all.
+/// The sum of all streams, as one stream.
 fn sum_of(streams: &[StreamView]) -> StreamView {
     let mut all = StreamView {
         name: "all".into(),
         ..StreamView::default()
     };
     for stream in streams {
-        // What is printed is summed, so that the column adds up.
+        // The printed values are summed, so that the column adds up.
         all.tx_pps += stream.tx_pps.round();
         all.rx_pps += stream.rx_pps.round();
         all.unsent += stream.unsent;
@@ -159,7 +159,7 @@ pub(super) fn queues(snapshot: &Snapshot) -> Grid<'_> {
         .iter()
         .flat_map(|port| port.queues.iter().map(move |queue| (port, queue)))
         .collect();
-    // Sums for each way, as the totals of the main page.
+    // Sums for each direction, as in the totals of the main page.
     let sum = |direction: &str| {
         let mut all = QueueView {
             direction: direction.into(),

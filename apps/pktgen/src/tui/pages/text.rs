@@ -43,7 +43,7 @@ fn fold(text: &str, width: u16, hang: usize) -> Vec<String> {
 
 pub(super) fn log(snapshot: &Snapshot, width: u16) -> Grid<'_> {
     let mut text: Vec<String> = Vec::new();
-    // The newest first: it is what one looks for.
+    // The newest first, since users look for it.
     for line in snapshot.log.iter().rev() {
         let at = format!("{}.{:03}", grouped(line.at_ms / 1000), line.at_ms % 1000);
         text.extend(fold(

@@ -14,7 +14,7 @@ use super::theme::{Palette, Theme};
 use super::ui::{Ask, Ui};
 use crate::Snapshot;
 
-/// A screen without a terminal.
+/// A screen that draws into a buffer.
 struct Stage {
     ui: Ui,
     snapshot: Snapshot,

@@ -1,4 +1,4 @@
-//! What pictures show: the talk's figures, sums, and every page at both sizes.
+//! Contents of pictures: the talk's figures, sums, and every page at both sizes.
 
 use ratatui::crossterm::event::KeyCode;
 
@@ -99,7 +99,7 @@ fn sums_on_a_page_agree() {
             );
         }
     }
-    // Frames by size are all that came.
+    // The frames by size add up to all received frames.
     for port in 0..9 {
         let of = |label: String| number(&stage.row(&label)[port]);
         let sizes = SIZE_CLASSES[..6]

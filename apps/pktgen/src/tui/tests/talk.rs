@@ -1,5 +1,5 @@
 //! The screen of the SafetyOrange talk (Pktgen 3.1.2, eight ports at 10 Gbit/s), as far as it is
-//! known, as a snapshot: what it printed is what ours must print, or a known fault of it.
+//! known, as a snapshot: our screen must print the same, except for known errors of the talk's.
 
 use crate::{
     Latency, LcoreView, LogLine, PortView, QueueView, Snapshot, Spread, StreamView, Tally,

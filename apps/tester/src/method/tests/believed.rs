@@ -1,5 +1,5 @@
-//! What a verdict must not call valid: searches and soaks that ended early, and the generator's own
-//! limits.
+//! Cases that a verdict must not call valid: searches and soaks that ended early, and the
+//! generator's own limits.
 
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn a_repeat_that_is_cut_short_is_no_result_beside_the_others() {
         };
         let row = measure(kind, &mut whole, &once).throughput.remove(0);
         assert_eq!(row.end, SearchEnd::Bounds, "{kind}");
-        // As much time as that took, and a little of the next one's.
+        // A limit of that duration, and a little of the next one's.
         let took: f64 = whole
             .asked
             .iter()
@@ -134,7 +134,7 @@ fn a_baseline_whose_search_was_cut_short_is_not_held_against_the_device() {
     );
 }
 
-/// What is known of a generator that was tested on something else than the device's path.
+/// A report of a generator that was tested on something else than the device's path.
 fn stand_in(settings: &Settings, pps: f64) -> Report {
     let mut report = base(settings, pps);
     for test in &mut report.self_test {
@@ -146,7 +146,7 @@ fn stand_in(settings: &Settings, pps: f64) -> Report {
 #[test]
 fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
     let settings = quick();
-    // On a line it cannot fill; the stand-in is faster than the line.
+    // A line that it cannot fill; the stand-in is faster than the line.
     let mut model = Model {
         generator_pps: 3e6,
         ..Model::default()
@@ -160,7 +160,8 @@ fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
     let verdict = &report.verdict;
     assert_eq!(verdict.word, VerdictWord::GeneratorLimited, "{verdict:?}");
     assert!(verdict.reasons[0].contains("could not send"), "{verdict:?}");
-    // Without a line, what it sends on the path itself is the most, not what the stand-in takes.
+    // Without a line rate, the maximum is what it sends on the path itself, not what the stand-in
+    // takes.
     let mut model = Model {
         link_bps: None,
         generator_pps: 3e6,
@@ -179,7 +180,7 @@ fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
         verdict.reasons[0].contains("all that could be offered"),
         "{verdict:?}"
     );
-    // A device that is slower than the generator is the limit, whatever the stand-in did.
+    // A device slower than the generator is the limit, whatever the stand-in's result.
     for stand_in_pps in [1e6, 6e7] {
         let mut model = Model::default();
         let report = stand_in(&settings, stand_in_pps);
@@ -191,7 +192,7 @@ fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
             report.verdict
         );
     }
-    // Nor is a rate that the user limits the generator's fault.
+    // A rate limit by the user is not the generator's limit.
     let bounded = Settings {
         max_pps: Some(1e6),
         ..quick()

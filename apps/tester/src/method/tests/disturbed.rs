@@ -1,4 +1,4 @@
-//! What others do to trials: stolen time, noise, an end before the end.
+//! Disturbed trials: stolen time, noise, an early end.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ fn stolen_time_is_tried_again_and_said_when_it_stays() {
 
 #[test]
 fn trials_that_stay_disturbed_draw_no_bound() {
-    // Half of all attempts are disturbed and there is but one: what is certain is still true.
+    // Half of all attempts are disturbed, without repeats: certain bounds are still right.
     for kind in [Measurement::Throughput, Measurement::Ndr] {
         for seed in 0..10 {
             let mut model = Model {

@@ -52,7 +52,7 @@ fn ndr_and_pdr_come_from_one_search() {
     assert_eq!(report.goals[1].exceed_ratio, 0.5);
     let loads: Vec<&str> = report.latency.iter().map(|row| row.load.as_str()).collect();
     assert_eq!(loads, ["10% of PDR", "50% of PDR", "90% of PDR"]);
-    // One bound each needs 11 of 21 trials; the way there is cheaper.
+    // One bound each needs 11 of 21 trials; the coarser targets are cheaper.
     assert!(ndr.trials.len() < 120, "{}", ndr.trials.len());
 }
 

@@ -1,4 +1,4 @@
-//! The methods on models of devices: what is found is what the model has.
+//! The methods on models of devices: they find the model's values.
 
 mod believed;
 mod disturbed;
@@ -11,7 +11,7 @@ use super::settings::{Measurement, Settings};
 use super::{Progress, Silent, Step, Subjects, run};
 use crate::report::{Device, Report, SelfTest};
 
-/// What is known before a run, as of a generator that does `generator_pps` at every size.
+/// A report before a run, with a generator of `generator_pps` at every size.
 fn base(settings: &Settings, generator_pps: f64) -> Report {
     let test = |&frame_bytes| SelfTest {
         frame_bytes,
@@ -51,13 +51,13 @@ fn measure_from(
 fn quick() -> Settings {
     Settings {
         sizes: vec![64],
-        // What is found is to be seen, not when time is up.
+        // Without a time limit, which would hide the result.
         size_limit: None,
         ..Settings::quick()
     }
 }
 
-/// What a queue of `buffer` frames lets through whole in so many seconds.
+/// The rate that a queue of `buffer` frames forwards without loss for so many seconds.
 fn whole_pps(model: &Model, frame_bytes: usize, seconds: f64) -> f64 {
     model.service_pps(frame_bytes) + model.buffer / seconds
 }

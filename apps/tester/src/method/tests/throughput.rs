@@ -74,7 +74,7 @@ fn only_full_length_trials_without_loss_are_called_rfc2544() {
             .iter()
             .all(|row| row.quoted.seconds == 60.0)
     );
-    // The short trials let more through, thanks to the buffer; the quoted rate is that of the long
+    // Short trials pass at higher rates because of the buffer; the quoted rate is that of the long
     // ones.
     let wanted = whole_pps(&model, 64, 60.0);
     assert!(report.throughput[0].pps <= wanted);
@@ -91,7 +91,7 @@ fn only_full_length_trials_without_loss_are_called_rfc2544() {
         report.compliance
     );
 
-    // A rate that the user limits is no throughput, and the report says so.
+    // A rate limited by the user is not a throughput, and the report says so.
     let settings = Settings {
         max_pps: Some(1e5),
         ..settings
@@ -189,7 +189,7 @@ fn the_generators_limit_is_not_called_the_devices() {
     );
     assert!((report.throughput[0].pps - 3e6).abs() <= 3e6 * settings.width);
 
-    // It does not, and the self-test was not told either.
+    // It hides unsent frames, also from the self-test.
     let mut model = Model {
         generator_pps: 3e6,
         silent: true,
@@ -228,7 +228,7 @@ fn the_generators_limit_is_not_called_the_devices() {
 
 #[test]
 fn what_the_device_refuses_is_not_the_generators_fault() {
-    // A ring that is full refuses frames: they are unsent, not lost, though the generator could.
+    // A full ring refuses frames: they are unsent, not lost, though the generator is fast enough.
     let refused = |generator_pps| {
         let mut model = Model {
             link_bps: None,

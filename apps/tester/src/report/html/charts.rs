@@ -11,13 +11,13 @@ use crate::report::{LatencyRow, Report, Throughput, deviation, median, times};
 use linerate_traffic::figures::Latency;
 use linerate_traffic::units::l2_bps;
 
-/// What the charts by size have below them.
+/// Axis label of charts by size.
 const SIZES: &str = "frame size in bytes, FCS included";
 /// Colours: the device's goals, what it is compared with, and limits.
 const GOALS: [usize; 4] = [0, 5, 6, 7];
 const BASELINES: [usize; 4] = [3, 1, 7, 2];
 const LIMIT: usize = 4;
-/// Of things of one kind, such as sizes: neighbours are told apart.
+/// Colours for one kind of things, such as sizes, so that neighbours differ.
 const KINDS: [usize; 8] = [0, 1, 5, 2, 6, 7, 4, 3];
 
 fn sizes(report: &Report) -> Vec<usize> {
@@ -381,7 +381,7 @@ fn cumulated(latency: &Latency, nines: u32) -> Vec<(f64, f64)> {
         sum += count;
         let share = sum as f64 / samples as f64;
         points.push((share.min(end), *ns));
-        // The bucket that goes over the end is drawn to it.
+        // The bucket beyond the end is drawn up to it.
         if share >= end {
             break;
         }
@@ -506,7 +506,7 @@ pub(super) fn soak(body: &mut String, report: &Report) {
     ));
 }
 
-/// Throughput by cores, beside what a multiple of one would be.
+/// Throughput by cores, beside a multiple of one core's.
 pub(super) fn scaling(body: &mut String, report: &Report) {
     if report.scaling.is_empty() {
         return;

@@ -13,7 +13,7 @@ use super::{Report, Throughput, VerdictWord, line_percent, lost_ppm, times};
 use crate::chart::{duration, escape, plain, short};
 use crate::html::document;
 
-/// One page that needs nothing else.
+/// One self-contained page.
 pub(crate) fn html(report: &Report) -> String {
     let mut body = String::new();
     head(&mut body, report);
@@ -150,7 +150,7 @@ fn list(body: &mut String, items: &[String]) {
     body.push_str("</ul>");
 }
 
-/// The figures that one looks for first.
+/// The main figures.
 fn facts(body: &mut String, report: &Report) {
     let mut facts: Vec<(String, String)> = Vec::new();
     let rows = &report.throughput;
@@ -225,7 +225,7 @@ fn goal(row: &Throughput) -> String {
     }
 }
 
-/// Enough figures to tell rates apart.
+/// Enough digits to distinguish rates.
 fn short_rate(value: f64) -> String {
     match value {
         ..10.0 => format!("{value:.2}"),
@@ -234,7 +234,7 @@ fn short_rate(value: f64) -> String {
     }
 }
 
-/// Everything needed to judge the figures, or to have them again.
+/// Everything needed to judge or reproduce the figures.
 fn conditions(body: &mut String, report: &Report) {
     let departures = &report.compliance.departures;
     if !departures.is_empty() {

@@ -8,7 +8,7 @@ use crate::report::{
     LatencyRow, Report, Throughput, deviation, line_percent, lost_ppm, median, quantile,
 };
 
-/// What has no value.
+/// A cell without a value.
 pub(super) const NONE: &str = "–";
 
 /// A table that can be wider than the page; cells are HTML.
@@ -44,7 +44,7 @@ fn name(row: &Throughput) -> String {
     }
 }
 
-/// The columns of an RFC 2544 report, then what tells how good they are.
+/// The columns of an RFC 2544 report, then those of their quality.
 pub(super) fn throughput(body: &mut String, report: &Report) {
     if report.throughput.is_empty() {
         return;

@@ -1,6 +1,5 @@
-//! Meshes of rings, and pipelines by role, with more workers than CPUs: what comes in goes out in
-//! order or is counted, the books are even, who has nothing to do sleeps, and nothing is left
-//! behind at the end.
+//! Meshes of rings, and pipelines by role, with more workers than CPUs: packets go out in order or
+//! are counted, the ledger balances, idle workers sleep, and nothing is left at the end.
 
 use super::*;
 use linerate_core::env::{Plan, PlanSpec, Topology};
@@ -20,7 +19,7 @@ fn crowded(io: &str, eu: &str) -> Plan {
     Plan::build(&spec, &topology, &[]).unwrap()
 }
 
-/// What the books of all workers, and of `others`, say of the workers' pools and `more`.
+/// The ledger of all workers and `others` over the workers' pools and `more`.
 fn balance<S: Stage + 'static>(
     running: &Running<S>,
     more: &[Pool],
@@ -44,10 +43,9 @@ fn balance<S: Stage + 'static>(
     })
 }
 
-/// Four workers on one CPU, each with a ring to each other. What comes in goes from one to the next
-/// by no plan but its number of hops, and then out. The source never stops, so rings are full at
-/// times, which is counted; the books are even meanwhile, and all that is under way at the end is
-/// sent.
+/// Four workers on one CPU, each with a ring to each other. Each packet goes from one to the next,
+/// for a random number of hops, and then out. The source never stops, so rings are full at times,
+/// which is counted; the ledger balances meanwhile, and all packets under way at the end are sent.
 #[test]
 fn a_mesh_loses_nothing_that_it_does_not_count() {
     const WORKERS: usize = 4;
@@ -114,8 +112,8 @@ fn a_mesh_loses_nothing_that_it_does_not_count() {
     );
 }
 
-/// One packet goes around among three workers when all ends, and each is asked mostly while it has
-/// nothing: the packet goes its way to the end all the same.
+/// One packet circulates among three workers at the end, and each is mostly asked while it has
+/// nothing: the packet still finishes its path.
 #[test]
 fn what_goes_around_at_the_end_still_goes_out() {
     const WORKERS: usize = 3;
@@ -198,7 +196,7 @@ impl Peer {
         tx.flush(&mut self.cache);
     }
 
-    /// What has come: flow, number, and who has seen the frame.
+    /// Received frames: flow, number, and the worker that has marked the frame.
     fn receive(&mut self) -> Vec<(u16, u32, u8)> {
         let mut burst = Burst::new();
         self.queues.rx[0].rx_burst(&mut burst, &mut self.cache);
@@ -302,7 +300,7 @@ fn io_lcores_classify_and_eu_lcores_process() {
             assert_eq!((books.missing, books.exact), (0, true), "{books}");
         }
     }
-    // Nobody keeps anybody else awake.
+    // Idle workers do not wake each other.
     let sleeps = || -> Vec<u64> {
         let stats = running.lcores();
         stats.map(|(_, _, stats)| stats.sleeps.read()).collect()
@@ -337,7 +335,7 @@ fn io_lcores_classify_and_eu_lcores_process() {
         let is_eu = worker.share.role == Role::Eu;
         assert!(!is_eu || is_fed && !has(&worker.share.polls) && !has(&worker.share.sends));
     }
-    // What has been received when all ends goes out; three rings lie on its way.
+    // Packets received before the end are sent; their path has three rings.
     (0..4).for_each(|number| feed(&mut peers, number));
     let received = |running: &Running<_>| running.stats().rx_packets;
     while received(&running) < 128 * 204 {

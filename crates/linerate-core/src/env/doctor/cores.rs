@@ -1,4 +1,4 @@
-//! CPUs: how many, who else may run on them, how fast they are allowed to be.
+//! CPUs: their number, other tasks on them, their clock rates.
 
 use super::{Check, Patient};
 use crate::env::{CpuList, Plan, PlanSpec};
@@ -122,7 +122,7 @@ fn interrupts(patient: &Patient<'_>) -> Check {
         .into_iter()
         .filter(|n| n.parse::<u32>().is_ok())
         .collect();
-    // effective_affinity says where an interrupt really goes; smp_affinity only where it may.
+    // effective_affinity is where an interrupt really goes; smp_affinity is only where it may go.
     let targets = |irq: &String| {
         let read = |file| {
             tree.read(&format!("proc/irq/{irq}/{file}"))

@@ -1,4 +1,4 @@
-//! The ways in and out of the machine, and the capabilities they need.
+//! Kinds of ports, and the capabilities that they need.
 
 use std::io;
 

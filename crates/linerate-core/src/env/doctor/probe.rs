@@ -1,4 +1,4 @@
-//! What only trying tells: sockets, BPF, limits. Everything opened here is closed again.
+//! What only a trial shows: sockets, BPF, limits. Everything opened here is closed again.
 #![allow(unsafe_code)]
 
 use std::fs::OpenOptions;
@@ -138,6 +138,6 @@ unsafe fn bpf<T>(command: libc::c_long, attr: &T) -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a new descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

@@ -1,4 +1,4 @@
-//! Which CPU stands behind each slot.
+//! The CPU of each slot.
 
 use super::roles::{Slot, Slots};
 use super::{PlanSpec, PortPlace};

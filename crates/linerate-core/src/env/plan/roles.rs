@@ -1,9 +1,9 @@
-//! Which slots each role has: as written, or chosen where the stanza says nothing.
+//! The slots of each role: as written, or chosen where the stanza does not set them.
 
 use super::{PlanSpec, Role};
 use crate::env::{CpuList, EnvError};
 
-/// One slot and who has it.
+/// One slot and its role.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     pub(super) role: Role,

@@ -14,7 +14,7 @@ pub(in crate::env) fn fake(name: &str) -> Topology {
     Topology::open(&fixtures().join(name)).unwrap()
 }
 
-/// A directory that goes away with the test.
+/// A directory that is removed with the test.
 struct Scratch(PrivateFolder);
 
 impl Scratch {

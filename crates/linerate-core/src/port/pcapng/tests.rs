@@ -117,7 +117,7 @@ impl Sample {
         sample
     }
 
-    /// What a Wireshark tool says about it; `None` where the tool is not here.
+    /// A Wireshark tool's output about it; `None` if the tool is not installed.
     fn ask(&self, tool: &str, arguments: &[&str]) -> Option<String> {
         let Ok(output) = Command::new(tool).args(arguments).arg(&self.0).output() else {
             linerate_testkit::skip(&format!(

@@ -1,4 +1,4 @@
-//! Rings between workers: what the books say of them, and when nothing is under way in them.
+//! Rings between workers: their accounts, and when no packet is under way in them.
 
 use super::*;
 
@@ -11,7 +11,7 @@ fn send<S: Stage>(worker: &mut Worker<S>, pool: &Pool, count: usize) {
     egress.flush();
 }
 
-/// What the books of two workers, who have all slots of the pool between them, say is missing.
+/// The missing slots by the accounts of two workers, which together have all slots of the pool.
 fn missing<A: Stage, B: Stage>(pool: &Pool, a: &mut Worker<A>, b: &mut Worker<B>) -> i64 {
     let port = |port: u16| format!("port{port}");
     let both = || [a.accounts(&port), b.accounts(&port)].concat();
@@ -39,7 +39,7 @@ fn a_ring_in_the_place_of_another_is_booked_by_itself() {
     }
 }
 
-/// Such as a worker's own number in a mesh, or that of a port that has gone.
+/// Such as a worker's own number in a mesh, or that of a removed port.
 #[test]
 fn a_number_between_others_that_leads_nowhere_is_no_full_ring() {
     let pool = pool(256);
@@ -80,8 +80,8 @@ fn what_one_that_has_ended_was_handed_is_not_waited_for() {
     assert_eq!(sender.handed_and_taken(), (0, 0));
 }
 
-/// A packet goes around among three. Each worker is asked while the packet is in nobody's ring that
-/// it sends to, so that all find theirs empty, and yet it is seen to be under way.
+/// A packet circulates among three. Each worker is queried while the packet is in none of its own
+/// output rings, so that all find theirs empty, and yet it is detected as under way.
 #[test]
 fn what_is_under_way_is_seen_whatever_the_order_of_questions() {
     let pool = pool(64);
@@ -117,7 +117,7 @@ fn what_is_under_way_is_seen_whatever_the_order_of_questions() {
             assert!(worker.egress.is_taken(&handed), "its ring is empty");
             let of = worker.handed_and_taken();
             sums = (sums.0 + of.0, sums.1 + of.1);
-            // On to the ring that the one asked next does not send to either.
+            // On to the ring that the next queried worker does not send to either.
             let came = all[(asked + 2) % 3].0.round();
             assert_eq!(came, usize::from(is_under_way));
         }

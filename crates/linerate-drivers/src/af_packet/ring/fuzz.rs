@@ -22,8 +22,8 @@ fn ring(hand_over: HandOver, bytes: &[u8]) -> RxRing {
     }
 }
 
-/// Any bytes as what the kernel wrote into a ring of four blocks: frames lie in their block, and
-/// each block is given back after no more frames than it has room for. The first byte chooses the
+/// Takes any bytes as the contents of a ring of four blocks: frames lie in their block, and each
+/// block is given back after no more frames than it has room for. The first byte chooses the
 /// hand-over.
 ///
 /// # Panics

@@ -87,7 +87,7 @@ fn frames() -> Vec<Vec<u8>> {
     for (ethertype, payload) in &payloads {
         for tags in [&[][..], &[5], &[0xf005], &[5, 7], &[1, 2, 7]] {
             let frame = ethernet(tags, *ethertype, payload);
-            // Whole, and cut where some test looks.
+            // Whole, and cut at offsets that a test reads.
             for cut in [frame.len(), 24, 30, 35, 36, 53, 54, 56] {
                 frames.push(frame[..cut.min(frame.len())].to_vec());
             }

@@ -1,4 +1,4 @@
-//! What goes wrong: killed processes, deleted interfaces, missing privileges, wrong options.
+//! Faults: killed processes, deleted interfaces, missing privileges, wrong options.
 
 use super::*;
 use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};

@@ -127,7 +127,7 @@ fn no_slot_is_lost_with_what_may_be_zero_copy() {
             }
         }
     }
-    // It is still to be had.
+    // It is still available.
     let bytes = aligned.slot_bytes();
     assert_eq!(
         flags(Choice::Auto, true, bytes),
@@ -135,7 +135,7 @@ fn no_slot_is_lost_with_what_may_be_zero_copy() {
     );
 }
 
-/// What is in the hands of a device that has not stopped is nobody else's.
+/// Slots of a device that has not stopped are not reused.
 #[test]
 fn slots_come_back_when_the_device_has_stopped_and_not_before() {
     let pool = pool(Layout::Aligned);
@@ -162,10 +162,10 @@ fn slots_come_back_when_the_device_has_stopped_and_not_before() {
     assert!(take_back(lend(), true, Duration::from_secs(60), stopped));
     assert_eq!((looks, free(&pool)), (4, all));
     // A copy is over when the call is.
-    let asked = || panic!("nobody needs to be asked");
+    let asked = || panic!("the device need not be queried");
     assert!(take_back(lend(), false, Duration::ZERO, asked));
     assert_eq!(free(&pool), all);
-    // Never, or nobody knows.
+    // Never, or unknown.
     for answer in [|| Ok(false), || Err(io::ErrorKind::PermissionDenied.into())] {
         let before = free(&pool);
         assert!(!take_back(lend(), true, Duration::from_millis(10), answer));

@@ -157,7 +157,7 @@ fn a_connection_is_not_joined_across_what_goes_alone() {
         [2, 1, 2],
         "so must the header's sum"
     );
-    // One of another connection is in nobody's way.
+    // A segment of another connection does not interfere.
     let frames = [data(0), segment(2, 0, 0, flag::ACK), data(1)];
     let lens: Vec<_> = stand.plan(&frames).iter().map(Vec::len).collect();
     assert_eq!(lens, [2, 1]);

@@ -1,5 +1,5 @@
-//! What is for the router itself: the kernel's, or, where there is no host interface, answered
-//! here.
+//! Packets for the router itself: handed to the kernel, or answered here where there is no host
+//! interface.
 
 use std::net::IpAddr;
 
@@ -36,7 +36,7 @@ impl Slow {
                 self.tracer.follow(ticket, || "to the kernel".into());
                 out.send_one(host_interface, packet);
             }
-            // Not ours to answer: a reload has just taken the host interface away.
+            // A reload has just removed the host interface; the packet is dropped.
             None if packet.user::<Punt>().reason == Reason::Host => {
                 self.refuse(self.reasons.no_interface, packet, out);
             }
@@ -44,7 +44,7 @@ impl Slow {
         }
     }
 
-    /// Answers for the router: to ping, and to what nobody listens for.
+    /// Answers for the router: ping, and errors for ports and protocols without a listener.
     fn serve(&mut self, id: InterfaceId, mut packet: Packet, now_ns: u64, out: &mut Egress) {
         let Ok(frame) = Ethernet::new_checked(packet.data()) else {
             return self.refuse(self.reasons.not_served, packet, out);
@@ -88,9 +88,9 @@ impl Slow {
             Some(&protocol::UDP) => Some(IcmpError::NoPort),
             // RFC 9293 3.5.2.
             Some(&protocol::TCP) => Some(IcmpError::Refused(refusal(&packet))),
-            // RFC 1812 4.3.3.1: silence is the answer to what is not known of ICMP.
+            // RFC 1812 4.3.3.1: unknown ICMP messages are ignored.
             Some(&(protocol::ICMP | protocol::ICMPV6 | protocol::NO_NEXT)) => None,
-            // Not the fixed header names what is behind these.
+            // Behind extension headers the fixed header does not name the protocol.
             Some(&(protocol::HOP_BY_HOP | protocol::ROUTING | protocol::FRAGMENT)) if !is_v4 => {
                 None
             }
@@ -102,7 +102,7 @@ impl Slow {
         self.refuse(self.reasons.not_served, packet, out);
     }
 
-    /// Tells the sender of a packet.
+    /// Sends an ICMP error to the sender of a packet.
     pub(super) fn icmp_error(
         &mut self,
         id: InterfaceId,
@@ -126,7 +126,7 @@ impl Slow {
             let own = Own::of(output_route);
             let point = &mut self.points.icmp_error;
             point.see_one(offending.port(), &packet);
-            // Its slot may have been that of a packet that is traced.
+            // Its slot may have held a traced packet before.
             packet.set_user(Punt {
                 came_by: id,
                 ..Punt::default()
@@ -149,7 +149,7 @@ impl Slow {
     }
 }
 
-/// What is done with a packet of ours: a [`OutputRoute`] without its loans.
+/// The route of a packet of ours: an [`OutputRoute`] without references.
 #[derive(Clone, Copy)]
 enum Own {
     To {

@@ -1,5 +1,5 @@
-//! ARP and Neighbor Discovery: what the neighbour table hears, and what the kernel is to hear as
-//! well.
+//! ARP and Neighbor Discovery: passed to the neighbour table, and to the kernel where it needs them
+//! too.
 
 use std::net::IpAddr;
 
@@ -19,9 +19,9 @@ use crate::plane::settings::Settings;
 use crate::plane::{Tables, View, view};
 
 impl Slow {
-    /// ARP is ours to answer. What answers the kernel's own questions it must see as well, and so
-    /// it must what says that a neighbour has moved: it would go on sending to the old address for
-    /// a minute.
+    /// ARP, which the router answers. The kernel also gets replies to its own requests, and
+    /// messages by which a neighbour has moved: otherwise it would send to the old address for a
+    /// minute.
     pub(super) fn arp(&mut self, id: InterfaceId, packet: Packet, now_ns: u64, out: &mut Egress) {
         let arp = packet.data().get(HEADER_LEN..).map(Arp::new_checked);
         let arp = arp.and_then(Result::ok);
@@ -31,7 +31,7 @@ impl Slow {
         let sender = arp.map(|arp| IpAddr::V4(arp.sender_ip()));
         let before = sender.and_then(|sender| self.table.mac(id.0, sender));
         let elsewhere = elsewhere(&self.settings, &mut self.tables, id);
-        // Why it was ignored, if it was, nobody needs to know.
+        // The reason why it was ignored, if it was, is not needed.
         let _ = self
             .table
             .arp(id.0, packet.data(), &elsewhere, now_ns, &mut self.todo);
@@ -61,7 +61,7 @@ impl Slow {
         let interface = self.settings.interfaces.get(usize::from(id.0));
         let is_answered = match packet.data().get(HEADER_LEN + 40) {
             Some(&ROUTER_SOLICITATION) => interface.is_some_and(|own| own.advertise.is_some()),
-            // Whoever probes for an address may probe for the kernel's, too (RFC 4862 5.4.3).
+            // A probe for an address may be for one of the kernel's, too (RFC 4862 5.4.3).
             Some(&NEIGHBOUR_SOLICITATION) => {
                 sender.is_some_and(|from| !from.is_unspecified())
                     && !self.has_moved(id, sender.map(IpAddr::V6), before)
@@ -74,7 +74,7 @@ impl Slow {
         }
     }
 
-    /// A question that the neighbour table has dealt with ends here.
+    /// Frees a solicitation that the neighbour table has handled.
     fn answered(&self, packet: Packet, out: &mut Egress) {
         let Punt { ticket, .. } = packet.user();
         self.tracer.follow(ticket, || "heard".into());
@@ -83,7 +83,7 @@ impl Slow {
     }
 }
 
-/// Whether another interface than `id` leads to an address: what a proxy answers for.
+/// Whether an address is routed by another interface than `id`, so that a proxy answers for it.
 fn elsewhere<'a>(
     settings: &'a Settings,
     tables: &'a mut Tables,

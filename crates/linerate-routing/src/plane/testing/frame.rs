@@ -1,4 +1,4 @@
-//! Frames of tests: what differs from a sound one is said.
+//! Frames of tests: a test states only what differs from a valid frame.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use linerate_wire::tcp::{self, Tcp};
 
 use super::{HOST_MAC, WAN_MAC};
 
-/// A frame in the making: what differs from a sound UDP datagram of 26 bytes from the host is said.
+/// A frame as differences from a valid UDP datagram of 26 bytes from the host.
 #[derive(Clone, Debug)]
 pub(crate) struct Frame {
     pub dst_mac: MacAddr,
@@ -60,7 +60,7 @@ impl Frame {
         }
     }
 
-    /// From the host to somebody.
+    /// From the host to `dst`.
     pub(crate) fn to(dst: &'static str) -> Self {
         match dst.contains(':') {
             true => Self::between(Self::new6().src, dst),
@@ -68,7 +68,7 @@ impl Frame {
         }
     }
 
-    /// From somebody to the network behind the router.
+    /// From `src` to the network behind the router.
     pub(crate) fn from(src: &'static str) -> Self {
         match src.contains(':') {
             true => Self::between(src, Self::new6().dst),

@@ -43,7 +43,7 @@ fn rfc1812_5_2_1_2_what_is_for_us_is_ours() {
         ..Frame::new()
     };
     Lab::new().punts(&frame.bytes(), Reason::Local);
-    // Whichever interface has the address.
+    // Any interface may have the address.
     let frame = Frame::to("198.51.100.1");
     Lab::new().punts(&frame.bytes(), Reason::Local);
 }
@@ -64,7 +64,7 @@ fn rfc1812_5_2_2_2_wrong_checksum() {
         frame[at] ^= 1;
         Lab::new().ignores(&frame, "bad_checksum");
     }
-    // With options, which the vector path leaves to the scalar one.
+    // With options, for the scalar path.
     let mut frame = Frame {
         options: vec![1; 4],
         ..Frame::new()
@@ -118,7 +118,7 @@ fn rfc1812_5_2_2_padding_goes_no_further_than_its_link() {
     frame.extend([0xee; 40]);
     let (left, _) = Lab::new().one(0, &frame);
     assert_eq!(left[0].frame, sound);
-    // Nor where the neighbour is to be found first.
+    // The same where the neighbour has to be resolved first.
     let mut frame = Frame {
         dst: "10.3.0.1",
         ..Frame::new()
@@ -155,7 +155,7 @@ fn rfc1812_5_2_4_2_the_route_is_recorded() {
 
 #[test]
 fn rfc1812_4_2_2_1_other_options_pass_unchanged() {
-    // A security label; one that nobody knows.
+    // A security label; an unknown option.
     for options in [vec![130, 4, 1, 2], vec![1, 0x9e, 3, 7]] {
         let frame = Frame {
             options,
@@ -221,7 +221,7 @@ fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
         ] {
             lab.ignores(&Frame::between(src, dst).bytes(), "own_source");
         }
-        // A neighbour is none of us.
+        // A neighbour's address is not ours.
         lab.forwards(&Frame::new().bytes());
     }
     // Among others in one burst, and where the packet is not plain.
@@ -233,7 +233,7 @@ fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
     };
     let frames = [Frame::new(), ours, Frame::new(), odd].map(|frame| frame.bytes());
     assert_eq!(lab.run(&mut fast, 0, &frames).len(), 2);
-    // In another VRF the address is another's.
+    // In another VRF the address is not ours.
     lab.settings.interfaces[1].vrf = 1;
     lab.forwards(&Frame::from("198.51.100.1").bytes());
 }
@@ -246,7 +246,7 @@ fn rfc1812_4_2_2_11_everybody_is_no_sender() {
             lab.ignores(&Frame::between(src, dst).bytes(), "martian_source");
         }
     }
-    // RFC 3021: a link of two has no such address.
+    // RFC 3021: a /31 has no broadcast address.
     lab.settings.interfaces[1].addresses[0].len = 31;
     lab.forwards(&Frame::from("198.51.100.255").bytes());
 }
@@ -333,7 +333,7 @@ fn rfc1812_5_2_7_2_redirects_go_to_neighbours_with_a_better_first_hop() {
     lab.route(0, "192.0.2.9/32", to_host);
     let left = lab.passes(&frame);
     assert_eq!(left.len(), 2);
-    // The packet goes on all the same.
+    // The packet is forwarded nevertheless.
     assert!(left.contains(&Left {
         port: 0,
         frame: forwarded(frame.clone(), HOST_MAC, WAN_MAC),
@@ -342,7 +342,7 @@ fn rfc1812_5_2_7_2_redirects_go_to_neighbours_with_a_better_first_hop() {
     let redirect = left.iter().find(|left| left.frame[23] == 1).unwrap();
     assert_eq!(redirect.frame[34..36], [5, 1]);
     assert_eq!(redirect.frame[38..42], [192, 0, 2, 7], "the better gateway");
-    // Not where it is switched off, nor to who is not a neighbour.
+    // No redirect where they are off, nor to a sender that is no neighbour.
     lab.settings.interfaces[0].redirects = false;
     assert_eq!(lab.one(0, &frame).0.len(), 1);
     lab.settings.interfaces[0].redirects = true;
@@ -373,10 +373,10 @@ fn rfc1812_5_2_7_2_no_redirects_between_networks_of_one_link_nor_for_what_goes_n
         lab.one(0, &frame("192.0.2.9", "10.2.0.1").bytes()).0.len(),
         2
     );
-    // On the same link, and yet no neighbour of the gateway as IP has it.
+    // On the same link, but not on the gateway's network.
     let (left, drops) = lab.one(0, &frame("203.0.113.9", "10.2.0.1").bytes());
     assert_eq!((left.len(), drops.len()), (1, 0));
-    // Too long for the way back, and not to be cut: one error, and no redirect.
+    // Too long for the link, with DF: one error, and no redirect.
     let long = Frame {
         fragment: 0x4000,
         payload: udp(100),
@@ -388,7 +388,7 @@ fn rfc1812_5_2_7_2_no_redirects_between_networks_of_one_link_nor_for_what_goes_n
     assert_eq!(left[0].frame[34..36], [3, 4]);
 }
 
-/// Links of few bytes: what is told of a packet has room there.
+/// Links with a small MTU: ICMP errors fit.
 #[test]
 fn rfc1812_4_3_2_3_errors_fit_the_link_that_they_leave_by() {
     let mut lab = Lab::new();
@@ -418,7 +418,7 @@ fn rfc1812_5_3_1_the_time_to_live_is_counted_down() {
         };
         let left = Lab::new().refuses(&frame.bytes(), "ttl_exceeded");
         assert_eq!(error(&left), (11, 0));
-        // The packet is quoted as it came.
+        // The packet is quoted unchanged.
         let sent = frame.bytes();
         assert_eq!(left[0].frame[42..42 + 46], sent[14..60]);
     }
@@ -442,7 +442,7 @@ fn rfc1812_4_3_2_7_no_errors_about_errors() {
         ..Frame::new()
     };
     Lab::new().ignores(&frame.bytes(), "ttl_exceeded");
-    // Nor about later fragments, nor to who is nobody's.
+    // No error about later fragments, nor to an invalid source.
     let frame = Frame {
         ttl: 1,
         fragment: 5,
@@ -464,7 +464,7 @@ fn rfc1812_4_3_2_8_errors_are_limited() {
     for _ in 0..10 {
         sent += lab.run(&mut fast, 0, &vec![frame.clone(); 64]).len();
     }
-    // What one destination gets at once: the time stands still.
+    // The burst that one destination gets: the clock does not advance.
     assert_eq!(sent, 10);
     let limited = fast.counters().icmp(Sent::Limited);
     assert_eq!(sent as u64 + limited, 640);
@@ -478,7 +478,7 @@ fn rfc1812_4_3_2_8_what_may_not_be_told_does_not_count_as_told() {
         ttl: 1,
         ..Frame::new()
     };
-    // An ICMP error, a later fragment, one from nowhere: none of them is answered.
+    // An ICMP error, a later fragment, a packet from the unspecified address: none is answered.
     let error = Frame {
         protocol: 1,
         payload: vec![3, 1, 0, 0, 0, 0, 0, 0],
@@ -526,7 +526,7 @@ fn rfc1812_5_3_4_a_link_broadcast_is_one_for_ip_too() {
 
 #[test]
 fn rfc1812_5_3_5_1_the_limited_broadcast_stays() {
-    // A host without an address asks for one (RFC 2131).
+    // A DHCP client has no address yet (RFC 2131).
     let frame = Frame {
         dst_mac: MacAddr::BROADCAST,
         src: "0.0.0.0",
@@ -554,7 +554,7 @@ fn rfc1812_5_3_7_martian_sources() {
         let frame = Frame::from(src);
         Lab::new().ignores(&frame.bytes(), "martian_source");
     }
-    // Nobody has no address but on his own link.
+    // The unspecified source is valid on its own link only.
     let frame = Frame::from("0.0.0.0");
     Lab::new().ignores(&frame.bytes(), "martian_source");
 }
@@ -562,7 +562,7 @@ fn rfc1812_5_3_7_martian_sources() {
 #[test]
 fn rfc1812_5_3_7_martian_destinations() {
     let mut lab = Lab::new();
-    // Even with a route for everything.
+    // Even with a default route.
     let hop = lab.hop(Lab::forward(LAN, "198.51.100.2"));
     lab.route(0, "0.0.0.0/0", hop);
     for dst in [
@@ -575,7 +575,7 @@ fn rfc1812_5_3_7_martian_destinations() {
         let frame = Frame::to(dst);
         lab.ignores(&frame.bytes(), "martian_destination");
     }
-    // And by a route that says so.
+    // And by a route with the action `Martian`.
     let hop = lab.hop(Hop {
         action: Action::Martian,
         ..Hop::default()
@@ -594,7 +594,7 @@ fn rfc3927_7_link_local_addresses_are_not_forwarded() {
         let frame = Frame::between(src, dst);
         lab.ignores(&frame.bytes(), "link_local");
     }
-    // But they may speak to us.
+    // Link-local sources may send to us.
     let frame = Frame::between("169.254.1.1", "192.0.2.1");
     let (left, _) = lab.one(0, &frame.bytes());
     assert_eq!(left[0].punt.unwrap().reason, Reason::Local);
@@ -674,7 +674,7 @@ fn rfc2992_flows_are_spread_and_each_keeps_its_way() {
     let by_lan = first.iter().filter(|left| left.port == 1).count();
     assert!((16..=48).contains(&by_lan), "{by_lan} of 64");
     assert_eq!(lab.run(&mut fast, 0, &flows), first);
-    // Fragments of one datagram go one way, with ports or without.
+    // All fragments of one datagram take the same member, with ports or without.
     for ident in 0..16_u8 {
         let parts = [0x2000_u16, 0x2003, 3 + 3].map(|fragment| {
             let mut frame = Frame {

@@ -40,7 +40,7 @@ fn rfc8200_3_both_families_in_one_burst_keep_their_order_and_ways() {
         })
         .collect();
     let left = lab.run(&mut fast, 1, &frames);
-    // They came by `lan`, whose address they do not have.
+    // They came by `lan`, which does not have this address.
     assert!(left.is_empty());
     let left = lab.run(&mut fast, 0, &frames);
     let by = |port| left.iter().filter(move |left| left.port == port);
@@ -81,7 +81,7 @@ fn rfc8200_3_version_and_length() {
 
 #[test]
 fn rfc8200_4_extension_headers_pass_unread() {
-    // Hop-by-hop with an option that nobody knows, destination options behind it.
+    // Hop-by-hop with an unknown option, destination options behind it.
     let frame = Frame {
         protocol: 0,
         options: vec![60, 0, 0xbe, 2, 1, 2, 0, 0, 17, 0, 1, 4, 0, 0, 0, 0],
@@ -170,7 +170,7 @@ fn rfc4291_2_5_6_link_local_addresses_stay_on_their_link() {
     assert_eq!(message, [1, 2]);
     let frame = Frame::to("fe80::99");
     Lab::new().ignores(&frame.bytes(), "link_local");
-    // Ours on this interface, and none of another's.
+    // Our address of this interface, not that of another one.
     for (dst, is_ours) in [("fe80::10", true), ("fe80::11", false)] {
         let frame = Frame::between("fe80::7", dst);
         match is_ours {
@@ -283,7 +283,7 @@ fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
         let frame = Frame::between(src, dst);
         lab.ignores(&frame.bytes(), "own_source");
     }
-    // RFC 4862 5.4: who has taken our address is heard.
+    // RFC 4862 5.4: a duplicate of our address is detected.
     let advertisement = Frame {
         src: "2001:db8::1",
         dst: "ff02::1",
@@ -293,7 +293,7 @@ fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
     };
     let (left, _) = lab.one(0, &advertisement.bytes());
     assert_eq!(left[0].punt.unwrap().reason, Reason::Nd);
-    // Another's link-local address is none of ours.
+    // Another station's link-local address is not ours.
     let hello = Frame::between("fe80::99", "ff02::5");
     let (left, _) = lab.one(0, &hello.bytes());
     assert_eq!(left[0].punt.unwrap().reason, Reason::Local);

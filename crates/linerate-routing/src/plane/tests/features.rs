@@ -1,4 +1,4 @@
-//! What only some interfaces ask for: reverse path filtering, policing, and all of it at once.
+//! Optional features of interfaces: reverse path filtering, policing, and all of it at once.
 
 use super::super::hops::{Action, Hop};
 use super::super::punt::{Rates, Reason};
@@ -55,7 +55,7 @@ fn rfc3704_2_4_loose_wants_any_way_but_the_default() {
             "{src}"
         );
     }
-    // Nor where the default is several ways.
+    // The same where the default route has several next hops.
     let mut lab = Lab::new();
     lab.settings.interfaces[0].urpf = Urpf::Loose;
     let ways = ["192.0.2.7", "192.0.2.8"].map(|gateway| lab.hop(Lab::forward(WAN, gateway)));
@@ -64,7 +64,7 @@ fn rfc3704_2_4_loose_wants_any_way_but_the_default() {
     let frame = Frame::from("11.0.0.1");
     let (left, drops) = lab.one(0, &frame.bytes());
     assert_eq!((left.len(), count(&drops, "urpf")), (0, 1));
-    // A host without an address may ask for one all the same.
+    // A DHCP request passes nevertheless.
     let mut lab = Lab::new();
     lab.settings.interfaces[0].urpf = Urpf::Strict;
     let frame = Frame {
@@ -89,7 +89,7 @@ fn rfc2697_a_policer_lets_its_burst_and_rate_through() {
     lab.now += 5_000_000; // 5 ms
     assert_eq!(lab.run(&mut fast, 0, &frames).len(), 5);
     assert_eq!(count(&lab.drops(), "policed"), 25);
-    // A reload that leaves it alone does not fill it.
+    // A reload that does not change the policer does not fill its bucket.
     lab.reload(&mut fast, lab.settings.clone());
     assert_eq!(lab.run(&mut fast, 0, &frames).len(), 0);
 }
@@ -196,7 +196,7 @@ fn a_flood_for_the_router_leaves_routing_protocols_alone() {
         .collect();
     let left = lab.run(&mut fast, 0, &frames);
     assert_eq!(reasons(&left), [Reason::Routing; 18], "{:?}", lab.drops());
-    // What is forwarded is nobody's session here.
+    // Forwarded packets do not count as the router's own sessions.
     let through = Frame {
         protocol: 89,
         ..Frame::new()

@@ -1,4 +1,4 @@
-//! Interfaces that put fragments together.
+//! Interfaces that reassemble fragments.
 
 use linerate_core::run::ledger::{Account, Balance};
 use linerate_wire::ipv4::Ipv4;
@@ -48,7 +48,7 @@ fn reassembly_before_anything_is_decided() {
     expected[3] = 54;
     assert_eq!(whole.payload(), expected);
     assert_eq!(left[1].frame[..6], ROUTER_MAC.0);
-    // What is denied as a whole is denied.
+    // A datagram that is denied as a whole is denied as fragments.
     let denied = parts(16).map(|part| part.bytes());
     assert!(lab.run(&mut fast, 0, &denied[..1]).is_empty());
     assert!(lab.run(&mut fast, 0, &denied[1..]).is_empty());
@@ -100,7 +100,7 @@ fn fragments_that_come_to_nothing_are_counted_one_by_one() {
     assert!(lab.run(&mut fast, 0, &frames).is_empty());
     assert_eq!(count(&lab.drops(), "fragment_duplicate"), 1);
     assert_eq!(fast.held(), 1);
-    // What is held is nowhere else.
+    // Held fragments are accounted for once.
     let pools: Vec<_> = lab.egress.cache.pools().cloned().collect();
     let balance = Balance::take(&pools, || {
         vec![
@@ -123,7 +123,8 @@ fn rfc792_fragments_of_a_vlan_that_wait_too_long_are_told_there() {
         };
         let wan = &mut lab.settings.interfaces[0];
         (wan.vlan, wan.reassemble) = (Some(100), true);
-        // The way back is not known yet, so the slow worker is to say by which interface.
+        // The neighbour on the way back is not resolved yet, so the slow worker sends the error,
+        // and needs its interface.
         let hop = lab.hop(Hop {
             action: Action::Glean,
             mtu: 1500,
@@ -154,7 +155,7 @@ fn rfc792_fragments_of_a_vlan_that_wait_too_long_are_told_there() {
 fn rfc8200_4_5_senders_of_wrong_fragments_are_told_where() {
     let mut lab = Lab::new();
     lab.settings.interfaces[0].reassemble = true;
-    // A length that is no multiple of 8; beyond 65,535 bytes; RFC 7112: no whole header chain.
+    // A length that is no multiple of 8; beyond 65,535 bytes; RFC 7112: an incomplete header chain.
     for (frame, reason, code, pointer) in [
         (part6(0, true, &udp(27)), "fragment_length", 0, 4),
         (part6(0x1fff, false, &[0; 8]), "fragment_too_long", 0, 42),

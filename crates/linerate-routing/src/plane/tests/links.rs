@@ -1,4 +1,4 @@
-//! Tags, offloads, lanes, counters: what is between packets and ports.
+//! Tags, offloads, interfaces and counters between packets and ports.
 
 use linerate_core::packet::Offload;
 use linerate_wire::ipv4::Ipv4;
@@ -96,7 +96,7 @@ fn unknown_tags_are_counted_drops() {
     let frame = Frame::new().bytes();
     for (frame, reason) in [
         (tagged(&frame, 300), "unknown_vlan"),
-        // IEEE 802.1Q 5.5: a provider's tag (802.1ad) is no customer's, whatever its number.
+        // IEEE 802.1Q 5.5: a service tag (802.1ad) is not a customer tag, whatever its number.
         (tagged_as([0x88, 0xa8], &frame, 100), "unknown_vlan"),
         (tagged_as([0x91, 0], &frame, 100), "unknown_vlan"),
         (tagged(&tagged(&frame, 7), 100), "unknown_vlan"),
@@ -115,7 +115,7 @@ fn ieee_802_1q_9_6_a_priority_tag_is_no_vlan() {
     let mut lab = Lab::new();
     let frame = Frame::new().bytes();
     let mut fast = lab.fast();
-    // Among others, whose order it keeps.
+    // Among other packets, whose order stays.
     let frames = [frame.clone(), tagged(&frame, 0xe000), frame.clone()];
     let left = lab.run(&mut fast, 0, &frames);
     let expected = forwarded(frame, ROUTER_MAC, LAN_MAC);
@@ -184,13 +184,13 @@ fn oversized_frames_are_measured_by_their_segments() {
     let left = lab.run_packets(&mut fast, 0, vec![packet]);
     assert_eq!(left.len(), 1, "{:?}", lab.drops());
     assert_eq!(left[0].frame, forwarded(bytes, ROUTER_MAC, LAN_MAC));
-    // A link that has no room for a segment.
+    // A link whose MTU is smaller than a segment.
     lab.narrow("10.1.0.0/16", 1039);
     let mut fast = lab.fast();
     let packet = oversized(&mut lab, 0x4000);
     let left = lab.run_packets(&mut fast, 0, vec![packet]);
     assert_eq!((left[0].port, &left[0].frame[34..36]), (0, &[3, 4][..]));
-    // Unless it may have smaller ones.
+    // It passes where segments may be made smaller.
     let packet = oversized(&mut lab, 0);
     let left = lab.run_packets(&mut fast, 0, vec![packet]);
     assert_eq!((left[0].port, left[0].frame.len()), (1, 14 + 20 + 3020));
@@ -239,7 +239,7 @@ fn counters_go_on_over_a_reload_by_name() {
     };
     assert_eq!(traffic(&fast, "wan"), [5, 300, 0, 0]);
     assert_eq!(traffic(&fast, "lan"), [0, 0, 5, 300]);
-    // A new interface takes the first place.
+    // A new interface gets index 0.
     let mut settings: Settings = lab.settings.clone();
     let dmz = interface("dmz", 2, MacAddr::local(0x12), &[]);
     settings.interfaces.push(dmz);
@@ -269,8 +269,8 @@ fn a_lane_that_is_full_is_sent_and_nothing_is_lost() {
     assert_eq!(vlan::untag(&mut lab.packet(&left[0].frame)), Some(0));
 }
 
-/// What the kernel forwards goes to it as it came, by the host interface of where it came in; where
-/// there is none it has no way, and its sender is told.
+/// Packets that the kernel forwards go to it unchanged, by the host interface of their input
+/// interface; without a host interface they are dropped, and the sender gets an error.
 #[test]
 fn what_the_host_forwards_is_handed_over_as_it_came() {
     for (has_host_interface, ttl) in [(true, 64), (true, 1), (false, 64)] {

@@ -1,4 +1,4 @@
-//! Access lists: what they judge, count and tell, and how they reject.
+//! Access lists: verdicts, counters, log and answers.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::super::punt::Reason;
 use super::super::settings::PortMap;
 use super::super::testing::*;
 
-/// Denies DNS over UDP, and TCP without ports that anybody gave; permits the rest.
+/// Denies DNS over UDP, and over TCP in IPv4; permits the rest.
 pub(super) fn list() -> Arc<AccessList> {
     let dns = |protocol| Match4 {
         dst_ports: Range::one(53),
@@ -51,7 +51,7 @@ fn v6(matching: Match6) -> AclRule {
     }
 }
 
-/// Has a list look at what comes in by the first interface, or goes out by the second. Returns the
+/// Applies a list to what comes in by the first interface, or goes out by the second. Returns the
 /// reason of its drops.
 fn look_through(lab: &mut Lab, list: Arc<AccessList>, is_in: bool) -> &'static str {
     lab.settings.acls = vec![list];
@@ -80,7 +80,7 @@ fn access_lists_judge_what_comes_in_and_what_goes_out() {
             other.payload[3] = 54;
             let (left, drops) = lab.one(0, &other.bytes());
             assert_eq!((left.len(), drops.len()), (1, 0), "{drops:?}");
-            // What leaves elsewhere is not asked about there.
+            // A list of an interface does not see packets that leave by another.
             let elsewhere = Frame {
                 dst: if frame.dst.contains(':') {
                     "2001:db8:a2::1"
@@ -100,7 +100,7 @@ fn access_lists_judge_what_comes_in_and_what_goes_out() {
     }
 }
 
-/// A list of one rule about UDP to port 53, which tells of what it meets.
+/// A list of one rule about UDP to port 53, which logs its packets.
 fn rejecting() -> Arc<AccessList> {
     let dns = Match4 {
         dst_ports: Range::one(53),
@@ -132,7 +132,7 @@ fn rfc1812_5_2_7_1_and_5_3_9_who_is_rejected_is_told() {
             assert_eq!((left[0].port, &left[0].frame[at..at + 2]), (0, &said[..]));
             assert_eq!(drops, [(reason.to_string(), 1)].into());
         }
-        // RFC 1812 4.3.2.7: not to who sent it to everybody on the link, nor for a later fragment.
+        // RFC 1812 4.3.2.7: no error for a link-layer broadcast, nor for a later fragment.
         let everybody = Frame {
             dst_mac: linerate_wire::MacAddr::BROADCAST,
             ..Frame::new()
@@ -167,8 +167,8 @@ fn refusing(answer: Answer) -> Arc<AccessList> {
     Arc::new(list.answering(answer))
 }
 
-/// What a reset in a frame says: from where to where, flags, sequence and acknowledgment. Its
-/// checksums are right.
+/// Reads a reset from a frame: source, destination, flags, sequence and acknowledgment. Checks its
+/// checksums.
 fn reset(frame: &[u8]) -> (String, String, u8, u32, u32) {
     let read = |segment: &[u8], pseudo| {
         let tcp = Tcp::new_checked(segment).unwrap();
@@ -180,7 +180,7 @@ fn reset(frame: &[u8]) -> (String, String, u8, u32, u32) {
         [8, 0] => {
             let ip = Ipv4::new_checked(&frame[14..]).unwrap();
             assert!(ip.verify() && ip.protocol() == 6 && ip.ttl() == 64);
-            // RFC 894: no frame is shorter; what fills it up says nothing.
+            // RFC 894: frames are padded to the minimum, with zeros.
             assert_eq!((frame.len(), &frame[54..]), (60, &[0; 6][..]));
             let read = read(ip.payload(), ip.pseudo_sum());
             (ip.src().to_string(), ip.dst().to_string(), read)
@@ -213,7 +213,8 @@ fn rfc9293_3_10_7_1_tcp_that_is_rejected_is_reset() {
                 ("2001:db8:a1::9".to_string(), "2001:db8::7".to_string()),
             ),
         ] {
-            // SEQ 0 and what the SYN is acknowledged by; then what the segment has acknowledged.
+            // For a SYN: SEQ 0 and its acknowledgment; for a segment with ACK: SEQ is what it
+            // acknowledged.
             for (frame, flags, seq, ack) in [
                 (syn, flag::RST | flag::ACK, 0, 101),
                 (data, flag::RST, 7, 0),
@@ -236,7 +237,7 @@ fn other_protocols_and_parts_of_segments_are_rejected_by_icmp() {
         lab.one(0, &Frame::new().bytes()).0[0].frame[34..36],
         [3, 13]
     );
-    // A first fragment has no length that could be acknowledged.
+    // The segment length of a first fragment is unknown, so it cannot be acknowledged.
     lab.judge(refusing(Answer::Reset));
     let first = Frame {
         fragment: 0x2000,
@@ -249,7 +250,7 @@ fn other_protocols_and_parts_of_segments_are_rejected_by_icmp() {
         ..Frame::tcp(flag::SYN, &[])
     };
     lab.ignores(&later.bytes(), "acl_in.edge");
-    // And where the list wants it so, all is.
+    // With `Answer::Icmp` every rejection is.
     lab.judge(refusing(Answer::Icmp));
     let left = lab.refuses(&Frame::tcp(flag::SYN, &[]).bytes(), "acl_in.edge");
     assert_eq!(left[0].frame[34..36], [3, 13]);
@@ -289,7 +290,7 @@ fn rfc9293_3_10_7_1_and_3_9_2_3_who_is_not_reset() {
         assert!(left.is_empty(), "{why}: {left:?}");
         assert_eq!(count(&drops, "acl_in.edge"), 1, "{why}: {drops:?}");
     }
-    // A checksum that the kernel has left to be finished is not wrong.
+    // An unfinished checksum (offload by the kernel) is not an error.
     let mut broken = Frame::tcp(flag::SYN, &[]);
     broken.payload[16] ^= 1;
     let mut packet = lab.packet(&broken.bytes());
@@ -369,7 +370,7 @@ fn rules_count_what_they_decide_on_and_tell_of_some() {
     frames.extend([other.bytes(), Frame::new6().bytes(), other.bytes()]);
     lab.run(&mut fast, 0, &frames);
     let counters = fast.counters();
-    // The two others are judged once coming in, and once going out.
+    // The two other packets pass the list once in, and once out.
     assert_eq!((counters.hits(0, 0), counters.hits(0, 1)), (21, 4));
     let hits = fast.take_hits();
     let told: Vec<_> = hits
@@ -381,7 +382,7 @@ fn rules_count_what_they_decide_on_and_tell_of_some() {
     let flow = hits.iter().next().unwrap().flow.to_string();
     assert_eq!(flow, "192.0.2.7:5000 > 10.1.0.9:53 udp, 60 bytes");
     assert_eq!(fast.take_hits().iter().count(), 0);
-    // A reload goes on counting in a list that stays the same, and only there.
+    // After a reload only the counters of an unchanged list go on.
     let mut settings = lab.settings.clone();
     lab.reload(&mut fast, settings.clone());
     assert_eq!(fast.counters().hits(0, 0), 21);
@@ -403,7 +404,7 @@ fn rfc1858_fragments_are_not_judged_on_ports_that_they_do_not_have() {
     let (left, drops) = lab.one(0, &later.bytes());
     assert!(left.is_empty());
     assert_eq!(count(&drops, "acl_in.edge"), 1, "{drops:?}");
-    // A first one has them, and is judged on them.
+    // A first fragment has ports, and is matched on them.
     let mut first = Frame {
         fragment: 0x2000,
         ..Frame::new()
@@ -413,7 +414,7 @@ fn rfc1858_fragments_are_not_judged_on_ports_that_they_do_not_have() {
     first.payload[3] = 54;
     let (left, _) = lab.one(0, &first.bytes());
     assert_eq!(left.len(), 1);
-    // Fragments of what no rule with ports means pass.
+    // Fragments that no rule with ports can match pass.
     let other = Frame {
         protocol: 47,
         fragment: 6,

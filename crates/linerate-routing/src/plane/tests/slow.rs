@@ -36,7 +36,7 @@ fn punted(lab: &mut Lab, frame: &[u8], reason: Reason) -> Packet {
     packet
 }
 
-/// An ARP packet: who asks or says, and about whom.
+/// An ARP packet with these sender and target addresses.
 fn arp(operation: u8, sender: [u8; 4], target: [u8; 4]) -> Vec<u8> {
     let mut frame = match operation {
         1 => vec![0xff; 6],
@@ -172,7 +172,7 @@ fn rfc1812_3_3_2_who_cannot_be_reached_is_told() {
     assert_eq!(lab.drops()["neighbour_unresolved"], 1);
 }
 
-/// What a fast worker left for the slow one, as packets.
+/// The punts of a fast worker, as packets.
 fn handed(lab: &mut Lab, left: &[Left]) -> Vec<Packet> {
     let punts = left.iter().filter_map(|left| Some((left, left.punt?)));
     let packet = |(left, punt): (&Left, Punt)| {
@@ -186,7 +186,8 @@ fn handed(lab: &mut Lab, left: &[Left]) -> Vec<Packet> {
 #[test]
 fn rfc1812_4_3_2_4_the_way_back_is_that_of_the_senders_vrf() {
     let mut lab = Lab::new();
-    // A route that another VRF has leaked into the sender's, which alone knows the sender.
+    // A route leaked from the sender's VRF into another one; only the sender's VRF has the route
+    // back.
     lab.settings.interfaces[0].vrf = 1;
     let leaked = lab.hop(Hop {
         interface: LAN.into(),
@@ -226,7 +227,7 @@ fn rfc1812_4_3_2_4_the_way_back_is_that_of_the_senders_vrf() {
 fn rfc5227_2_1_a_link_that_is_back_hears_of_our_addresses() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
-    // Not those of before.
+    // Not the earlier addresses.
     for tenths in 1..60 {
         slow.tick(lab.now + tenths * 100_000_000, &mut lab.egress);
     }
@@ -262,12 +263,12 @@ fn the_host_interface_gets_what_is_for_us_and_sends_what_it_likes() {
         punt: None,
     };
     assert_eq!(left, [expected]);
-    // The other way the tag is put on.
+    // In the other direction the tag is added.
     let left = lab.run(&mut slow, 5, std::slice::from_ref(&frame));
     assert_eq!((left.len(), left[0].port), (1, 0));
     assert_eq!(left[0].frame[12..16], [0x81, 0, 0, 100]);
     assert_eq!(left[0].frame[16..], frame[12..]);
-    // Answers to the kernel's own questions it sees as well; questions to us it does not.
+    // The kernel gets replies to its own requests as well, but no requests to us.
     let reply = punted(
         &mut lab,
         &arp(2, [192, 0, 2, 9], [192, 0, 2, 1]),
@@ -282,7 +283,8 @@ fn the_host_interface_gets_what_is_for_us_and_sends_what_it_likes() {
     );
     let left = lab.run_packets(&mut slow, SLOW, vec![request]);
     assert!(left.iter().all(|left| left.port == 0) && left.len() == 1);
-    // Unless they say that a neighbour has moved: the kernel would go on sending to where it was.
+    // It does get requests that show a neighbour's new MAC address: it would keep sending to the
+    // old one.
     let mut moved = arp(1, [192, 0, 2, 9], [192, 0, 2, 1]);
     for at in [6, 22] {
         moved[at + 5] ^= 1;
@@ -372,13 +374,13 @@ fn the_slow_worker_ends_the_traces_of_what_it_gets() {
         let said = records.map(|record| (record.ticket, record.end));
         said.collect::<Vec<_>>()
     };
-    // For us, where nobody listens; and one that nobody traces.
+    // For a port of ours without a listener; and one that is not traced.
     for ticket in [7, 0] {
         let packet = packet(&mut lab, "192.0.2.1", Reason::Local, ticket);
         lab.run_packets(&mut slow, SLOW, vec![packet]);
     }
     assert_eq!(said(), [(7, "dropped: not_served".to_string())]);
-    // Two that wait, for one who answers and one who does not.
+    // Two packets wait: one for a neighbour that answers, one for a neighbour that does not.
     for (dst, ticket) in [("192.0.2.9", 8), ("192.0.2.99", 9)] {
         let packet = packet(&mut lab, dst, Reason::Glean, ticket);
         lab.run_packets(&mut slow, SLOW, vec![packet]);

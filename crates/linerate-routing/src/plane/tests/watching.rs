@@ -80,7 +80,7 @@ fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
     let told: Vec<Record> = records.iter().collect(); // ends with the trace
     let ends: Vec<&str> = told.iter().map(|record| &*record.end).collect();
     assert_eq!(ends, ["sent by lan", "dropped: blackhole", ""]);
-    // The third goes on with the slow worker, by a ticket.
+    // The third trace continues in the slow worker, by its ticket.
     let punt = left
         .iter()
         .find_map(|left| left.punt.filter(|punt| punt.ticket != 0));
@@ -145,7 +145,7 @@ fn traced_packets_are_treated_like_all_others() {
     let mut traced = lab.run(&mut fast, 0, &frames);
     assert_eq!(records.try_iter().count(), frames.len());
     let ours = |left: &Left| left.frame[23] != 1;
-    // Errors differ in nothing but when they were made, punts in their tickets.
+    // Errors differ only in their time, punts in their tickets.
     traced.retain(ours);
     for punt in traced.iter_mut().filter_map(|left| left.punt.as_mut()) {
         punt.ticket = 0;

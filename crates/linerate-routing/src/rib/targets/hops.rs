@@ -1,4 +1,4 @@
-//! What targets are to the data plane: hops, and groups of them.
+//! The data plane's side of targets: hops, and groups of them.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -15,10 +15,10 @@ use crate::rib::group;
 const NOWHERE: Id = u32::MAX;
 
 impl Targets {
-    /// Shares the buckets of a target's group out anew, if it has several members or had.
+    /// Assigns the buckets of a target's group again, if it has, or had, several members.
     pub(super) fn share_out(&mut self, id: Id) {
         if let Def::Default(_) = self.at(id).def {
-            return; // the group is that of the target which it leads to
+            return; // the group belongs to the target that it leads to
         }
         if self.at(id).members.len() > 1 && self.at(id).group.is_none() {
             let number = self.free_groups.pop().unwrap_or(self.groups);
@@ -36,7 +36,7 @@ impl Targets {
         }
     }
 
-    /// Writes a target's hop, and those that are copies of it.
+    /// Writes a target's hop, and its copies.
     pub(super) fn write(&mut self, id: Id) {
         self.publisher.push(HopChange::Set(id, self.hop(id)));
         for user in self.at(id).users.clone() {
@@ -47,7 +47,7 @@ impl Targets {
         }
     }
 
-    /// The hop that a target is.
+    /// The hop of a target.
     pub(crate) fn hop(&self, id: Id) -> Hop {
         let target = self.at(id);
         let of_interface = |id: InterfaceId, action| {

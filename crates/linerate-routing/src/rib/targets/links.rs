@@ -1,4 +1,4 @@
-//! What hops need to know of interfaces and of the neighbours there.
+//! The state of interfaces and neighbours that hops need.
 
 use std::net::IpAddr;
 
@@ -10,7 +10,7 @@ use crate::model::{InterfaceId, Vrf};
 use crate::plane::settings::Interface;
 use crate::rib::route::Unused;
 
-/// What hops need to know of an interface.
+/// The state of an interface that hops need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) port: u16,
@@ -22,7 +22,8 @@ pub(super) struct Facts {
 }
 
 impl Targets {
-    /// The state of a target that depends on nothing but its interface. Returns whether it changed.
+    /// Updates the state of a target that depends only on its interface. Returns whether it
+    /// changed.
     pub(super) fn refresh(&mut self, id: Id) -> bool {
         let target = self.at(id);
         let up = |id: &InterfaceId| self.interfaces.get(id).is_some_and(|facts| facts.up);
@@ -38,8 +39,8 @@ impl Targets {
         was != state
     }
 
-    /// An interface is there, or is another than it was; `None`: it is gone. It comes up by
-    /// [`set_state`](Self::set_state).
+    /// Adds or changes an interface; `None` removes it. [`set_state`](Self::set_state) brings it
+    /// up.
     pub(crate) fn set_interface(&mut self, id: InterfaceId, interface: Option<&Interface>) {
         let up = self.interfaces.get(&id).is_some_and(|facts| facts.up);
         let facts = interface.map(|interface| Facts {
@@ -59,7 +60,7 @@ impl Targets {
         }
     }
 
-    /// An interface is up or down.
+    /// Sets whether an interface is up.
     pub(crate) fn set_state(&mut self, id: InterfaceId, up: bool) {
         if let Some(facts) = self.interfaces.get_mut(&id)
             && facts.up != up
@@ -82,7 +83,7 @@ impl Targets {
         }
     }
 
-    /// A neighbour's MAC address, or that it is not known any more. Returns whether that is news.
+    /// Sets a neighbour's MAC address; `None`: unknown. Returns whether it changed.
     pub(crate) fn set_mac(
         &mut self,
         interface: InterfaceId,

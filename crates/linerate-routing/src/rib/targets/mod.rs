@@ -1,15 +1,14 @@
-//! What routes lead to, each thing once: the hops of the data plane and how they depend on each
-//! other.
+//! What routes lead to, without duplicates: the hops of the data plane and their dependencies.
 //!
 //! A target is a hop: its number is the value that forwarding tables hold and the place in the
 //! [`HopTable`]. Routes with the same next hops share one. A neighbour on a link is a target, and
 //! so is a connected network; what has one next hop is a copy of that one's hop, what has several
-//! is a group of them. So a neighbour whose MAC address becomes known is one change of its hop, and
-//! one for each target that is nothing but a next hop through it: no route is touched.
+//! is a group of them. So when a neighbour's MAC address becomes known, only its hop changes, and
+//! that of each target that is a single next hop through it: no route is touched.
 //!
 //! Targets are counted: by the routes that lead to them, by the targets that go through them, and
-//! by what the published tables still say. One that nobody needs is kept until no reader can see it
-//! any more ([`Targets::reap`]), and only then its number is used again.
+//! by the published tables. An unused target is kept until no reader can see it any more
+//! ([`Targets::reap`]), and only then its number is used again.
 
 mod hops;
 mod links;
@@ -45,15 +44,15 @@ pub(super) struct Targets {
     macs: HashMap<(InterfaceId, IpAddr), MacAddr>,
     /// To be resolved.
     dirty: VecDeque<Id>,
-    /// Became usable or ceased to be so: their routes have to be looked at.
+    /// Targets that became usable or unusable: their routes have to be selected again.
     flipped: Vec<Id>,
-    /// Nobody needs them.
+    /// Unused targets, which readers may still see.
     limbo: Vec<Id>,
     publisher: Publisher<HopTable, HopChange>,
 }
 
 impl Targets {
-    /// None. `seed` is [`HopTable::new`]'s.
+    /// No targets. `seed` is for [`HopTable::new`].
     ///
     /// # Errors
     /// If there is no memory.
@@ -94,7 +93,7 @@ impl Targets {
             .expect("counted targets stay")
     }
 
-    /// How many there are.
+    /// Number of targets.
     pub(super) fn len(&self) -> usize {
         self.targets.len() - self.free.len()
     }
@@ -121,7 +120,7 @@ impl Targets {
         id
     }
 
-    /// A new object, which leads nowhere yet; held by whoever asked for it.
+    /// A new object, which leads nowhere yet; held by the caller.
     pub(super) fn object(&mut self) -> Id {
         self.objects += 1;
         let id = self.add(0, Def::Object(self.objects));
@@ -167,10 +166,10 @@ impl Targets {
                 (self.targets.len() - 1) as Id
             }
         };
-        // Until it is counted it is nobody's.
+        // Without a reference yet it counts as unused.
         self.forget_if_idle(id);
         if let Def::Default(of) = self.at(id).def {
-            // Which may be nobody else's.
+            // `of` may have no other user.
             self.link(id, &[of]);
             self.at_mut(id).links = vec![of];
         }
@@ -200,12 +199,12 @@ impl Targets {
         self.release(id);
     }
 
-    /// The tables of a family (0: IPv4, 1: IPv6) lead here once more.
+    /// Counts a further prefix of a family (0: IPv4, 1: IPv6) that leads here.
     pub(super) fn install(&mut self, id: Id, family: usize) {
         self.at_mut(id).installed[family] += 1;
     }
 
-    /// Once less, with the publication of that number.
+    /// Counts one prefix less, from the publication of that number on.
     pub(super) fn uninstall(&mut self, id: Id, family: usize, publication: u64) {
         let target = self.at_mut(id);
         target.installed[family] -= 1;
@@ -221,13 +220,13 @@ impl Targets {
         }
     }
 
-    /// Frees the targets that nobody needs and no reader can see, now that so many publications of
-    /// each family were made. `forget` is told of each before it goes.
+    /// Frees the unused targets that no reader can see after so many publications of each family.
+    /// `forget` is called for each before.
     pub(super) fn reap(&mut self, published: [u64; 2], mut forget: impl FnMut(Id, &Target)) {
         for id in std::mem::take(&mut self.limbo) {
             let target = self.at_mut(id);
             let needed = target.refs > 0 || target.installed != [0; 2];
-            // With publication n readers may still hold the table before; with n + 1 no more.
+            // After publication n readers may still hold the table before; after n + 1 they do not.
             let seen = (0..2).any(|f| target.left[f] > 0 && published[f] <= target.left[f]);
             if needed {
                 target.in_limbo = false;
@@ -244,7 +243,7 @@ impl Targets {
         }
     }
 
-    /// To be resolved anew.
+    /// Marks a target to be resolved anew.
     pub(super) fn touch(&mut self, id: Id) {
         let target = self.at_mut(id);
         if !target.dirty {
@@ -256,7 +255,7 @@ impl Targets {
     pub(super) fn next_dirty(&mut self) -> Option<Id> {
         loop {
             let id = self.dirty.pop_front()?;
-            // It may be gone by now, and another in its place: then that has its own turn.
+            // It may have been freed and its number reused: the new target is queued itself.
             if let Some(Some(target)) = self.targets.get_mut(id as usize)
                 && std::mem::take(&mut target.dirty)
             {
@@ -274,7 +273,7 @@ impl Targets {
         std::mem::replace(&mut self.at_mut(id).watched, gateways)
     }
 
-    /// The targets that became usable, or unusable, with routes that lead there.
+    /// Takes the targets with routes that became usable or unusable.
     pub(super) fn take_flipped(&mut self) -> Vec<Id> {
         let mut flipped = std::mem::take(&mut self.flipped);
         flipped.retain(|&id| self.exists(id) && self.at(id).routes > 0);
@@ -283,7 +282,7 @@ impl Targets {
         flipped
     }
 
-    /// About what it takes, the hops' two copies included.
+    /// Approximate memory, with both copies of the hops.
     pub(super) fn memory_bytes(&self) -> usize {
         let each = size_of::<Option<Target>>() + 2 * size_of::<Hop>() + size_of::<(Vrf, Def, Id)>();
         self.targets.capacity() * each + self.groups as usize * 3 * size_of::<Group>()

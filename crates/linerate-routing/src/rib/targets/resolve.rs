@@ -1,4 +1,4 @@
-//! Where a target leads, once its next hops have been looked up, and who has to follow.
+//! Resolves a target once its next hops have been looked up, and updates its users.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ use crate::rib::route::Unused;
 const SHARE: u64 = 1 << 12;
 
 impl Targets {
-    /// Whether `id` goes through `other`, or is it.
+    /// Whether `id` goes through `other`, or is the same.
     pub(crate) fn depends(&self, id: Id, other: Id) -> bool {
         id == other || self.at(id).through.iter().any(|&t| self.depends(t, other))
     }
 
-    /// Takes note of where the next hops of a target lead.
+    /// Sets where the next hops of a target lead.
     pub(crate) fn resolve(&mut self, id: Id, legs: &[(Leg, u16)]) {
         let (mut members, mut links) = (BTreeMap::new(), Vec::new());
         let (mut through, mut guards) = (Vec::new(), Vec::new());

@@ -8,7 +8,7 @@ use crate::model::{InterfaceId, Vrf};
 use crate::plane::hops::{Action, Group};
 use crate::rib::route::{NextHop, To, Unused};
 
-/// What a target is, as far as it can be known beforehand.
+/// The definition of a target, before resolution.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Def {
     Blackhole,
@@ -28,7 +28,7 @@ pub(crate) enum Def {
     /// A host on the interface's link.
     Neighbour(InterfaceId, IpAddr),
     NextHops(Arc<[NextHop]>),
-    /// What [`Target::object`] says, which may change.
+    /// The next-hop object in [`Target::object`], which may change.
     Object(u32),
     /// Where that target leads, by a default route: reverse path filtering tells these apart.
     Default(Id),
@@ -47,11 +47,12 @@ impl Def {
         }
     }
 
-    /// What it does with packets, where nothing else has to be known for that.
+    /// Its action, where the definition alone determines it.
     fn action(&self) -> Option<Action> {
         Some(match self {
             Self::Blackhole => Action::Blackhole,
-            // Whoever told of it counts on it: by a less specific route packets might come back.
+            // Packets are refused rather than sent by a less specific route, which might bring them
+            // back.
             Self::Unreachable | Self::Encapsulated => Action::Unreachable,
             Self::Prohibit => Action::Prohibit,
             Self::Host => Action::Host,
@@ -67,7 +68,7 @@ impl Def {
         })
     }
 
-    /// The interface that it is of.
+    /// The interface that it belongs to.
     pub(crate) fn interface(&self) -> Option<InterfaceId> {
         match *self {
             Self::Connected(id) | Self::Neighbour(id, _) => Some(id),
@@ -80,7 +81,7 @@ impl Def {
 /// Whether packets can go there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// Nobody has looked yet.
+    /// Not resolved yet.
     Fresh,
     Usable,
     Unusable(Unused),
@@ -107,7 +108,7 @@ pub(crate) struct Target {
     pub def: Def,
     /// Where gateways are looked up.
     pub vrf: Vrf,
-    /// Of [`Def::Object`]: where it leads; `None`: nobody has said.
+    /// Of [`Def::Object`]: where it leads; `None`: unknown.
     pub object: Option<To>,
     pub state: State,
     /// The hops that packets take, and their shares.
@@ -124,7 +125,7 @@ pub(crate) struct Target {
     pub(super) group: Option<(u32, Box<Group>)>,
     /// Routes that lead here.
     pub(super) routes: u32,
-    /// All that need it: routes, users, holders.
+    /// Number of references: routes, users, holders.
     pub(super) refs: u32,
     /// Prefixes in the tables of either family that lead here, and the publication that takes the
     /// last of them away.
@@ -132,7 +133,7 @@ pub(crate) struct Target {
     pub(super) left: [u64; 2],
     pub(super) dirty: bool,
     pub(super) in_limbo: bool,
-    /// Its gateways are watched.
+    /// Gateways whose routes are watched.
     pub watched: Vec<IpAddr>,
 }
 
@@ -146,7 +147,7 @@ impl Target {
         }
     }
 
-    /// What it does by itself.
+    /// Its action without resolution.
     pub(super) fn action(&self) -> Option<Action> {
         match (&self.def, &self.object) {
             (Def::Object(_), Some(To::NextHops(_) | To::Object(_)) | None) => None,

@@ -1,5 +1,4 @@
-//! Random changes, and after each commit the tables against what a plain reading of all routes
-//! says.
+//! Random changes; after each commit the tables are compared with a plain model of all routes.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -42,7 +41,7 @@ enum Change {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    // No circles: what they come to depends on who was first.
+    // No loops: their outcome depends on the order of changes.
     let gateways = |prefix: usize| match prefix {
         8 => Just(Vec::new()).boxed(),
         4 | 7 => Just(vec![1]).boxed(),

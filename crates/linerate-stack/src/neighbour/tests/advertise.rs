@@ -16,7 +16,7 @@ fn advertising(interval_s: u16) -> InterfaceConfig {
     }
 }
 
-/// Times in milliseconds and router lifetimes of what is advertised meanwhile.
+/// Times in milliseconds and router lifetimes of the advertisements meanwhile.
 fn advertisements(world: &mut World, seconds: u64) -> Vec<(u64, u16)> {
     let (start, mut found) = (world.now_ns, Vec::new());
     for _ in 0..seconds * 10 {
@@ -126,7 +126,7 @@ fn rfc_4861_6_2_6_solicitations_are_answered_soon_and_together() {
     let answers = advertisements(&mut world, 10);
     assert_eq!(answers.len(), 1);
     assert!(answers[0].0 <= 600);
-    // MIN_DELAY_BETWEEN_RAS: one in three seconds, however many ask.
+    // MIN_DELAY_BETWEEN_RAS: one in three seconds, for any number of solicitations.
     let mut times = Vec::new();
     for second in 0..60 {
         solicit(&mut world).unwrap();

@@ -1,4 +1,4 @@
-//! What ARP frames do (RFC 826, RFC 1027, RFC 1812 3.3.2, RFC 5227).
+//! Effects of ARP frames (RFC 826, RFC 1027, RFC 1812 3.3.2, RFC 5227).
 
 use super::*;
 
@@ -70,7 +70,7 @@ fn of_two_that_answer_the_first_counts_and_a_later_one_may_take_over() {
         .hear(&who_has("192.0.2.7", OTHER, "192.0.2.7"))
         .unwrap();
     assert_eq!(world.events(), [told("192.0.2.7", Some(OTHER))]);
-    // A lie does not last: the new MAC address is probed, and fails.
+    // A false MAC address does not last: it is probed, and the probe fails.
     world.said();
     world.pass(5_000);
     assert_eq!(world.said(), ["8: ARP who has 192.0.2.7, tell 192.0.2.1"]);
@@ -91,7 +91,7 @@ fn only_an_answer_to_us_confirms() {
     assert_eq!(
         world.state("192.0.2.7"),
         Some(State::Probe),
-        "a request proves nothing"
+        "a request does not confirm reachability"
     );
     let broadcast = arp(
         MacAddr::BROADCAST,
@@ -103,7 +103,7 @@ fn only_an_answer_to_us_confirms() {
     assert_eq!(
         world.state("192.0.2.7"),
         Some(State::Probe),
-        "nor does a broadcast reply"
+        "a broadcast reply does not either"
     );
     world.hear(&is_at("192.0.2.7", HOST)).unwrap();
     assert_eq!(world.state("192.0.2.7"), Some(State::Reachable));
@@ -129,7 +129,7 @@ fn rfc_1812_3_3_2_impossible_senders_are_ignored() {
         MacAddr([0; 6]),
     ] {
         assert_eq!(world.hear(&is_at("192.0.2.7", mac)), Err(Ignored::Sender));
-        // The frame's sender, whatever the packet says (IEEE 802.3 3.2.3).
+        // The frame's sender is a group, independent of the packet (IEEE 802.3 3.2.3).
         let mut frame = is_at("192.0.2.7", HOST);
         frame[6..12].copy_from_slice(&mac.0);
         assert_eq!(world.hear(&frame), Err(Ignored::Sender));
@@ -151,7 +151,7 @@ fn our_own_frames_and_those_of_others_are_ignored() {
     assert_eq!(
         world.hear(&others),
         Err(Ignored::NotForUs),
-        "a port that hears all"
+        "a port in promiscuous mode"
     );
     let rarp = arp(
         US,
@@ -172,7 +172,7 @@ fn rfc_5227_2_5_probes_for_our_address_are_answered() {
     assert_eq!(world.said(), ["7: ARP 192.0.2.1 is at 02:00:00:00:00:01"]);
     assert!(
         world.table.is_empty(),
-        "who has no address is no neighbour yet"
+        "a sender without an address is no neighbour"
     );
 }
 
@@ -222,7 +222,7 @@ fn rfc_1027_proxies_answer_for_what_is_elsewhere() {
         world.said(),
         ["7: ARP 198.51.100.9 is at 02:00:00:00:00:01"]
     );
-    // Not for who looks whether an address is free, nor for who announces its own.
+    // No answer to probes, nor to announcements.
     let probe = who_has("198.51.100.9", HOST, "0.0.0.0");
     assert_eq!(world.hear(&probe), Err(Ignored::NotForUs));
     let gratuitous = who_has("198.51.100.9", HOST, "198.51.100.9");

@@ -1,11 +1,11 @@
-//! Whatever happens: bounds hold, static entries stay, every packet is accounted for, and routing
-//! is told all that changes and nothing that does not.
+//! For random events: bounds hold, static entries stay, every packet is accounted for, and routing
+//! gets exactly the changes.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// What may happen; hosts and MAC addresses by small numbers, so that they meet.
+/// Random events; hosts and MAC addresses are small numbers, so that they collide.
 #[derive(Clone, Debug)]
 enum Step {
     Send(u8),
@@ -176,7 +176,7 @@ proptest! {
             let known = neighbours.iter().filter(|entry| entry.is_needed);
             let known: BTreeMap<_, _> = known.filter_map(|entry| Some((entry.address,
                 entry.mac?))).collect();
-            prop_assert_eq!(&known, &routes, "what routing was told is what is so");
+            prop_assert_eq!(&known, &routes, "routing has the table's state");
             for (address, mac) in &statics {
                 let entry = neighbours.iter().find(|entry| entry.address == *address);
                 let entry = entry.expect("a static entry stays");
@@ -188,13 +188,13 @@ proptest! {
             }
             world.out.clear();
         }
-        // Left alone, everybody is forgotten but whom the configuration or a route needs.
+        // Without traffic all entries expire except those that the configuration or a route needs.
         world.pass(200_000);
         for entry in world.table.neighbours() {
             let is_pinned = entry.state == State::Static || entry.is_needed;
             prop_assert!(is_pinned && entry.queued_pkts == 0, "{:?}", entry);
         }
-        // All packets are home.
+        // All packets are freed.
         world.table.shutdown(&mut world.out);
         world.out.clear();
         prop_assert_eq!(world.table.queued(), (0, 0));

@@ -19,7 +19,7 @@ fn rfc_4861_7_2_2_three_solicitations_a_second_apart_and_then_unreachable() {
     assert_eq!(world.said(), [""; 0]);
     assert_eq!(world.dropped(), [(1, DropReason::Unresolved)]);
     assert_eq!(world.state("192.0.2.7"), Some(State::Failed));
-    // RFC 1122 2.3.2.1: no flood of requests for who does not answer.
+    // RFC 1122 2.3.2.1: no flood of requests to a host that does not answer.
     world.send("192.0.2.7", 2);
     assert_eq!(world.dropped(), [(2, DropReason::Unresolved)]);
     assert!(world.said().is_empty());
@@ -27,7 +27,7 @@ fn rfc_4861_7_2_2_three_solicitations_a_second_apart_and_then_unreachable() {
     assert_eq!(world.state("192.0.2.7"), None);
     world.send("192.0.2.7", 3);
     assert_eq!(world.said(), [asked]);
-    assert_eq!(world.events(), [], "routing never heard of it");
+    assert_eq!(world.events(), [], "routing got no event");
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn rfc_4861_7_3_2_reachable_delay_probe_and_reachable_again() {
         !said.is_empty() && said.iter().all(|words| words == probe),
         "{said:?}"
     );
-    // 7.3.3: while it is probed, packets go on.
+    // 7.3.3: packets are sent while it is probed.
     let mut world = World::new();
     world.meet("192.0.2.7", HOST);
     while world.state("192.0.2.7") == Some(State::Reachable) {
@@ -195,7 +195,7 @@ fn who_only_asks_for_us_is_unknown_to_routing_until_a_packet_goes_there() {
         .unwrap();
     assert_eq!(world.state("192.0.2.7"), Some(State::Stale));
     assert_eq!(world.events(), []);
-    // RFC 4861 7.3.3: the packet goes at once, the probe five seconds later.
+    // RFC 4861 7.3.3: the packet is sent at once, the probe five seconds later.
     world.said();
     assert_eq!(world.send("192.0.2.7", 1), Some(HOST));
     assert_eq!(world.released(), [(1, HOST)]);
@@ -253,7 +253,10 @@ fn static_neighbours_are_never_asked_for_or_changed() {
     assert_eq!(world.hear(&is_at("192.0.2.7", OTHER)), Err(Ignored::Static));
     let claim = who_has("192.0.2.1", OTHER, "192.0.2.7");
     assert_eq!(world.hear(&claim), Err(Ignored::Static));
-    assert!(world.said().is_empty(), "who claims it gets no answer");
+    assert!(
+        world.said().is_empty(),
+        "a station that claims it gets no answer"
+    );
     assert_eq!(world.mac("192.0.2.7"), Some(HOST));
     // Its rightful owner is answered.
     world
@@ -264,7 +267,7 @@ fn static_neighbours_are_never_asked_for_or_changed() {
     assert!(world.table.remove(0, ip("192.0.2.7"), &mut world.out));
     assert_eq!(world.events(), [told("192.0.2.7", None)]);
     assert!(!world.table.remove(0, ip("192.0.2.7"), &mut world.out));
-    // Neighbor Discovery alike.
+    // The same for Neighbor Discovery.
     assert!(
         world
             .table

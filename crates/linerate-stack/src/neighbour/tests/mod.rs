@@ -1,4 +1,4 @@
-//! A table in a world of its own: simulated time, frames by hand, and what it says in words.
+//! A table with simulated time, hand-made frames, and its output as text.
 #![allow(clippy::unwrap_used)]
 
 mod advertise;
@@ -31,7 +31,7 @@ struct World {
     now_ns: u64,
     pool: Pool,
     cache: PoolCache,
-    /// Whether other interfaces lead to every address that a proxy is asked for.
+    /// Whether every address is reached by another interface, for proxies.
     elsewhere: bool,
 }
 
@@ -116,7 +116,7 @@ impl World {
         packet
     }
 
-    /// Hands a packet in, for that next hop.
+    /// Passes a packet for that next hop.
     fn send(&mut self, address: &str, first: u8) -> Option<MacAddr> {
         let packet = self.packet(first);
         let address = ip(address);
@@ -134,7 +134,7 @@ impl World {
         }
     }
 
-    /// What was sent since this was last asked.
+    /// Frames sent since the last call, as text.
     fn said(&mut self) -> Vec<String> {
         let said = self.out.frames().map(|(_, frame)| words(frame)).collect();
         let (released, dropped) = (
@@ -178,7 +178,7 @@ impl World {
         self.table.mac(0, ip(address))
     }
 
-    /// Makes a neighbour reachable, as an answer to a packet that has gone since.
+    /// Makes a neighbour reachable, by an answer after a packet.
     fn meet(&mut self, address: &str, mac: MacAddr) {
         self.send(address, 0);
         let answer = match ip(address) {
@@ -212,7 +212,7 @@ fn arp(
     frame
 }
 
-/// Who has `target`? By broadcast.
+/// A broadcast request for `target`.
 fn who_has(target: &str, mac: MacAddr, sender: &str) -> Vec<u8> {
     let target = (MacAddr::default(), v4(target));
     arp(
@@ -276,7 +276,7 @@ fn na(
     nd(from, src, dst, message)
 }
 
-/// What a frame of ours says, and to whom.
+/// A frame of ours as text, with its destination.
 fn words(frame: &[u8]) -> String {
     let ethernet = Ethernet::new_checked(frame).unwrap();
     assert_eq!(ethernet.src(), US);

@@ -1,4 +1,4 @@
-//! What messages of Neighbor Discovery do (RFC 4861 7.2, 8.2).
+//! Effects of Neighbor Discovery messages (RFC 4861 7.2, 8.2).
 
 use super::*;
 
@@ -128,7 +128,7 @@ fn rfc_4861_7_2_5_without_an_entry_or_a_mac_address_nothing_is_learned() {
     world.send("2001:db8::7", 1);
     assert_eq!(world.hear(&advertised(None, "SO")), Err(Ignored::Unasked));
     assert_eq!(world.state("2001:db8::7"), Some(State::Incomplete));
-    // Unsolicited, it is as good as any for what waits, but proves nothing.
+    // An unsolicited one releases waiting packets, but does not confirm reachability.
     world.hear(&advertised(Some(HOST), "")).unwrap();
     assert_eq!(world.released(), [(1, HOST)]);
     assert_eq!(world.state("2001:db8::7"), Some(State::Delay));
@@ -136,7 +136,7 @@ fn rfc_4861_7_2_5_without_an_entry_or_a_mac_address_nothing_is_learned() {
 
 #[test]
 fn rfc_4861_7_2_5_each_combination_of_flags_on_a_reachable_entry() {
-    // Flags, MAC address told; the MAC address and state that they lead to.
+    // Flags and MAC address of the message; the resulting MAC address and state.
     for (flags, told_mac, mac, state) in [
         ("", Some(HOST), HOST, State::Reachable),
         ("S", Some(HOST), HOST, State::Reachable),
@@ -227,12 +227,12 @@ fn rfc_4861_7_2_8_proxies_answer_late_and_never_override() {
         .hear(&nd(HOST, v6("2001:db8::7"), target, message))
         .unwrap();
     assert_eq!(world.said(), said);
-    // Link-local addresses are nobody's but the link's.
+    // Link-local addresses are not proxied.
     assert_eq!(
         world.hear(&ns(HOST, "2001:db8::7", "fe80::9")),
         Err(Ignored::NotForUs)
     );
-    // RFC 4862 5.4: who looks whether an address is free may have it.
+    // RFC 4862 5.4: a proxy does not answer duplicate detection.
     assert_eq!(
         world.hear(&ns(HOST, "::", "2001:db8:9::9")),
         Err(Ignored::NotForUs)
@@ -319,7 +319,7 @@ fn impossible_senders_and_our_own_echo_are_ignored() {
     assert_eq!(
         world.hear(&frame),
         Err(Ignored::Own),
-        "our MAC address in another's mouth"
+        "our MAC address in another station's message"
     );
 }
 

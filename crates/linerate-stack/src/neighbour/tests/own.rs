@@ -76,7 +76,7 @@ fn rfc_5227_2_1_1_somebody_has_the_address_that_we_probe_for() {
         world.said();
         world.pass(60_000);
         assert!(world.said().is_empty() && !world.table.is_usable(0, address));
-        // It is somebody else's: not answered for, and a neighbour like any other.
+        // It belongs to another station: we do not answer for it, and it is a normal neighbour.
         let heard = world.hear(&who_has("192.0.2.1", OTHER, "192.0.2.9"));
         assert_eq!(heard, Err(Ignored::NotForUs));
     }
@@ -185,7 +185,7 @@ fn rfc_4862_5_4_what_somebody_else_has_verified_is_not_probed_for() {
         address,
     };
     assert_eq!(world.events(), [unique]);
-    // Said once more it is no news, and somebody else's address does not become ours by it.
+    // A repetition changes nothing, and does not make a duplicate address ours.
     world.pass(10_000);
     world.said();
     world.set(verified.clone());
@@ -264,7 +264,7 @@ fn rfc_5227_2_1_a_link_that_comes_back_hears_of_us_and_is_asked_who_is_there() {
     assert_eq!(
         (world.said(), world.events()),
         (vec![], vec![]),
-        "nobody is asked there"
+        "no requests are sent there"
     );
     world.table.link_up(0, world.now_ns, &mut world.out);
     let mut announced = world.said();
@@ -279,13 +279,13 @@ fn rfc_5227_2_1_a_link_that_comes_back_hears_of_us_and_is_asked_who_is_there() {
             "group: fe80::1 > ff02::1 neighbour advertisement fe80::1 RO",
         ]
     );
-    // Who is in use is asked for at once, whoever it is now; others only when a packet wants them.
+    // Neighbours in use are probed at once; others only when a packet needs them.
     let expected = [State::Probe, State::Probe, State::Stale, State::Static].map(Some);
     assert_eq!(all.map(|who| world.state(who)), expected);
-    // It is another station.
+    // Another station has the address now.
     world.hear(&is_at("192.0.2.7", OTHER)).unwrap();
     assert_eq!(world.events(), [told("192.0.2.7", Some(OTHER))]);
-    // A packet wants one of the others: it goes, and everybody is asked.
+    // A packet for one of the others is sent, and a multicast probe follows.
     world.said();
     assert_eq!(world.send("192.0.2.8", 1), Some(OTHER));
     assert_eq!(world.said(), ["all: ARP who has 192.0.2.8, tell 192.0.2.1"]);

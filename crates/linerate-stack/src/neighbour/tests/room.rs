@@ -1,4 +1,4 @@
-//! Bounds: entries, what waits, what is asked (RFC 6583, RFC 4861 7.2.2).
+//! Bounds: entries, waiting packets, solicitations (RFC 6583, RFC 4861 7.2.2).
 
 use super::*;
 
@@ -65,7 +65,8 @@ fn bytes_that_wait_are_bounded_for_one_and_for_all() {
     world.send("192.0.2.8", 4);
     world.send("192.0.2.8", 5);
     assert_eq!(world.table.queued(), (4, 400));
-    // No room in all: its own oldest goes, or else the new one.
+    // The total limit is reached: the oldest packet for the same neighbour is dropped, or else the
+    // new one.
     world.send("192.0.2.8", 6);
     assert_eq!(world.dropped(), [(4, DropReason::QueueFull)]);
     world.send("192.0.2.9", 7);
@@ -103,7 +104,7 @@ fn rfc_6583_a_scan_leaves_half_the_table_to_who_exists() {
         .filter(|entry| entry.mac.is_some())
         .count();
     assert_eq!((world.table.len(), known), (90, 40));
-    // Who was asked for last and does answer gets in.
+    // The neighbour solicited last answers and is added.
     answer(&mut world, 2999).unwrap();
     assert_eq!(
         answer(&mut world, 1000),
@@ -138,12 +139,12 @@ fn stale_neighbours_that_nobody_needs_make_room_and_those_in_use_do_not() {
     resolve(&mut world, 60, Some(60));
     assert_eq!(world.state("10.1.0.51"), None);
     assert_eq!(world.state("10.1.0.60"), Some(State::Incomplete));
-    // Who only asks for us does not drive out what waits.
+    // A station that only asks for us does not evict entries with waiting packets.
     world.said();
     world.hear(&asks(52)).unwrap();
     assert_eq!((world.state("10.1.0.52"), world.said().len()), (None, 1));
     answer(&mut world, 60).unwrap();
-    // Of those in use, all with one MAC address, the last makes room.
+    // Of those in use, all with one MAC address, the last one is evicted.
     resolve(&mut world, 61, Some(61));
     assert_eq!(world.dropped(), []);
     let in_use = [0, 1, 2, 60].map(|n| world.table.mac(0, nth(n)));
@@ -169,7 +170,7 @@ fn meet(world: &mut World, id: u16, n: u32, mac: MacAddr) {
         us,
     );
     let heard = world.table.arp(id, &reply, &|_| false, now_ns, out);
-    assert!(heard.is_ok(), "{n}: there is room to be asked for");
+    assert!(heard.is_ok(), "{n}: there is room for an entry");
     out.clear();
 }
 
@@ -188,7 +189,7 @@ fn who_answers_for_a_whole_network_displaces_itself() {
         meet(&mut world, 0, n, HOST);
     }
     assert_eq!((world.table.len(), known(&world, 100..120)), (100, 20));
-    // Nor does it keep out those who come later.
+    // Later neighbours are added as well.
     for n in 120..140 {
         meet(&mut world, 0, n, station(n));
     }
@@ -226,7 +227,7 @@ fn an_interface_full_of_stations_leaves_the_others_alone_and_its_own_first_ones(
     assert_eq!(
         known(0, 2999..3000),
         1,
-        "and whoever is asked for now is found"
+        "and a neighbour solicited now is found"
     );
 }
 
@@ -307,14 +308,14 @@ fn rfc_6583_one_source_does_not_use_up_what_all_may_ask_for() {
     }
     assert_eq!(ask(&mut world, 1, 300), 1);
     let known = ask(&mut world, 1, 0);
-    assert_eq!(known, 0, "what is being asked for costs nothing more");
-    assert_eq!(ask(&mut world, 2, 301), 0, "nor is anybody else limited");
+    assert_eq!(known, 0, "an entry under resolution needs no further token");
+    assert_eq!(ask(&mut world, 2, 301), 0, "other sources are not limited");
     world.pass(100);
     assert_eq!(ask(&mut world, 1, 302), 0);
 }
 
-/// Ten thousand hosts that exist are all met as fast as they answer, by one source; those that do
-/// not exist among them cost it no less than before.
+/// One source reaches ten thousand existing hosts as fast as they answer; addresses without a host
+/// still count against its limit.
 #[test]
 fn who_speaks_to_many_that_exist_is_not_held_up() {
     let mut interface = lan();

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// A source that nobody else has.
+/// A unique source.
 fn source(number: u32) -> [u8; 4] {
     (0x2000_0000 + number.wrapping_mul(0x9e37_79b1) / 2).to_be_bytes()
 }
 
-/// One fragment of a datagram that never gets another.
+/// A single fragment of a datagram.
 fn orphan(number: u32) -> Vec<u8> {
     let mut v4 = V4::new(number as u16);
     v4.src = source(number);
@@ -72,7 +72,7 @@ fn one_source_takes_its_share_and_nobody_elses() {
         assert_eq!(fixture.push(&attacker.cut(&payload, 504)[1]), Seen::Held);
     }
     assert_eq!(fixture.reassembler.held().datagrams, 100 + 64 + 1);
-    // Its own newest pass, too.
+    // The attacker's own newest pass, too.
     let seen = fixture.push(&attacker.cut(&payload, 504)[0]);
     assert_eq!(seen, Seen::Whole(attacker.whole(&payload)));
     let seen = others
@@ -115,7 +115,7 @@ fn bytes_are_bounded_and_the_oldest_go() {
     );
     assert_eq!(seen, BTreeMap::from([("whole", slots)]));
     assert_eq!(fixture.dropped(Refusal::Evicted), 10);
-    // Less than a slot is nothing.
+    // With less than a slot nothing is held.
     let mut fixture = Fixture::with(&config(512, small - 1));
     assert_eq!(fixture.push(&cut[0][0]), Seen::Dropped(Refusal::NoMemory));
 }
@@ -145,7 +145,7 @@ fn large_slots_are_taken_from_those_that_had_them_longest() {
             fixture.push_all(&frames),
             Seen::Whole(legitimate.whole(&payload))
         );
-        // Those in small slots were not touched.
+        // Datagrams in small slots were not evicted.
         let whole = V4::new(2).whole(&payload[..1000]);
         assert_eq!(fixture.push(&small[1]), Seen::Whole(whole));
     }

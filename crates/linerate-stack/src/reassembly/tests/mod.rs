@@ -1,4 +1,5 @@
-//! What holds for all tests: a reassembler with its pools, frames made byte by byte, and the books.
+//! Common parts of tests: a reassembler with its pools, frames made byte by byte, and the
+//! accounting.
 #![allow(clippy::unwrap_used)]
 
 mod flood;
@@ -21,7 +22,7 @@ const SECOND_NS: u64 = 1_000_000_000;
 /// Ethernet.
 const L3: usize = 14;
 
-/// A reassembler, and where its packets come from.
+/// A reassembler, and the pools of its packets.
 struct Fixture {
     pools: Pools,
     cache: PoolCache,
@@ -46,7 +47,7 @@ impl Fixture {
         })
     }
 
-    /// One that is soon made, for tests of hundreds of cases.
+    /// A small one that is quickly made, for tests of hundreds of cases.
     fn few() -> Self {
         let config = Config {
             max_datagrams: 8,
@@ -61,7 +62,7 @@ impl Fixture {
     }
 
     fn sized(config: &Config, small: u32, large: u32) -> Self {
-        // Plain pages: many tests in parallel must not eat the machine's huge pages.
+        // Plain pages: many tests in parallel must not use up the machine's huge pages.
         let pages = PagePolicy::Only(PageKind::Base4K);
         let small = PoolConfig {
             pages,
@@ -109,7 +110,7 @@ impl Fixture {
         }
     }
 
-    /// Pushes all; only the last may say more than that it is held.
+    /// Pushes all; all but the last must be held.
     fn push_all(&mut self, frames: &[Vec<u8>]) -> Seen {
         let (last, before) = frames.split_last().unwrap();
         for frame in before {
@@ -128,7 +129,7 @@ impl Fixture {
         (ended, frames)
     }
 
-    /// Every slot is free but for those that are held, and every fragment is in the books.
+    /// Checks that every slot is free except the held ones, and that every fragment is counted.
     fn check(&self) {
         let held = self.reassembler.held();
         let free = |pool: &Pool| pool.stats().free_shared as usize + self.cache.held(pool);

@@ -1,4 +1,4 @@
-//! Against a plain model: a map of bytes for each datagram.
+//! Comparison with a plain model: a map of bytes for each datagram.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// What has come of one datagram.
+/// The received part of one datagram.
 #[derive(Default)]
 struct Plain {
     bytes: BTreeMap<usize, u8>,
@@ -99,7 +99,7 @@ proptest! {
         for step in &steps {
             let (payload, start) = (step.payload(), step.start * 8);
             if start == 0 && !step.more {
-                // All in one is no fragment (RFC 791 3.2), or an atomic one (RFC 6946).
+                // A single piece is not a fragment (RFC 791 3.2), or an atomic one (RFC 6946).
                 continue;
             }
             let is_v6 = step.datagram % 2 == 1;
@@ -158,7 +158,7 @@ proptest! {
         let mut fixture = Fixture::few();
         let mut come = vec![false; frames.len()];
         let drawn = order.iter().map(|index| index.index(frames.len()));
-        // Whatever was not drawn comes at the end.
+        // Pieces that were not drawn come at the end.
         for index in drawn.chain(0..frames.len()) {
             let expected = match come[index] {
                 true => Seen::Dropped(Refusal::Duplicate),

@@ -73,7 +73,7 @@ fn rfc_791_3_1_nothing_exceeds_65535_bytes() {
     // The ping of death: the last possible offset, and more than 7 bytes behind it.
     let frame = v4.frame(65_528, false, &payload(64));
     assert_eq!(fixture.push(&frame), Seen::Dropped(Refusal::TooLong));
-    // Just what fits beside a header of 20 bytes is too much beside one of 24.
+    // A payload that just fits with a header of 20 bytes does not fit with one of 24.
     let payload = payload(65_515);
     let frames = v4.cut(&payload, 1480);
     v4.options = vec![1, 1, 1, 1];
@@ -128,7 +128,7 @@ fn rfc_1858_3_tiny_fragments_of_tcp_are_dropped() {
     // 3.2.1: the flags are in a later fragment.
     let tiny = v4.frame(0, true, &payload(8));
     assert_eq!(fixture.push(&tiny), Seen::Dropped(Refusal::Tiny));
-    // 3.2.2: this one would bring them.
+    // 3.2.2: this fragment would contain them.
     let second = v4.frame(8, true, &payload(16));
     assert_eq!(fixture.push(&second), Seen::Dropped(Refusal::Tiny));
     let enough = v4.frame(0, true, &payload(16));
@@ -182,7 +182,7 @@ fn duplicates_are_dropped_and_the_datagram_goes_on() {
         assert_eq!(fixture.push(frame), Seen::Held);
         assert_eq!(fixture.push(frame), Seen::Dropped(Refusal::Duplicate));
     }
-    // The same bytes, cut otherwise on another way through the network.
+    // The same bytes, fragmented differently on another path.
     let inside = v4.frame(40, true, &payload[40..80]);
     assert_eq!(fixture.push(&inside), Seen::Dropped(Refusal::Duplicate));
     assert_eq!(fixture.push(&frames[0]), Seen::Whole(v4.whole(&payload)));
@@ -228,7 +228,7 @@ fn rfc_1122_3_3_2_what_is_late_ends_and_the_first_fragment_comes_back() {
     fixture.now_ns += SECOND_NS;
     assert_eq!(fixture.push(&without[1]), Seen::Held);
     assert_eq!(fixture.reassembler.next_expiry_ns(), Some(31 * SECOND_NS));
-    // RFC 791 3.2: no fragment prolongs the time.
+    // RFC 791 3.2: a fragment does not extend the timeout.
     fixture.now_ns = 31 * SECOND_NS - 1;
     assert_eq!(fixture.expire(), (0, vec![]));
     fixture.now_ns += 1;
@@ -338,7 +338,7 @@ fn etherparse_makes_the_same_of_the_same_fragments() {
         let frames = v4.cut(&payload, size);
         let mut done = 0;
         for index in 0..frames.len() {
-            // A step without a common divisor goes to each once.
+            // A step coprime to the count visits each once.
             let frame = &frames[(index * step + 1) % frames.len()];
             let sliced = SlicedPacket::from_ethernet(frame).unwrap();
             let theirs = oracle.process_sliced_packet(&sliced, (), ()).unwrap();

@@ -79,7 +79,7 @@ fn rfc_8200_4_5_no_payload_exceeds_65535_bytes() {
     let payload = payload(65_535);
     let frames = v6.cut(&payload, 1400);
     assert_eq!(fixture.push_all(&frames), Seen::Whole(v6.whole(&payload)));
-    // The same behind an extension header that the others did not show.
+    // The same behind an extension header that the earlier cases did not have.
     for frame in &frames[1..] {
         assert_eq!(fixture.push(frame), Seen::Held);
     }
@@ -96,7 +96,7 @@ fn rfc_8200_4_5_the_sender_of_a_wrong_fragment_is_told_where_it_is_wrong() {
     let mut odd = v6.frame(0, true, &payload(31));
     odd.extend([0; 3]); // padding of the link
     assert_eq!(told(Refusal::Length, &odd), at(4));
-    // No payload at all is refused, and no length that is to be told of.
+    // An empty payload is refused, without an ICMP error.
     let empty = v6.frame(8, false, &[]);
     assert_eq!(told(Refusal::Length, &empty), None);
     let beyond = v6.frame(65_528, false, &payload(8));
@@ -108,7 +108,7 @@ fn rfc_8200_4_5_the_sender_of_a_wrong_fragment_is_told_where_it_is_wrong() {
     let first = v6.frame(0, true, &payload(8));
     let chain = Some(Error6::IncompleteHeaderChain);
     assert_eq!(told(Refusal::HeaderChain, &first), chain);
-    // RFC 5722 4: overlaps are not told of.
+    // RFC 5722 4: overlaps are dropped silently.
     assert_eq!(told(Refusal::Overlap, &first), None);
 }
 
@@ -143,7 +143,7 @@ fn rfc_8200_4_5_exact_duplicates_are_dropped_and_the_packet_goes_on() {
     assert_eq!(fixture.push(&frames[2]), Seen::Whole(v6.whole(&payload)));
 }
 
-/// Less than RFC 8200 4.5 asks for, on purpose: equal bytes cannot be read in two ways.
+/// A deliberate departure from RFC 8200 4.5: an overlap with equal bytes is not ambiguous.
 #[test]
 fn a_fragment_inside_of_what_came_is_a_duplicate_if_its_bytes_are_the_same() {
     let mut fixture = Fixture::new();
@@ -201,7 +201,7 @@ fn rfc_7112_5_a_first_fragment_has_the_whole_header_chain() {
     assert_eq!(fixture.push(&v6.frame(0, true, &options[..8])), refused);
     assert_eq!(fixture.push(&v6.frame(0, true, &options[..16])), refused);
     assert_eq!(fixture.push(&v6.frame(0, true, &options)), Seen::Held);
-    // Atomic ones too: RFC 7112 5 speaks of every first fragment.
+    // Atomic ones too: RFC 7112 5 applies to every first fragment.
     options[1] = 9;
     assert_eq!(fixture.push(&v6.frame(0, false, &options)), refused);
     // Later fragments have none.
@@ -210,7 +210,7 @@ fn rfc_7112_5_a_first_fragment_has_the_whole_header_chain() {
     v6.id = 4;
     v6.next = protocol::FRAGMENT;
     assert_eq!(fixture.push(&v6.frame(0, true, &payload(64))), refused);
-    // More headers than anybody needs.
+    // More headers than the limit.
     (v6.id, v6.next) = (3, protocol::DEST_OPTIONS);
     let chain = [60, 0, 1, 4, 0, 0, 0, 0].repeat(20);
     assert_eq!(fixture.push(&v6.frame(0, true, &chain)), refused);
@@ -230,7 +230,7 @@ fn rfc_8200_4_5_60_seconds_from_the_first_to_come() {
     let mut fixture = Fixture::new();
     let (v6, payload) = (V6::new(1), payload(96));
     let frames = v6.cut(&payload, 32);
-    // IPv4 begun later ends earlier.
+    // The IPv4 datagram began later and expires earlier.
     assert_eq!(fixture.push(&frames[2]), Seen::Held);
     fixture.now_ns += SECOND_NS;
     assert_eq!(fixture.push(&frames[0]), Seen::Held);
@@ -240,7 +240,7 @@ fn rfc_8200_4_5_60_seconds_from_the_first_to_come() {
     fixture.now_ns = 61 * SECOND_NS - 1;
     assert_eq!(fixture.expire(), (0, vec![]));
     fixture.now_ns += 1;
-    // As it came, with its fragment header, for the message to quote.
+    // Unchanged, with its fragment header, for the error to quote.
     assert_eq!(fixture.expire(), (1, vec![frames[0].clone()]));
 }
 

@@ -111,8 +111,8 @@ impl Arena {
         at
     }
 
-    /// Frees the block at `at`. If another one has to move into its place, its owner has to be
-    /// told.
+    /// Frees the block at `at`. If another one has to move into its place, the caller has to update
+    /// its owner.
     pub(super) fn free(&mut self, at: usize) -> Option<Moved> {
         let index = self.class_at(at);
         let (class, words) = (&mut self.classes[index], SIZES[index]);

@@ -2,7 +2,7 @@
 //!
 //! The compact one takes three loads, mostly from the second-level cache; the flat one takes one,
 //! from an array that no cache but the last holds. Where few prefixes get most packets the flat one
-//! is faster, where all get as many the compact one. Nobody knows beforehand, so it is measured,
+//! is faster, where all get as many the compact one. This is unknown beforehand, so it is measured,
 //! now and then, for a moment.
 
 use linerate_core::env::Clock;

@@ -27,7 +27,7 @@ const LOW: u8 = TOP_END + 2;
 const HOP_BYTES: usize = 4 << 16;
 /// Words before the blocks: the chunks that lead to a single next hop.
 const FIXED_WORDS: usize = 2 * HOPS;
-/// A directory entry whose block is gone, until it gets another; chunks begin at even words.
+/// A directory entry whose block was freed, until it gets another; chunks begin at even words.
 const FREED: u32 = 1;
 /// Of what is left of the budget after the fixed parts, this fraction is kept for split /24s.
 const SPLIT_SHARE: usize = 16;
@@ -487,7 +487,7 @@ impl Control {
             self.free_splits.extend(entries);
         }
         self.splits.extend(staged.split.drain(..));
-        // All that goes makes room first; what keeps its class keeps its place.
+        // Freed blocks make room first; blocks that keep their class keep their place.
         for (index, built) in &staged.entries {
             let Some(at) = block(self.directory[*index as usize]) else {
                 continue;

@@ -21,7 +21,7 @@ pub(super) struct Hops {
 }
 
 impl Hops {
-    /// Number 0 is nobody's, and the next `vrfs` are kept for the VRFs' default routes.
+    /// Number 0 is not used, and the next `vrfs` are reserved for the VRFs' default routes.
     pub(super) fn new(vrfs: usize) -> Self {
         let nowhere = Slot {
             hop: NO_ROUTE,

@@ -187,7 +187,7 @@ impl Apply<Change> for Fib4 {
     }
 }
 
-/// A routing table with one owner, who changes it and looks up in it.
+/// A routing table with one owner, which changes it and looks up in it.
 ///
 /// ```
 /// use linerate_tables::lpm::{Lpm4, Lpm4Config, NO_ROUTE};
@@ -296,7 +296,7 @@ impl Memory {
     }
 }
 
-/// A routing table with one writer and any number of readers, who never wait for each other.
+/// A routing table with one writer and any number of readers, which never wait for each other.
 ///
 /// ```
 /// use linerate_tables::lpm::{Lpm4Config, SharedLpm4};

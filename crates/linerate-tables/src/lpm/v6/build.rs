@@ -91,7 +91,7 @@ impl Build<'_> {
         for at in 0..count {
             let from = span.first() | (at as u128) << (128 - len);
             let child = Prefix6::of(from, len);
-            // Where nothing is longer nobody goes on from here.
+            // Without longer routes there is no need to continue.
             let child = match longer[at] {
                 true => self.inside(around, child),
                 false => At {

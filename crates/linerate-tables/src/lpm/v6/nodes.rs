@@ -101,7 +101,7 @@ impl Nodes {
             LEAVES.grown(&tree.leaves, LEAVES_A_CHANGE, most_leaves, spare)
         });
         let (tables, leaves) = match (tables.transpose(), leaves.transpose()) {
-            // What both lack, so that whoever grants it need not ask twice.
+            // The memory that both lack, so that one increase of the budget suffices.
             (Ok(Some(_)) | Err(Short::Bytes(_)), Err(Short::Bytes(bytes))) => {
                 return Err(Short::Bytes(taken + bytes));
             }
@@ -202,7 +202,7 @@ pub(super) enum Short {
     Memory(MemError),
 }
 
-/// An array of the tree, for whoever reads a message.
+/// An array of the tree, for messages.
 struct Array {
     name: &'static str,
     what: &'static str,

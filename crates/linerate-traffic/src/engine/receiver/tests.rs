@@ -31,7 +31,7 @@ impl RxQueue for Script {
     }
 }
 
-/// A receiver of what `bursts` say, after all of them.
+/// A receiver after it has received `bursts`.
 fn received(streams: usize, checks: Checks, bursts: Vec<Vec<Vec<u8>>>) -> Receiver {
     let pool = Pool::new(&PoolConfig::new("test", 1024)).unwrap();
     let mut cache = PoolCache::new(std::slice::from_ref(&pool));
@@ -71,7 +71,7 @@ fn test_frame(size: usize, stream: u16, sequence: u64) -> Vec<u8> {
     frame
 }
 
-/// A frame that is nobody's.
+/// A foreign frame.
 fn foreign(size: usize, ethertype: u16) -> Vec<u8> {
     let mut frame = vec![0; size - FCS_BYTES];
     (frame[0], frame[6]) = (2, 2);
@@ -168,7 +168,7 @@ fn kinds_are_seen_through_tags_and_whatever_the_frame_is_it_counts_once() {
 
 #[test]
 fn full_bursts_of_many_streams_are_checked_to_the_frame() {
-    // Both ways through the code, by the number of streams.
+    // Both code paths, by the number of streams.
     for streams in [3, 1000u16] {
         let number = |n: u64| (n % u64::from(streams)) as u16;
         let mut frames = Vec::new();
@@ -231,7 +231,7 @@ fn a_clear_starts_all_counts_anew_and_sets_apart_what_is_under_way() {
         6 + stats.earlier() + stats.foreign.read()
     );
 
-    // More streams: the new ones begin with 0, or with whatever comes.
+    // More streams: the new ones begin with 0, or with the first number that comes.
     let grown = Arc::new(boundaries.grown(3));
     grown.begin(2, ANYWHERE);
     let fresh = Books::new(grown);
@@ -294,7 +294,7 @@ fn replies_leave_by_the_sender_and_nothing_leaks() {
         question.clone(),
     ];
     let mut bursts = VecDeque::from([burst]);
-    // More than the ring to the sender holds, while nobody sends.
+    // More than the ring to the sender holds, without a sender.
     let theirs: [PortAddr; 1] = ["192.0.2.2/24".parse().unwrap()];
     let (from, to) = (
         (MacAddr::local(2), &theirs[..]),
@@ -319,7 +319,7 @@ fn replies_leave_by_the_sender_and_nothing_leaks() {
     let mut replies = replies;
     while replies.send(&mut sent, &mut cache, |_| {}) > 0 {}
     assert_eq!(sent.0.len() as u64, 322 - stats.dropped.read());
-    assert!(stats.dropped.read() > 0, "the ring has an end");
+    assert!(stats.dropped.read() > 0, "the ring is bounded");
     assert!(sent.0.iter().all(|reply| reply[6..12] == own.0));
     // ARP's operation, and then ICMP's type.
     assert!(sent.0[..2].iter().all(|reply| reply[21] == 2));

@@ -29,7 +29,7 @@ fn reply(responder: &mut Responder, frame: &[u8]) -> Option<Vec<u8>> {
     responder.handle(1_000_000_000, frame).map(<[u8]>::to_vec)
 }
 
-/// What the responder tells of a frame that it does not answer.
+/// The event for a frame that the responder does not answer.
 fn event(responder: &mut Responder, now: u64, frame: &[u8]) -> Option<Event> {
     responder.events.clear();
     assert_eq!(responder.handle(now, frame), None);
@@ -83,7 +83,7 @@ fn an_arp_request_is_answered_byte_for_byte() {
     // RFC 5227 2.1.1: a probe has no sender address yet, and is answered too.
     request[28..32].fill(0);
     assert!(reply(&mut own(), &request).is_some());
-    // Nobody's address, a gratuitous request, a sender that is a group.
+    // An unknown address, a gratuitous request, a group address as the sender.
     let last = request.len() - 1;
     for (at, byte) in [(last, 7), (28, 192), (6, 3), (22, 3), (0, 2)] {
         let mut other = request.clone();
@@ -129,7 +129,7 @@ fn two_responders_find_and_ping_each_other_over_both_protocols() {
                 assert_eq!(event(&mut a, 1234, &answer), Some(pong), "{from}");
             }
         }
-        // Another's echo is none of ours.
+        // Another host's echo is not ours.
         let mut strange = ping(to, (1, 1), 0, 16);
         let mark = strange
             .windows(8)
@@ -157,7 +157,7 @@ fn only_an_answer_that_was_asked_for_says_where_a_neighbour_is() {
         let resolved = Event::Resolved { ip: to, mac: PEER };
         assert_eq!(event(&mut a, 0, &answer), Some(resolved));
         assert_eq!(event(&mut a, 0, &answer), None, "it is known");
-        // Asked again, it is told again.
+        // After another request it is reported again.
         a.who_has(to).unwrap();
         assert_eq!(event(&mut a, 0, &answer), Some(resolved));
     }
@@ -216,7 +216,7 @@ fn replies_are_limited_to_a_thousand_a_second() {
     let question = peer().who_has(ip("192.0.2.1")).unwrap();
     let to = (OWN, ip("192.0.2.1"));
     let echo = echo_request((PEER, &addrs(PEER_ADDRS)), to, (1, 1), 0, 16).unwrap();
-    // With a quarter of a second's saved up, or all of it.
+    // With tokens of a quarter of a second, or all of them.
     for (asked, saved) in [(question, 250), (echo, 1000)] {
         let (mut own, second) = (own(), 1_000_000_000);
         let replies = |own: &mut Responder, from: u64, to: u64| {
@@ -263,7 +263,7 @@ fn addresses_are_read_as_they_are_written() {
     );
 }
 
-/// Whatever came: a reply is from the port's MAC and from one of its addresses.
+/// Every reply is from the port's MAC and from one of its addresses.
 fn assert_own(reply: &[u8]) {
     assert_eq!(reply[6..12], OWN.0);
     assert_eq!(
@@ -324,7 +324,7 @@ fn no_bytes_make_it_panic_or_speak_for_another() {
     assert!(replies > 1000, "{replies}");
 }
 
-/// The Linux stack resolves the port's addresses and pings them, and answers when it is asked.
+/// The Linux stack resolves the port's addresses and pings them, and answers requests.
 #[test]
 fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
     use std::sync::atomic::{AtomicBool, Ordering};
@@ -379,8 +379,8 @@ fn the_kernel_finds_and_pings_the_port_and_is_found_and_pinged() {
                 told.iter().filter(is_pong).count()
             };
             while pongs(&told) < 4 && round < 100 {
-                // Asks again and again, so that a frame that was lost does not matter; not before
-                // the kernel has found us, since it would learn from our questions.
+                // Repeats requests, so that a lost frame does not matter; not before the kernel has
+                // resolved us, since it would learn from our requests.
                 if asking.load(Ordering::Relaxed) && clock.now() >= next {
                     next = clock.now() + clock.ticks(100_000_000);
                     round += 1;

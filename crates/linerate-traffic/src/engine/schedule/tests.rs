@@ -124,7 +124,7 @@ fn a_gap_lies_between_the_end_of_a_burst_and_the_next() {
         let wanted = ms((number / 3 * 13 + number % 3) as f64);
         assert!((leaves as f64 - wanted).abs() <= 1.0, "frame {number}");
     }
-    // As many as go leave together.
+    // Without a rate all leave together.
     let together = times(Pacer::new(&pace(None), &window));
     assert_eq!(together.len(), 30);
     for (number, leaves) in together.into_iter().enumerate() {

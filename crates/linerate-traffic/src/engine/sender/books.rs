@@ -1,4 +1,4 @@
-//! What a sender counts.
+//! Counters of a sender.
 
 use linerate_core::port::Counter;
 use linerate_core::run::Histogram;
@@ -8,6 +8,7 @@ use super::slots::Slots;
 /// Counters of one stream at its sender.
 #[derive(Debug, Default)]
 pub struct StreamSent {
+    /// Frames that the queue took.
     pub packets: Counter,
     /// With FCS.
     pub bytes: Counter,
@@ -21,6 +22,7 @@ pub struct StreamSent {
 /// Counters of a sender.
 #[derive(Debug, Default)]
 pub struct SenderStats {
+    /// Frames that the queue took.
     pub packets: Counter,
     /// With FCS.
     pub bytes: Counter,
@@ -33,7 +35,7 @@ pub struct SenderStats {
     /// Ticks by which the time between two successive frames was off the schedule: see
     /// [`Departures`].
     pub departure_error: Histogram,
-    /// Frames left out of it, because the CPU was just being taken away.
+    /// Frames left out of it, because the CPU was taken away.
     pub departures_stolen: Counter,
     /// Whether nothing is left to send (1).
     pub done: Counter,
@@ -41,7 +43,7 @@ pub struct SenderStats {
     pub began: Counter,
     /// The tick at which the last sending ended.
     pub ended: Counter,
-    /// Ticks of sending that have ended, each to the end of the time that its last frame opens.
+    /// Ticks of finished sending, each to the end of its last frame's interval.
     pub sent_ticks: Counter,
 }
 
@@ -56,22 +58,21 @@ impl SenderStats {
     }
 }
 
-/// Ticks between two turns from which on the CPU was somebody else's: 20 us.
+/// Time between two turns from which on the CPU counts as taken away: 20 us.
 const STOLEN_SECONDS: f64 = 20e-6;
 
-/// How well the time between frames is kept: for two successive frames with intended times, the
-/// absolute difference between how far apart they were to leave and how far apart the queue took
-/// them.
+/// The pacing error: for two successive frames with intended times, the absolute difference between
+/// their intended and their actual distance.
 ///
 /// A frame's time of departure is that of its turn, read once: right before it is written and
-/// handed over. What that takes is much the same from frame to frame, so it is not in the
-/// difference. While the CPU is taken away (two turns more than 20 us apart), and until a frame has
-/// gone on time after that, nothing is recorded: the frames are counted instead.
+/// handed over. The duration of that is about the same for each frame, so it cancels out. While the
+/// CPU is taken away (two turns more than 20 us apart), and until a frame has left on time after
+/// that, nothing is recorded; the frames are counted instead.
 pub(super) struct Departures {
     limit: u64,
     turned: u64,
     stolen: bool,
-    /// Whether all that was due has gone since.
+    /// Whether all due frames have left since.
     caught_up: bool,
     /// When the last frame left, and when it was to.
     last: Option<(u64, u64)>,
@@ -100,7 +101,7 @@ impl Departures {
         self.turned = now;
     }
 
-    /// Nothing waits that is due.
+    /// No due frame waits.
     #[inline(always)]
     pub(super) fn caught_up(&mut self) {
         self.caught_up = true;

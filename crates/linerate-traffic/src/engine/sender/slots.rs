@@ -1,4 +1,4 @@
-//! The frames between the schedule and the queue: whose they are, and when they were to leave.
+//! The frames between the schedule and the queue: their streams, and their intended times.
 
 use linerate_core::packet::Burst;
 
@@ -8,14 +8,14 @@ const ROOM: usize = Burst::CAPACITY;
 /// are packets in the sender's burst.
 pub(super) struct Slots {
     pub(super) stream: [u32; ROOM],
-    /// Ticks at which each was intended, or first offered where it has no time.
+    /// Ticks at which each was intended, or first offered if it has no intended time.
     pub(super) stamp: [u64; ROOM],
     /// With FCS; of those that are written.
     pub(super) bytes: [u32; ROOM],
     /// A bit for each that has an intended time.
     pub(super) timed: u64,
     pub(super) len: usize,
-    /// Frames at a time; what was pushed before it became less still goes.
+    /// Frames at a time; frames pushed before a reduction still leave.
     pub(super) most: usize,
     pub(super) written: usize,
 }
@@ -94,7 +94,7 @@ impl Slots {
         (0..self.len).map(before).sum()
     }
 
-    /// The first `count` have gone; the rest moves up.
+    /// Removes the first `count`; the rest moves up.
     #[inline]
     pub(super) fn take_front(&mut self, count: usize) {
         if count == self.len {

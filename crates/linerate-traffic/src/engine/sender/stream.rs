@@ -69,11 +69,11 @@ impl Content {
 /// One stream that a sender sends.
 pub struct ScheduledStream {
     content: Content,
-    /// A stream that goes as fast as it can shares the port's rate with others like it. Delays,
-    /// bursts and gaps are of streams with a rate or a gap of their own.
+    /// A stream without a rate shares the port's rate with others like it. Delays, bursts and gaps
+    /// are for streams with a rate or a gap of their own.
     pace: Pace,
     weight: u32,
-    /// Frames in all; none for ever.
+    /// Frames in all; `None`: no limit.
     count: Option<u64>,
     enabled: bool,
     pub(super) stats: Arc<StreamSent>,
@@ -81,20 +81,20 @@ pub struct ScheduledStream {
     pub(super) next: u64,
     /// Frames still to be intended.
     pub(super) left: u64,
-    /// Unsent frames that others are still sent for, so that as many go as were asked for. A port
-    /// that takes nothing comes to an end even so: for each frame asked for there is one.
+    /// Unsent frames that may be replaced by later ones, so that the count is reached. There is one
+    /// per frame of the count, so that sending ends even on a port that takes nothing.
     pub(super) spare: u64,
     /// Frames that were intended since the start, before the stream took another's place.
     drawn: u64,
-    /// Its own, while it runs.
+    /// Its own pacer, while it runs.
     pub(super) pacer: Option<Pacer>,
     /// With FCS, where all frames have the same.
     frame_bytes: Option<u32>,
 }
 
 impl ScheduledStream {
-    /// `pps`: frames a second; none to share the port's rate. `count`: frames in all; none for
-    /// ever.
+    /// `pps`: frames a second; `None`: shares the port's rate. `count`: frames in all; `None`: no
+    /// limit.
     pub fn new(
         content: impl Into<Content>,
         pps: Option<f64>,
@@ -153,7 +153,7 @@ impl ScheduledStream {
         self
     }
 
-    /// Whether it has a rate or times of its own.
+    /// Whether it has a rate or timing of its own.
     fn has_own_times(&self) -> bool {
         let cued = matches!(&self.content, Content::Replay(replay) if replay.keeps_time());
         cued || !self.pace.is_max()
@@ -164,7 +164,7 @@ impl ScheduledStream {
         self.content.max_len()
     }
 
-    /// Its share of the rate that it has in common with others.
+    /// Its weight in the shared rate.
     pub(super) fn share(&self) -> u32 {
         match self.left > 0 && !self.has_own_times() {
             true => self.weight,
@@ -177,13 +177,13 @@ impl ScheduledStream {
         self.drawn = 0;
         self.spare = match &self.content {
             Content::Stream(_) => self.count.unwrap_or(0),
-            // Each frame of a recording has its place and its time.
+            // Each frame of a recording has its index and its time.
             Content::Replay(_) => 0,
         };
         self.go_on(window);
     }
 
-    /// Takes the place of another stream: numbers and counters go on.
+    /// Replaces another stream: numbers and counters continue.
     pub(super) fn succeed(&mut self, old: &Self) {
         self.next = old.next;
         self.spare = match &self.content {
@@ -250,21 +250,21 @@ impl ScheduledStream {
         }
     }
 
-    /// Frames that the schedule has reached, and that will not be sent.
+    /// Counts frames that the schedule has reached and that will not be sent.
     pub(super) fn lose(&mut self, frames: u64) {
         self.stats.intended.add(frames);
         self.stats.unsent.add(frames);
         self.skip(frames);
     }
 
-    /// How many of so many unsent frames others are to be sent for.
+    /// How many of these unsent frames later ones replace.
     pub(super) fn make_up(&mut self, frames: u64) -> u64 {
         let made_up = frames.min(self.spare);
         self.spare -= made_up;
         made_up
     }
 
-    /// Goes past frames of a recording that are not sent.
+    /// Skips frames of a recording that are not sent.
     pub(super) fn skip(&mut self, frames: u64) {
         if let Content::Replay(replay) = &mut self.content {
             replay.skip(frames);

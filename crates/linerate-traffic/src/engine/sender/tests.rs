@@ -1,4 +1,4 @@
-//! Senders in virtual time: the tests say what time it is, and nothing sleeps.
+//! Senders in virtual time: tests set the clock, and nothing sleeps.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -55,7 +55,7 @@ fn stream(id: u16) -> Stream {
         .unwrap()
 }
 
-/// What a stream sent, was to send, and did not.
+/// A stream's sent, intended and unsent frames.
 fn books(stats: &StreamSent) -> (u64, u64, u64) {
     (
         stats.packets.read(),
@@ -215,7 +215,7 @@ fn what_is_overdue_is_unsent_and_leaves_no_hole_in_the_numbers() {
     assert!(fixture.is_done());
     let (sent, intended, unsent) = fixture.books(0);
     assert_eq!((intended, sent + unsent), (20_000, 20_000));
-    // Nothing went for 5 ms; what was at most 1 ms late at the end of that went then.
+    // Nothing was sent for 5 ms; frames at most 1 ms late at the end of that were sent then.
     assert_eq!(unsent, 4000);
     let taken = fixture.taken();
     assert_eq!(taken.len() as u64, sent);
@@ -302,7 +302,7 @@ fn the_time_of_sending_ends_where_the_last_frames_interval_does() {
         (fixture.books(0).0, ticks(&fixture, 90 * MS)),
         (10, 10 * US)
     );
-    // A second time: all of both. Of a trial it is the trial's time.
+    // A second time: all of both. With a duration it is the duration.
     fixture
         .sender
         .start(100 * MS, Some(Duration::from_micros(7)))
@@ -312,7 +312,7 @@ fn the_time_of_sending_ends_where_the_last_frames_interval_does() {
         (fixture.books(0).0, ticks(&fixture, 120 * MS)),
         (17, 17 * US)
     );
-    // Stopped, it ends there.
+    // After `stop` it ends there.
     let mut fixture = Fixture::one(1e6);
     fixture.sender.start(0, None).unwrap();
     fixture.run(0, MS, 500);
@@ -325,7 +325,7 @@ fn a_stolen_cpu_is_caught_up_within_the_limit_and_not_taken_for_bad_pacing() {
     let mut fixture = Fixture::one(1e6);
     fixture.start(Duration::from_millis(100));
     fixture.run(0, 10 * MS, 500);
-    // 8 ms are made good, 30 ms are not.
+    // A gap of 8 ms is caught up, one of 30 ms is not.
     fixture.run(18 * MS, 40 * MS, 500);
     fixture.run(70 * MS, 112 * MS, 500);
     let (sent, intended, unsent) = fixture.books(0);
@@ -488,7 +488,8 @@ fn as_many_as_go_is_what_the_queue_takes_and_never_unsent() {
     assert_eq!(fixture.books(0), (5000, 5000, 0));
     let sequences: Vec<u64> = fixture.taken().iter().map(|label| label.sequence).collect();
     assert_eq!(sequences, (0..5000).collect::<Vec<u64>>());
-    // The next run goes on where the queue stopped, not where writing had come to.
+    // The next run continues after the last frame that the queue took, not after the last one
+    // written.
     fixture.sender.start(3 * MS, Some(SECOND)).unwrap();
     fixture.turn(3 * MS);
     assert_eq!(fixture.taken()[5000].sequence, 5000);

@@ -114,7 +114,7 @@ fn queues_that_share_a_stream_add_up_to_what_one_queue_would_count() {
     let frames = 20_000;
     for sequence in faulty_path(&mut random, frames, 300) {
         duplicates += u64::from(!seen.insert(sequence));
-        // As RSS does: copies of a frame have one queue.
+        // Like RSS: copies of a frame go to the same queue.
         queues[(sequence.wrapping_mul(0x9e37_79b9) >> 7) as usize % 3].take(2, sequence, 1);
     }
     let mut told = StreamReceived::default();

@@ -1,4 +1,4 @@
-//! The three ways to write a stream agree, and what is wrong is named.
+//! The three ways to write a stream agree, and errors name their key.
 
 use linerate_appliance::config;
 use proptest::prelude::*;

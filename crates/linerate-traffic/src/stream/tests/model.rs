@@ -12,7 +12,7 @@ fn mac(value: u128) -> [u8; 6] {
     std::array::from_fn(|at| bytes[at + 2])
 }
 
-/// The values of frame `number`, by the grammar's own words.
+/// The values of frame `number`, by the grammar.
 struct Model<'a> {
     spec: &'a StreamSpec,
     number: usize,
@@ -46,7 +46,7 @@ pub(super) fn nth(values: &Values, number: usize) -> u128 {
         Values::Fixed(value) => *value,
         Values::Range { first, last, step } => first + number % ((last - first) / step + 1) * step,
         Values::List(list) => list[number as usize % list.len()],
-        other => panic!("{other:?} cannot be foretold"),
+        other => panic!("{other:?} cannot be predicted"),
     }
 }
 
@@ -66,7 +66,7 @@ fn ethernet(dst: [u8; 6], src: [u8; 6], tags: &[u16], ethertype: u16) -> Vec<u8>
     bytes
 }
 
-/// IP header and what is over it, by etherparse, which knows nothing of bursts.
+/// IP header and upper layers, by etherparse, which builds single packets.
 fn ip_packet(
     model: &Model<'_>,
     v6: bool,

@@ -37,6 +37,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("reassembly", reassembly::check),
     ("privilege", privilege::check),
     ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),
+    ("memif_messages", linerate_drivers::fuzz::memif_messages),
+    ("memif_ring", linerate_drivers::fuzz::memif_ring),
     ("virtqueue", linerate_drivers::fuzz::virtqueue),
     ("vhost_messages", linerate_drivers::fuzz::vhost_messages),
     ("router_path", program::router_path),

@@ -19,6 +19,7 @@ mod l3fwd;
 mod lpm;
 mod lpm4;
 mod lpm6;
+mod memif;
 mod meter;
 mod parse;
 mod pktgen;
@@ -220,6 +221,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         ring::ROWS,
         pool::ROWS,
         forward::ROWS,
+        memif::ROWS,
         l3fwd::ROWS,
         router::ROWS,
         parse::ROWS,

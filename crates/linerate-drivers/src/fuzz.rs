@@ -8,6 +8,22 @@ pub fn af_packet_ring(input: &[u8]) {
     crate::af_packet::fuzz(input);
 }
 
+/// Any bytes as the messages that a client of a `memif` server sends.
+///
+/// # Panics
+/// Where a ring comes to lie outside of its region.
+pub fn memif_messages(input: &[u8]) {
+    crate::memif::fuzz::messages(input);
+}
+
+/// Any bytes as the memory that a `memif` port shares with its peer.
+///
+/// # Panics
+/// Where a packet is longer than its slot, or a slot is lost.
+pub fn memif_ring(input: &[u8]) {
+    crate::memif::fuzz::ring(input);
+}
+
 /// Any bytes as the rings of a virtqueue, of either kind, for either side.
 ///
 /// # Panics

@@ -30,6 +30,7 @@ mod counters;
 #[cfg(feature = "fuzz")]
 pub mod fuzz;
 mod link;
+pub mod memif;
 pub mod null;
 pub mod offload;
 mod opener;
@@ -78,6 +79,7 @@ pub const KINDS: &[PortKind] = &[
     tap::KIND,
     af_packet::KIND,
     af_xdp::KIND,
+    memif::KIND,
     vhost::KIND,
     virtio_user::KIND,
 ];
@@ -86,6 +88,7 @@ pub const KINDS: &[PortKind] = &[
 #[derive(Debug)]
 pub struct Drivers {
     pub(crate) rings: ring::Registry,
+    pub(crate) memifs: memif::Listeners,
     pub(crate) opener: Arc<dyn Opener>,
     /// Whether ports join TCP segments where their options do not say.
     pub(crate) joins: bool,
@@ -107,6 +110,7 @@ impl Drivers {
     pub fn opened_by(opener: Arc<dyn Opener>) -> Self {
         Self {
             rings: ring::Registry::default(),
+            memifs: memif::Listeners::default(),
             opener,
             joins: false,
         }

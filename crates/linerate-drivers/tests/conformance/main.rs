@@ -5,6 +5,7 @@ mod suite;
 
 mod af_packet;
 mod af_xdp;
+mod memif;
 mod middleware;
 mod null;
 mod pcap;

@@ -1,0 +1,148 @@
+//! Receive and transmit queues, as workers have them.
+
+use super::receive::Slots;
+use super::shared::Shared;
+use crate::offload::Finisher;
+use linerate_core::packet::{Burst, PoolCache};
+use linerate_core::port::{DropReason, QueueStats, RxQueue, SleepOn, TxQueue};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// A receive queue.
+pub(super) struct Receiver {
+    pub(super) shared: Arc<Shared>,
+    pub(super) index: usize,
+    pub(super) slots: Slots,
+    pub(super) stats: Arc<QueueStats>,
+}
+
+impl RxQueue for Receiver {
+    fn rx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        let Self {
+            shared,
+            index,
+            slots,
+            stats,
+        } = self;
+        let Some(mut inside) = shared.rx[*index].enter() else {
+            return 0;
+        };
+        let Some(ring) = &mut *inside else {
+            return 0;
+        };
+        let received = ring.receive(burst, cache, slots, stats);
+        if received.packets > 0 {
+            stats.passed(received.packets, received.bytes);
+            ring.awake();
+        }
+        if let Some(fault) = received.fault {
+            *inside = None;
+            // Still inside, so that it is this connection's fault and not the next one's.
+            shared.report(fault);
+        }
+        received.packets as usize
+    }
+
+    /// One descriptor for good, whoever the peer is: it wakes when the peer notifies.
+    fn sleep_on(&mut self) -> SleepOn {
+        let wakeups = &self.shared.wakeups[self.index];
+        wakeups.clear();
+        if let Some(ring) = &mut *self.shared.rx[self.index].change() {
+            ring.asleep();
+        }
+        SleepOn::Fd(wakeups.descriptor())
+    }
+}
+
+/// A transmit queue.
+pub(super) struct Sender {
+    pub(super) shared: Arc<Shared>,
+    pub(super) index: usize,
+    pub(super) finisher: Finisher,
+    pub(super) stats: Arc<QueueStats>,
+    /// Frames went since the last [`flush`](TxQueue::flush).
+    pub(super) sent: bool,
+}
+
+impl TxQueue for Sender {
+    fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        let Self {
+            shared,
+            index,
+            finisher,
+            stats,
+            sent,
+        } = self;
+        finisher.tx(burst, cache, stats, |burst, cache| {
+            *sent = true;
+            send(shared, *index, burst, cache, stats)
+        })
+    }
+
+    fn flush(&mut self, cache: &mut PoolCache) {
+        if self.finisher.held() > 0 {
+            self.tx_burst(&mut Burst::new(), cache);
+        }
+        if std::mem::take(&mut self.sent) {
+            return;
+        }
+        let rings = self.shared.tx_rings.load(Ordering::Relaxed);
+        if rings > 0 {
+            let at = self.index % rings;
+            let mut inside = self.shared.tx[at].enter();
+            let ring = inside.as_mut().and_then(|inside| inside.as_mut());
+            if ring.is_some_and(|ring| ring.settle()) {
+                self.shared.notify.notify(at);
+            }
+        }
+    }
+
+    fn held(&self) -> i64 {
+        self.finisher.held()
+    }
+}
+
+#[inline(always)]
+fn send(
+    shared: &Shared,
+    index: usize,
+    burst: &mut Burst,
+    cache: &mut PoolCache,
+    stats: &QueueStats,
+) -> usize {
+    if burst.is_empty() {
+        return 0;
+    }
+    let rings = shared.tx_rings.load(Ordering::Relaxed);
+    if rings == 0 {
+        return to_nobody(burst, cache, stats);
+    }
+    // Where the peer has fewer rings than we have queues, some share one.
+    let at = if index < rings { index } else { index % rings };
+    let Some(mut inside) = shared.tx[at].enter() else {
+        return 0;
+    };
+    let Some(ring) = &mut *inside else {
+        drop(inside);
+        return to_nobody(burst, cache, stats);
+    };
+    let sent = ring.send(burst, stats);
+    stats.passed(sent.packets, sent.bytes);
+    if sent.notify {
+        shared.notify.notify(at);
+    }
+    if let Some(fault) = sent.fault {
+        *inside = None;
+        shared.report(fault);
+    }
+    cache.free_front(burst, sent.taken);
+    sent.taken
+}
+
+#[cold]
+fn to_nobody(burst: &mut Burst, cache: &mut PoolCache, stats: &QueueStats) -> usize {
+    let count = burst.len();
+    stats.dropped(DropReason::NoPeer, count as u64);
+    cache.free(burst);
+    count
+}

@@ -1,0 +1,10 @@
+//! Ports whose peer is DPDK: its `testpmd` sends back what it receives, and is killed at times.
+#![allow(missing_docs, clippy::unwrap_used)]
+
+/// Frames with numbers, and a port in the hands of a test.
+#[allow(dead_code)]
+#[path = "../conformance/suite.rs"]
+mod suite;
+
+mod memif;
+mod testpmd;

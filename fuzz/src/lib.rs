@@ -40,6 +40,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("memif_messages", linerate_drivers::fuzz::memif_messages),
     ("memif_ring", linerate_drivers::fuzz::memif_ring),
     ("shm_ring", linerate_drivers::fuzz::shm_ring),
+    ("virtqueue", linerate_drivers::fuzz::virtqueue),
+    ("vhost_messages", linerate_drivers::fuzz::vhost_messages),
     ("router_path", program::router_path),
     ("fpm_stream", program::fpm_stream),
     ("control_request", program::control_request),

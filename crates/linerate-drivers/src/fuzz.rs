@@ -31,3 +31,16 @@ pub fn memif_ring(input: &[u8]) {
 pub fn shm_ring(input: &[u8]) {
     crate::shm::fuzz::check(input);
 }
+
+/// Any bytes as the rings of a virtqueue, of either kind, for either side.
+///
+/// # Panics
+/// Where a packet is longer than its slot.
+pub fn virtqueue(input: &[u8]) {
+    crate::virtqueue::fuzz::run(input);
+}
+
+/// Any bytes as what a vhost-user front end sends, with descriptors.
+pub fn vhost_messages(input: &[u8]) {
+    crate::vhost::fuzz::run(input);
+}

@@ -40,6 +40,9 @@ mod peer;
 pub mod ring;
 pub mod shm;
 pub mod tap;
+pub mod vhost;
+pub mod virtio_user;
+mod virtqueue;
 mod vnet;
 mod wrap;
 
@@ -79,6 +82,8 @@ pub const KINDS: &[PortKind] = &[
     af_packet::KIND,
     af_xdp::KIND,
     memif::KIND,
+    vhost::KIND,
+    virtio_user::KIND,
 ];
 
 /// Opens ports by name, and knows what they share: in-process rings, and sockets that listen.

@@ -242,6 +242,24 @@ impl Window<'_> {
         unsafe { peer::copy(self.at.as_ptr(), from.as_ptr(), from.len()) };
     }
 
+    /// Copies all of `head` to its start, and all of `rest` behind that.
+    ///
+    /// # Panics
+    /// If both together are longer than the window.
+    #[inline(always)]
+    pub fn write_both(&self, head: &[u8], rest: &[u8]) {
+        let room = self.bytes.checked_sub(head.len());
+        assert!(
+            room.is_some_and(|room| rest.len() <= room),
+            "more than the window has room for"
+        );
+        let to = self.at.as_ptr();
+        // SAFETY: as above.
+        unsafe { peer::copy(to, head.as_ptr(), head.len()) };
+        // SAFETY: as above; both together were compared with what the window has.
+        unsafe { peer::copy(to.wrapping_add(head.len()), rest.as_ptr(), rest.len()) };
+    }
+
     /// A part of it; `None` if some of that is outside. For many ranges of one memory: whoever asks
     /// the same window again and again has its bounds in registers.
     #[inline(always)]

@@ -13,6 +13,8 @@ pub(crate) enum Violation {
     DescriptorLength,
     /// A descriptor's number is none of the ring.
     DescriptorIndex,
+    /// A descriptor has flags that exclude each other, or is for the other direction.
+    DescriptorFlags,
     /// A chain of descriptors is longer than the ring, or never ends.
     ChainTooLong,
     /// An index is further ahead than the ring is long, or went back.
@@ -35,10 +37,11 @@ pub(crate) enum Violation {
 
 impl Violation {
     /// All of them, in the order of their counters.
-    pub(crate) const ALL: [(Self, &'static str); 12] = [
+    pub(crate) const ALL: [(Self, &'static str); 13] = [
         (Self::DescriptorOutside, "descriptor_outside"),
         (Self::DescriptorLength, "descriptor_length"),
         (Self::DescriptorIndex, "descriptor_index"),
+        (Self::DescriptorFlags, "descriptor_flags"),
         (Self::ChainTooLong, "chain_too_long"),
         (Self::RingIndex, "ring_index"),
         (Self::RingOutside, "ring_outside"),

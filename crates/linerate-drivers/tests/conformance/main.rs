@@ -12,3 +12,4 @@ mod pcap;
 mod ring;
 mod shm;
 mod tap;
+mod vhost;

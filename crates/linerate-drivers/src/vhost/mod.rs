@@ -1,0 +1,243 @@
+//! vhost: a port to a guest, or to whoever drives a virtio network device over a vhost-user socket.
+//!
+//! # Synopsis
+//! ```text
+//! vhost:PATH[,role=server|client][,queues=N][,offloads=on|off][,owner=USER][,mode=OCTAL]
+//! ```
+//!
+//! # Description
+//! The device's side of virtio (1.2) in a process of its own: QEMU, or another process' virtio-user
+//! driver, connects to the socket PATH and says where the guest's memory and rings are. `@name` is
+//! an abstract socket. Frames are copied between the guest's buffers and the pool; no memory of
+//! ours is ever the guest's.
+//!
+//! Split and packed rings, in order or not, mergeable buffers, indirect descriptors, event index,
+//! several queues, each enabled by itself. A guest may leave checksums and segmentation to us
+//! (`offloads=on`; for unsegmented frames there must be a pool of large slots), and is left them
+//! where it offers; for others they are finished here.
+//!
+//! **The peer is not trusted.** Whatever it writes to its rings, whenever, it can make us read and
+//! write its own regions only. One that breaks the protocol is cut off, by reason counted, and may
+//! connect again; `ctl show ports` says what it did. The state machine and the parser take any
+//! message at any time.
+//!
+//! *Reconnect*: a server goes on listening, a client tries every 100 ms. What was in the rings when
+//! the peer went is gone with it.
+//!
+//! # See also
+//! QEMU's `docs/interop/vhost-user.rst`, DPDK's `net_vhost`, `virtio_user` for the other end.
+
+pub(crate) mod control;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
+pub(crate) mod message;
+mod session;
+
+use crate::peer::violations::Violations;
+use crate::virtqueue::queue::{Receiver, Sender};
+use crate::{Counters, Opener, PortKind};
+use control::{Control, MODE, OWNER, ROLE, Role, Shared, Where};
+use linerate_core::packet::Pools;
+use linerate_core::port::{
+    Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
+};
+use linerate_wire::{ethernet, vlan};
+use session::Backend;
+pub(crate) use session::{Offer, describe};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// The row in the drivers' table.
+pub const KIND: PortKind = PortKind {
+    name: "vhost",
+    summary: "a guest's virtio network device, over a vhost-user socket",
+    example: "vhost:/run/vm.sock,queues=2",
+    options: OPTIONS,
+    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener)?)),
+};
+
+/// The options of [`open`].
+pub const OPTIONS: &[OptionHelp] = &[ROLE, QUEUES, OFFLOADS, OWNER, MODE];
+
+pub(crate) const QUEUES: OptionHelp = OptionHelp {
+    key: "queues",
+    value: "N",
+    help: "most pairs of queues, 1 to 64; default 1",
+};
+pub(crate) const OFFLOADS: OptionHelp = OptionHelp {
+    key: "offloads",
+    value: "on|off",
+    help: "leave checksums and segmentation to the other side where it agrees; default on",
+};
+
+/// Most pairs: a message has 8 bits for a ring's number.
+pub(crate) const MOST_PAIRS: u16 = 64;
+/// Longest frame that is sent whole, a tag aside: jumbo frames, as guests have them.
+pub(crate) const MAX_FRAME_BYTES: usize = 9000 + ethernet::HEADER_LEN;
+/// Frames of any length fit slots with so much room.
+pub(crate) const LARGEST_FRAME_BYTES: usize = 65_535 + ethernet::HEADER_LEN + vlan::TAG_LEN;
+
+/// Reads the options; [`Port::start`] makes the socket.
+///
+/// # Errors
+/// [`PortError::BadValue`].
+pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Vhost, PortError> {
+    Ok(Vhost {
+        port: spec.name(),
+        at: Where::read(spec, Role::Server)?,
+        pairs: spec.number("queues", 1, 1..=MOST_PAIRS)?,
+        offloads: spec.switch("offloads", true)?,
+        opener: opener.clone(),
+        counters: Counters::default(),
+        violations: Arc::default(),
+        running: None,
+    })
+}
+
+/// A port to a virtio driver.
+pub struct Vhost {
+    port: String,
+    at: Where,
+    pairs: u16,
+    offloads: bool,
+    opener: Arc<dyn Opener>,
+    counters: Counters,
+    violations: Arc<Violations>,
+    running: Option<Running>,
+}
+
+/// What there is of a port while it is started.
+pub(crate) struct Running {
+    /// Ends before what it shares.
+    _control: Control,
+    shared: Arc<Shared>,
+}
+
+impl Running {
+    pub(crate) fn new(control: Control, shared: Arc<Shared>) -> Self {
+        Self {
+            _control: control,
+            shared,
+        }
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        self.shared.status().link.clone()
+    }
+
+    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+        self.shared.status().facts.clone()
+    }
+
+    pub(crate) fn notified(&self) -> u64 {
+        self.shared.notified.load(Ordering::Relaxed)
+    }
+}
+
+/// The queues of a started port. `received` says which queue of a pair we receive from: 1 as the
+/// device, 0 as the driver.
+pub(crate) fn queues(
+    shared: &Shared,
+    config: &PortConfig,
+    pools: &Pools,
+    counters: &mut Counters,
+    received: usize,
+) -> Queues {
+    let mut queues = Queues::default();
+    for index in 0..usize::from(config.rx_queues) {
+        queues.rx.push(Box::new(Receiver::new(
+            shared.queues[2 * index + received].clone(),
+            shared.wakeups[index].clone(),
+            config.index,
+            pools,
+            counters.rx(index),
+        )));
+    }
+    let sent = shared.queues.iter().skip(1 - received).step_by(2);
+    let sent: Vec<_> = sent.cloned().collect();
+    for index in 0..usize::from(config.tx_queues) {
+        queues.tx.push(Box::new(Sender::new(
+            sent.clone(),
+            index,
+            MAX_FRAME_BYTES + vlan::TAG_LEN,
+            pools,
+            counters.tx(index),
+        )));
+    }
+    queues
+}
+
+impl Port for Vhost {
+    fn info(&self) -> PortInfo {
+        PortInfo {
+            name: self.port.clone(),
+            kind: KIND.name,
+            mac: None,
+            max_frame_bytes: MAX_FRAME_BYTES,
+            max_rx_queues: self.pairs,
+            max_tx_queues: self.pairs,
+            numa_node: None,
+            tx_offloads: self.offloads,
+            aligned_pool: false,
+            facts: self.running.as_ref().map_or(Vec::new(), Running::facts),
+        }
+    }
+
+    fn start(&mut self, config: &PortConfig, pools: &Pools) -> Result<Queues, PortError> {
+        self.counters.check_start(&self.info(), config)?;
+        self.running = None;
+        let pairs = usize::from(config.rx_queues.max(config.tx_queues).max(1));
+        let shared = shared(&self.port, pairs, &self.violations)?;
+        let offer = Offer {
+            pairs,
+            offloads: self.offloads,
+            large: pools.for_frame(LARGEST_FRAME_BYTES).is_some(),
+        };
+        let side = Backend::new(&self.port, offer, shared.clone());
+        let control = Control::start(&self.port, &self.at, &self.opener, shared.clone(), side)?;
+        let queues = queues(&shared, config, pools, &mut self.counters, 1);
+        self.running = Some(Running::new(control, shared));
+        Ok(queues)
+    }
+
+    fn link(&self) -> Link {
+        match &self.running {
+            Some(running) => running.link(),
+            None => Link::Down(format!("port `{}` is not started", self.port)),
+        }
+    }
+
+    fn stats(&self) -> PortStats {
+        PortStats {
+            violations: self.violations.read(),
+            notifications: self.running.as_ref().map_or(0, Running::notified),
+            ..self.counters.sum()
+        }
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.violations.warning()
+    }
+
+    fn stop(&mut self) -> Result<(), PortError> {
+        self.counters.check_stop(&self.port)?;
+        self.running = None;
+        self.violations.forget_warning();
+        Ok(())
+    }
+}
+
+pub(crate) fn shared(
+    port: &str,
+    pairs: usize,
+    violations: &Arc<Violations>,
+) -> Result<Arc<Shared>, PortError> {
+    let shared = Shared::new(pairs, violations.clone());
+    let shared = shared.map_err(|source| PortError::System {
+        port: port.into(),
+        action: "make descriptors for its queues".into(),
+        source,
+        fix: "raise the limit of open files with `ulimit -n`".into(),
+    });
+    shared.map(Arc::new)
+}

@@ -1,0 +1,550 @@
+//! What a front end (QEMU, DPDK's virtio-user) sets up, message by message, and the queues that
+//! follow from it.
+//!
+//! A queue runs while its ring is known, lies in the regions, was started by a kick descriptor and
+//! is enabled. Whatever changes one of these takes the queue from its worker first, with where it
+//! was, and gives it back after. So a worker has never anything of a region that is unmapped.
+
+use super::control::{Shared, Side};
+use super::message::{Channel, End, Message, NO_FILE, bad, feature, protocol, request};
+use crate::peer::kick::{self, Notifier};
+use crate::peer::violations::Violation;
+use crate::virtqueue::frames::Shape;
+use crate::virtqueue::memory::{MOST_REGIONS, Memory, Region};
+use crate::virtqueue::packed::{self, Position};
+use crate::virtqueue::queue::{Active, AnyRing, takes};
+use crate::virtqueue::{Agreed, Filled, split};
+use linerate_core::mem::{FileFrom, Untrusted};
+use linerate_core::port::Link;
+use linerate_wire::MacAddr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What the user lets a front end have.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// Pairs of queues.
+    pub(crate) pairs: usize,
+    /// Checksums and segments left to the other side, both ways.
+    pub(crate) offloads: bool,
+    /// There are slots for unsegmented frames.
+    pub(crate) large: bool,
+}
+
+const PROTOCOL: u64 = protocol::MQ
+    | protocol::RARP
+    | protocol::REPLY_ACK
+    | protocol::NET_MTU
+    | protocol::RESET_DEVICE
+    | protocol::CONFIGURE_MEM_SLOTS
+    | protocol::STATUS;
+
+impl Offer {
+    pub(crate) fn features(&self) -> u64 {
+        let mut features = feature::MRG_RXBUF
+            | feature::CTRL_VQ
+            | feature::CTRL_RX
+            | feature::GUEST_ANNOUNCE
+            | feature::MQ
+            | feature::MTU
+            | feature::ANY_LAYOUT
+            | feature::INDIRECT_DESC
+            | feature::EVENT_IDX
+            | feature::PROTOCOL_FEATURES
+            | feature::VERSION_1
+            | feature::RING_PACKED
+            | feature::IN_ORDER;
+        if self.offloads {
+            features |= feature::GUEST_OFFLOADS | feature::CSUM;
+            if self.large {
+                features |= feature::HOST_OFFLOADS;
+            }
+        }
+        features
+    }
+}
+
+/// A ring as it was described, and where it is to go on.
+#[derive(Debug, Default)]
+struct Vring {
+    size: u16,
+    /// User addresses: table, available, used (a packed ring: ring, driver's and device's wishes).
+    parts: Option<[u64; 3]>,
+    /// As `SET_VRING_BASE` has it; `None`: from the start.
+    base: Option<u32>,
+    started: bool,
+    enabled: bool,
+}
+
+/// One front end's connection.
+#[derive(Default)]
+struct Session {
+    features: u64,
+    protocol: u64,
+    regions: Vec<Region>,
+    memory: Option<Arc<Memory>>,
+    vrings: Vec<Vring>,
+    status: u64,
+    mtu: Option<u64>,
+}
+
+/// The back end's side.
+pub(crate) struct Backend {
+    shared: Arc<Shared>,
+    offer: Offer,
+    port: String,
+    session: Session,
+    notifier: Option<Notifier>,
+}
+
+impl Backend {
+    pub(crate) fn new(port: &str, offer: Offer, shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            offer,
+            port: port.into(),
+            session: Session::default(),
+            notifier: None,
+        }
+    }
+
+    fn has(&self, feature: u64) -> bool {
+        self.session.features & feature != 0
+    }
+
+    fn vring(&mut self, index: u64) -> Result<(usize, &mut Vring), End> {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let count = self.session.vrings.len();
+        match self.session.vrings.get_mut(at) {
+            Some(vring) => Ok((at, vring)),
+            None => Err(bad(format!("ring {index} of {count}"))),
+        }
+    }
+
+    /// Takes a queue from its worker; where it goes on is kept.
+    fn pause(&mut self, index: usize) {
+        let mut state = self.shared.queues[index].state.change();
+        let Some(active) = state.active.take() else {
+            return;
+        };
+        let base = match &active.ring {
+            AnyRing::SplitDevice(ring) => ring.base().into(),
+            AnyRing::PackedDevice(ring) => {
+                let [seen, used] = ring.base().map(Position::bits);
+                u32::from(used) << 16 | u32::from(seen)
+            }
+            _ => return,
+        };
+        self.session.vrings[index].base = Some(base);
+    }
+
+    /// Gives a queue to its worker, if all that it takes is there.
+    fn resume(&mut self, index: usize) -> Result<(), Violation> {
+        let Some(memory) = self.session.memory.clone() else {
+            return Ok(());
+        };
+        let (Some(notifier), vring) = (&self.notifier, &self.session.vrings[index]) else {
+            return Ok(());
+        };
+        // Without protocol features rings are enabled as they start.
+        let enabled = vring.enabled || !self.has(feature::PROTOCOL_FEATURES);
+        let (Some(parts), true) = (vring.parts, vring.started && enabled && vring.size > 0) else {
+            return Ok(());
+        };
+        let packed = self.has(feature::RING_PACKED);
+        let most = if packed {
+            packed::MOST_SIZE
+        } else {
+            split::MOST_SIZE
+        };
+        if vring.size > most || !(packed || vring.size.is_power_of_two()) {
+            return Err(Violation::RingOutside);
+        }
+        let bytes = match packed {
+            true => packed::bytes(vring.size),
+            false => split::bytes(vring.size),
+        };
+        let place = |part: usize| {
+            let found = memory.place(parts[part], bytes[part]);
+            found.ok_or(Violation::RingOutside)
+        };
+        let places = [place(0)?, place(1)?, place(2)?];
+        let agreed = Agreed {
+            in_order: self.has(feature::IN_ORDER),
+            event_index: self.has(feature::EVENT_IDX),
+            indirect: self.has(feature::INDIRECT_DESC),
+        };
+        let filled = match index % 2 {
+            0 => Filled::ByDevice,
+            _ => Filled::ByDriver,
+        };
+        let [first, second, third] = places;
+        let mut ring = if packed {
+            let positions = match vring.base {
+                None => [Position::START; 2],
+                // The upper half would be where used descriptors go, and DPDK's driver leaves it 0;
+                // no chain is under way, so it is the same.
+                Some(bits) => [Position::from_bits(bits as u16); 2],
+            };
+            if positions.iter().any(|at| !at.is_in(vring.size)) {
+                return Err(Violation::RingIndex);
+            }
+            let at = packed::Places {
+                ring: first,
+                driver: second,
+                device: third,
+            };
+            let device = packed::Device::new(vring.size, at, agreed, filled, positions);
+            AnyRing::PackedDevice(device)
+        } else {
+            let at = split::Places {
+                table: first,
+                available: second,
+                used: third,
+            };
+            let base = vring.base.unwrap_or(0) as u16;
+            let device = split::Device::resume(&memory, vring.size, at, agreed, filled, base);
+            AnyRing::SplitDevice(device?)
+        };
+        ring.as_dyn().want(&memory, false);
+        let modern = self.has(feature::VERSION_1) || self.has(feature::MRG_RXBUF);
+        let active = Active {
+            ring,
+            memory,
+            shape: Shape {
+                header_bytes: if modern { 12 } else { 10 },
+                mergeable: self.has(feature::MRG_RXBUF),
+                device: true,
+            },
+            takes: takes([
+                self.has(feature::GUEST_CSUM),
+                self.has(feature::GUEST_TSO4),
+                self.has(feature::GUEST_TSO6),
+                self.has(feature::GUEST_USO4) && self.has(feature::GUEST_USO6),
+            ]),
+            notify: (notifier.handle(), index),
+        };
+        let mut state = self.shared.queues[index].state.change();
+        if state.broken.is_none() {
+            state.active = Some(active);
+        }
+        Ok(())
+    }
+
+    /// Changes what a ring is made of, between two of its bursts.
+    fn change(&mut self, index: usize, change: impl FnOnce(&mut Vring)) -> Result<(), End> {
+        self.pause(index);
+        change(&mut self.session.vrings[index]);
+        self.resume(index)
+            .map_err(|violation| End::Broke(violation, format!("ring {index}")))
+    }
+
+    fn pause_all(&mut self) {
+        (0..self.session.vrings.len()).for_each(|index| self.pause(index));
+    }
+
+    /// Gives the queues a new table of regions. Rings that are not in it rest.
+    fn remap(&mut self) -> Result<(), End> {
+        let table = Memory::new(self.session.regions.clone());
+        let table = table.map_err(|what| End::Broke(Violation::RegionBad, what.into()))?;
+        self.session.memory = Some(Arc::new(table));
+        for index in 0..self.session.vrings.len() {
+            let _ = self.resume(index);
+        }
+        Ok(())
+    }
+
+    /// A region of a message: guest address, bytes, user address, offset into the file.
+    fn map(&self, [guest, bytes, user, offset]: [u64; 4], file: &OwnedFd) -> Result<Region, End> {
+        let broke = |detail: String| End::Broke(Violation::RegionBad, detail);
+        let len = usize::try_from(bytes).map_err(|_| broke(format!("{bytes} bytes")))?;
+        let from = FileFrom::Peer;
+        let mapped = Untrusted::map(&self.port, file.as_fd(), offset, len, from);
+        let mapped = mapped.map_err(|error| broke(error.to_string()))?;
+        Ok(Region {
+            guest,
+            user,
+            mapped: Arc::new(mapped),
+        })
+    }
+
+    fn set_memory(&mut self, message: &mut Message) -> Result<(), End> {
+        let count = message.word(0) as u32 as usize;
+        if message.payload.len() < 8 + count.min(64) * 32 || count != message.files.len() {
+            let files = message.files.len();
+            return Err(bad(format!("{count} regions with {files} descriptors")));
+        }
+        self.pause_all();
+        self.session.memory = None;
+        self.session.regions.clear();
+        for (index, file) in std::mem::take(&mut message.files).iter().enumerate() {
+            let fields = std::array::from_fn(|field| message.word(1 + 4 * index + field));
+            let region = self.map(fields, file)?;
+            self.session.regions.push(region);
+        }
+        self.remap()
+    }
+
+    fn add_region(&mut self, message: &mut Message) -> Result<(), End> {
+        let [_, fields @ ..] = message.words::<5>()?;
+        let file = message.only_file()?;
+        if self.session.regions.len() >= MOST_REGIONS {
+            return Err(bad(format!("more than {MOST_REGIONS} regions")));
+        }
+        let region = self.map(fields, &file)?;
+        self.pause_all();
+        self.session.regions.push(region);
+        self.remap()
+    }
+
+    fn remove_region(&mut self, message: &Message) -> Result<(), End> {
+        let [_, guest, bytes, user, _] = message.words()?;
+        let is_it =
+            |region: &Region| (region.guest, region.bytes(), region.user) == (guest, bytes, user);
+        let Some(at) = self.session.regions.iter().position(is_it) else {
+            return Err(bad("a region to remove that is not there"));
+        };
+        self.pause_all();
+        self.session.memory = None;
+        self.session.regions.remove(at);
+        self.remap()
+    }
+
+    /// The ring's number of a message about a notification, and the descriptor, if one came.
+    fn notification(&self, message: &mut Message) -> Result<(u64, Option<OwnedFd>), End> {
+        let value = message.u64()?;
+        if value & NO_FILE != 0 {
+            return Ok((value & 0xff, None));
+        }
+        let file = message.only_file()?;
+        if !kick::is_eventfd(file.as_fd()).unwrap_or(false) {
+            let detail = format!("request {}", message.request);
+            return Err(End::Broke(Violation::NotEventfd, detail));
+        }
+        Ok((value & 0xff, Some(file)))
+    }
+
+    fn kick(&mut self, message: &mut Message) -> Result<(), End> {
+        let (index, file) = self.notification(message)?;
+        let (index, _) = self.vring(index)?;
+        if index % 2 == 1 {
+            // The driver's transmit queue is what we receive from.
+            let wakeups = &self.shared.wakeups[index / 2];
+            match file {
+                Some(file) => wakeups.watch(file).map_err(unfit)?,
+                None => wakeups.unwatch(),
+            }
+        }
+        self.change(index, |vring| vring.started = true)
+    }
+
+    fn call(&mut self, message: &mut Message) -> Result<(), End> {
+        let (index, file) = self.notification(message)?;
+        let (index, _) = self.vring(index)?;
+        let name = format!("{} notify", self.port);
+        match &mut self.notifier {
+            Some(notifier) => notifier.set(index, file, &name).map_err(unfit),
+            None => Ok(()),
+        }
+    }
+
+    fn stop_ring(&mut self, index: u64) -> Result<u32, End> {
+        let (index, _) = self.vring(index)?;
+        self.pause(index);
+        if index % 2 == 1 {
+            self.shared.wakeups[index / 2].unwatch();
+        }
+        let vring = &mut self.session.vrings[index];
+        vring.started = false;
+        Ok(vring.base.unwrap_or(0))
+    }
+
+    fn reset(&mut self) {
+        self.pause_all();
+        let pairs = self.offer.pairs;
+        self.session.vrings = (0..2 * pairs).map(|_| Vring::default()).collect();
+        self.shared
+            .wakeups
+            .iter()
+            .for_each(|wakeups| wakeups.unwatch());
+    }
+
+    /// What a request is answered by; `None` for those without an answer of their own.
+    fn answer(&mut self, message: &mut Message) -> Result<Option<Message>, End> {
+        let request = message.request;
+        let word = |value| Ok(Some(Message::with_u64(request, value)));
+        match request {
+            request::GET_FEATURES => return word(self.offer.features()),
+            request::GET_PROTOCOL_FEATURES => return word(PROTOCOL),
+            request::GET_QUEUE_NUM => return word(self.offer.pairs as u64),
+            request::GET_MAX_MEM_SLOTS => return word(MOST_REGIONS as u64),
+            request::GET_STATUS => return word(self.session.status),
+            request::GET_VRING_BASE => {
+                let (index, _) = message.state()?;
+                let base = self.stop_ring(index.into())?;
+                return Ok(Some(Message::with_state(request, index, base)));
+            }
+            request::SET_FEATURES => {
+                let features = message.u64()?;
+                if features & !self.offer.features() != 0 {
+                    return Err(bad(format!("features {features:#x} that were not offered")));
+                }
+                self.pause_all();
+                self.session.features = features;
+                for index in 0..self.session.vrings.len() {
+                    self.change(index, |_| {})?;
+                }
+            }
+            request::SET_PROTOCOL_FEATURES => {
+                let features = message.u64()?;
+                if features & !PROTOCOL != 0 {
+                    return Err(bad(format!("protocol features {features:#x}")));
+                }
+                self.session.protocol = features;
+            }
+            request::SET_OWNER | request::RESET_OWNER | request::SET_VRING_ERR => {}
+            request::RESET_DEVICE => self.reset(),
+            request::SET_MEM_TABLE => self.set_memory(message)?,
+            request::ADD_MEM_REG => self.add_region(message)?,
+            request::REM_MEM_REG => self.remove_region(message)?,
+            request::SET_VRING_NUM => {
+                let (index, size) = message.state()?;
+                let (index, _) = self.vring(index.into())?;
+                let size = u16::try_from(size).unwrap_or(0);
+                if size == 0 || size > split::MOST_SIZE.max(packed::MOST_SIZE) {
+                    return Err(bad(format!("ring {index} of an impossible size")));
+                }
+                self.change(index, |vring| vring.size = size)?;
+            }
+            request::SET_VRING_ADDR => {
+                let [index, table, used, available, _] = message.words()?;
+                let (index, _) = self.vring(index & 0xffff_ffff)?;
+                self.change(index, |vring| vring.parts = Some([table, available, used]))?;
+            }
+            request::SET_VRING_BASE => {
+                let (index, base) = message.state()?;
+                let (index, _) = self.vring(index.into())?;
+                self.change(index, |vring| vring.base = Some(base))?;
+            }
+            request::SET_VRING_ENABLE => {
+                let (index, enabled) = message.state()?;
+                let (index, _) = self.vring(index.into())?;
+                self.change(index, |vring| vring.enabled = enabled != 0)?;
+            }
+            request::SET_VRING_KICK => self.kick(message)?,
+            request::SET_VRING_CALL => self.call(message)?,
+            request::SEND_RARP => {
+                let [mac @ .., _, _] = message.u64()?.to_le_bytes();
+                if let Some(queue) = self.shared.queues.get(1) {
+                    queue.announce(MacAddr(mac));
+                }
+            }
+            request::NET_SET_MTU => self.session.mtu = Some(message.u64()?),
+            request::SET_STATUS => {
+                self.session.status = message.u64()?;
+                // virtio 1.2, 2.1: a driver writes 0 to reset the device.
+                if self.session.status == 0 {
+                    self.reset();
+                }
+            }
+            _ => return Err(bad(format!("request {request} is not known"))),
+        }
+        Ok(None)
+    }
+
+    /// What people are told.
+    fn show(&self) {
+        let active = |index: usize| self.shared.queues[index].state.change().active.is_some();
+        let pairs = (0..self.offer.pairs).filter(|pair| active(2 * pair) && active(2 * pair + 1));
+        let pairs = pairs.count();
+        let mut status = self.shared.status();
+        status.link = match pairs {
+            0 => Link::Down("the driver has not set a pair of queues up".into()),
+            _ => Link::Up,
+        };
+        let size = |index: usize| self.session.vrings.get(index).map_or(0, |ring| ring.size);
+        status.facts = vec![
+            ("ring", describe(self.session.features)),
+            ("features", format!("{:#x}", self.session.features)),
+            ("protocol features", format!("{:#x}", self.session.protocol)),
+            ("queue pairs", pairs.to_string()),
+            ("ring entries", format!("{}, {}", size(0), size(1))),
+        ];
+        let mtu = self.session.mtu;
+        status
+            .facts
+            .extend(mtu.map(|mtu| ("MTU of the peer", mtu.to_string())));
+        let sent = self.notifier.as_ref().map(|all| all.handle().sent());
+        self.shared
+            .notified
+            .store(sent.unwrap_or(0), Ordering::Relaxed);
+    }
+}
+
+/// The kind of ring, for people.
+pub(crate) fn describe(features: u64) -> String {
+    let has = |feature: u64| features & feature != 0;
+    let mut words = vec![if has(feature::RING_PACKED) {
+        "packed"
+    } else {
+        "split"
+    }];
+    for (feature, word) in [
+        (feature::IN_ORDER, "in order"),
+        (feature::MRG_RXBUF, "mergeable"),
+        (feature::EVENT_IDX, "event index"),
+    ] {
+        if has(feature) {
+            words.push(word);
+        }
+    }
+    words.join(", ")
+}
+
+fn unfit(error: std::io::Error) -> End {
+    End::Unfit(error.to_string())
+}
+
+impl Side for Backend {
+    fn connected(&mut self, _: &mut Channel) -> Result<(), End> {
+        let vrings = (0..2 * self.offer.pairs).map(|_| Vring::default());
+        self.session = Session {
+            vrings: vrings.collect(),
+            ..Session::default()
+        };
+        self.notifier = Some(Notifier::new(2 * self.offer.pairs).map_err(unfit)?);
+        self.show();
+        Ok(())
+    }
+
+    fn message(&mut self, channel: &mut Channel, mut message: Message) -> Result<(), End> {
+        let files_belong = matches!(
+            message.request,
+            request::SET_MEM_TABLE
+                | request::ADD_MEM_REG
+                | request::REM_MEM_REG
+                | request::SET_VRING_KICK
+                | request::SET_VRING_CALL
+                | request::SET_VRING_ERR
+        );
+        if !files_belong && !message.files.is_empty() {
+            let detail = format!("request {} with descriptors", message.request);
+            return Err(End::Broke(Violation::FilesBad, detail));
+        }
+        let answer = self.answer(&mut message)?;
+        self.show();
+        match answer {
+            Some(answer) => channel.reply(&answer),
+            None if self.session.protocol & protocol::REPLY_ACK != 0 && message.needs_reply() => {
+                channel.reply(&Message::with_u64(message.request, 0))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn gone(&mut self) {
+        self.session = Session::default();
+        self.notifier = None;
+    }
+}

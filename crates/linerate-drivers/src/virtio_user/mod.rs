@@ -1,0 +1,188 @@
+//! virtio_user: the driver of a virtio network device that another process plays, over a vhost-user
+//! socket.
+//!
+//! # Synopsis
+//! ```text
+//! virtio_user:PATH[,role=client|server][,queues=N][,size=N][,buffer=BYTES][,packed=on|off]
+//!     [,in_order=on|off][,mergeable=on|off][,offloads=on|off][,owner=USER][,mode=OCTAL]
+//! ```
+//!
+//! # Description
+//! What a guest's driver is to its virtual machine monitor: this port shares memory of its own, in
+//! which its rings and buffers are, with a back end (DPDK's `net_vhost`, Open vSwitch, VPP, a
+//! `vhost` port) that listens at PATH. Frames are copied between those buffers and the pool, so the
+//! peer sees frames that were sent to it and nothing else. The memory is a sealed file and a fresh
+//! one for each peer.
+//!
+//! What is asked for is what is offered to the back end: it may take less (no packed ring, fewer
+//! queues), which `ctl show ports` shows. Frames longer than a buffer go as chains, and come as
+//! several buffers where the back end knows mergeable ones.
+//!
+//! The peer is not trusted with more than that memory: what it writes there, also to the rings, is
+//! checked as a guest's is. *Reconnect*: a client tries every 100 ms, a server listens on.
+//!
+//! # See also
+//! Virtio 1.2, QEMU's `docs/interop/vhost-user.rst`, DPDK's `net_virtio_user`, `vhost` for the
+//! other end.
+
+mod session;
+
+use crate::peer::violations::Violations;
+use crate::vhost::control::{Control, MODE, OWNER, ROLE, Role, Where};
+use crate::vhost::{self, LARGEST_FRAME_BYTES, MAX_FRAME_BYTES, MOST_PAIRS, Running};
+use crate::virtqueue::frames::LEAST_BUFFER_BYTES;
+use crate::{Counters, Opener, PortKind};
+use linerate_core::packet::Pools;
+use linerate_core::port::{
+    Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
+};
+use session::{FrontEnd, Wish};
+use std::sync::Arc;
+
+/// The row in the drivers' table.
+pub const KIND: PortKind = PortKind {
+    name: "virtio_user",
+    summary: "the driver of a virtio network device of another process, over a vhost-user socket",
+    example: "virtio_user:/run/vm.sock,queues=2,size=1024",
+    options: OPTIONS,
+    open: |spec, drivers| Ok(Box::new(open(spec, &drivers.opener)?)),
+};
+
+/// The options of [`open`].
+pub const OPTIONS: &[OptionHelp] = &[
+    ROLE,
+    vhost::QUEUES,
+    OptionHelp {
+        key: "size",
+        value: "N",
+        help: "entries of each ring, a power of two from 64 to 32768; default 256",
+    },
+    OptionHelp {
+        key: "buffer",
+        value: "BYTES",
+        help: "of each buffer, 1024 to 65536; default 2048",
+    },
+    OptionHelp {
+        key: "packed",
+        value: "on|off",
+        help: "packed rings rather than split ones; default on",
+    },
+    OptionHelp {
+        key: "in_order",
+        value: "on|off",
+        help: "buffers come back in order; default on",
+    },
+    OptionHelp {
+        key: "mergeable",
+        value: "on|off",
+        help: "longer frames come in several buffers; default on",
+    },
+    vhost::OFFLOADS,
+    OWNER,
+    MODE,
+];
+
+/// Reads the options; [`Port::start`] connects.
+///
+/// # Errors
+/// [`PortError::BadValue`].
+pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<VirtioUser, PortError> {
+    let size: u16 = spec.number("size", 256, 64..=32_768)?;
+    if !size.is_power_of_two() {
+        return Err(spec.bad("size", "a power of two from 64 to 32768"));
+    }
+    let wish = Wish {
+        pairs: spec.number("queues", 1_usize, 1..=MOST_PAIRS.into())?,
+        size,
+        buffer: spec.number("buffer", 2048, LEAST_BUFFER_BYTES..=65_536)?,
+        packed: spec.switch("packed", true)?,
+        in_order: spec.switch("in_order", true)?,
+        mergeable: spec.switch("mergeable", true)?,
+        offloads: spec.switch("offloads", true)?,
+        large: false,
+    };
+    if !wish.buffer.is_multiple_of(64) {
+        return Err(spec.bad("buffer", "a multiple of 64"));
+    }
+    Ok(VirtioUser {
+        port: spec.name(),
+        at: Where::read(spec, Role::Client)?,
+        wish,
+        opener: opener.clone(),
+        counters: Counters::default(),
+        violations: Arc::default(),
+        running: None,
+    })
+}
+
+/// A port to a virtio device.
+pub struct VirtioUser {
+    port: String,
+    at: Where,
+    wish: Wish,
+    opener: Arc<dyn Opener>,
+    counters: Counters,
+    violations: Arc<Violations>,
+    running: Option<Running>,
+}
+
+impl Port for VirtioUser {
+    fn info(&self) -> PortInfo {
+        let pairs = self.wish.pairs as u16;
+        PortInfo {
+            name: self.port.clone(),
+            kind: KIND.name,
+            mac: None,
+            max_frame_bytes: MAX_FRAME_BYTES,
+            max_rx_queues: pairs,
+            max_tx_queues: pairs,
+            numa_node: None,
+            tx_offloads: self.wish.offloads,
+            aligned_pool: false,
+            facts: self.running.as_ref().map_or(Vec::new(), Running::facts),
+        }
+    }
+
+    fn start(&mut self, config: &PortConfig, pools: &Pools) -> Result<Queues, PortError> {
+        self.counters.check_start(&self.info(), config)?;
+        self.running = None;
+        let pairs = usize::from(config.rx_queues.max(config.tx_queues).max(1));
+        let shared = vhost::shared(&self.port, pairs, &self.violations)?;
+        let wish = Wish {
+            pairs,
+            large: pools.for_frame(LARGEST_FRAME_BYTES).is_some(),
+            ..self.wish
+        };
+        let side = FrontEnd::new(&self.port, wish, shared.clone());
+        let control = Control::start(&self.port, &self.at, &self.opener, shared.clone(), side)?;
+        let queues = vhost::queues(&shared, config, pools, &mut self.counters, 0);
+        self.running = Some(Running::new(control, shared));
+        Ok(queues)
+    }
+
+    fn link(&self) -> Link {
+        match &self.running {
+            Some(running) => running.link(),
+            None => Link::Down(format!("port `{}` is not started", self.port)),
+        }
+    }
+
+    fn stats(&self) -> PortStats {
+        PortStats {
+            violations: self.violations.read(),
+            notifications: self.running.as_ref().map_or(0, Running::notified),
+            ..self.counters.sum()
+        }
+    }
+
+    fn warning(&self) -> Option<String> {
+        self.violations.warning()
+    }
+
+    fn stop(&mut self) -> Result<(), PortError> {
+        self.counters.check_stop(&self.port)?;
+        self.running = None;
+        self.violations.forget_warning();
+        Ok(())
+    }
+}

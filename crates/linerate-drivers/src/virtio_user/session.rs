@@ -1,0 +1,381 @@
+//! How the driver sets its device up over a vhost-user socket: a fixed row of requests, answers
+//! within a deadline, and fresh memory for each peer.
+
+use crate::peer::kick::{self, Notifier};
+use crate::peer::violations::Violation;
+use crate::vhost::control::{Shared, Side};
+use crate::vhost::describe;
+use crate::vhost::message::{Channel, End, Message, bad, feature, protocol, request};
+use crate::virtqueue::frames::Shape;
+use crate::virtqueue::memory::{Memory, Region};
+use crate::virtqueue::queue::{Active, AnyRing, takes};
+use crate::virtqueue::{Agreed, Filled, packed, split};
+use linerate_core::mem::{FileFrom, Untrusted};
+use linerate_core::port::Link;
+use rustix::fs::{MemfdFlags, SealFlags};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// What the user wants of the device.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wish {
+    pub(super) pairs: usize,
+    pub(super) size: u16,
+    pub(super) buffer: u32,
+    pub(super) packed: bool,
+    pub(super) in_order: bool,
+    pub(super) mergeable: bool,
+    pub(super) offloads: bool,
+    /// There are slots for unsegmented frames.
+    pub(super) large: bool,
+}
+
+const PROTOCOL: u64 = protocol::MQ | protocol::REPLY_ACK | protocol::STATUS;
+/// Both names that our memory has at the peer begin here: an address that is none of its own.
+const BASE: u64 = 1 << 40;
+const PAGE: usize = 4096;
+/// virtio 1.2, 2.1: ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK.
+const RUNNING: u64 = 15;
+
+impl Wish {
+    fn features(&self) -> u64 {
+        let mut wish = feature::VERSION_1
+            | feature::MQ
+            | feature::EVENT_IDX
+            | feature::ANY_LAYOUT
+            | feature::PROTOCOL_FEATURES;
+        for (wanted, bit) in [
+            (self.packed, feature::RING_PACKED),
+            (self.in_order, feature::IN_ORDER),
+            (self.mergeable, feature::MRG_RXBUF),
+            (self.offloads, feature::HOST_OFFLOADS | feature::GUEST_CSUM),
+            (
+                self.offloads && self.large && self.mergeable,
+                feature::GUEST_OFFLOADS,
+            ),
+        ] {
+            if wanted {
+                wish |= bit;
+            }
+        }
+        wish
+    }
+
+    /// Bytes of a queue's parts, each on pages of its own, and of its buffers.
+    fn parts(&self, packed: bool) -> [usize; 4] {
+        let [a, b, c] = match packed {
+            true => packed::bytes(self.size),
+            false => split::bytes(self.size),
+        };
+        let buffers = usize::from(self.size) * self.buffer as usize;
+        [a, b, c, buffers].map(|bytes| bytes.next_multiple_of(PAGE))
+    }
+}
+
+/// The front end's side.
+pub(super) struct FrontEnd {
+    shared: Arc<Shared>,
+    wish: Wish,
+    port: String,
+    notifier: Option<Notifier>,
+}
+
+/// What was agreed on with a peer.
+struct Agreement {
+    features: u64,
+    protocol: u64,
+    pairs: usize,
+}
+
+impl Agreement {
+    fn has(&self, feature: u64) -> bool {
+        self.features & feature != 0
+    }
+}
+
+impl FrontEnd {
+    pub(super) fn new(port: &str, wish: Wish, shared: Arc<Shared>) -> Self {
+        Self {
+            shared,
+            wish,
+            port: port.into(),
+            notifier: None,
+        }
+    }
+
+    fn agree(&self, channel: &mut Channel) -> Result<Agreement, End> {
+        let bell = &*self.shared.bell;
+        let mut ask = |request| channel.ask(&Message::new(request), bell)?.u64();
+        let offered = ask(request::GET_FEATURES)?;
+        let mut features = offered & self.wish.features();
+        let mut agreed = 0;
+        let mut pairs = 1;
+        if features & feature::PROTOCOL_FEATURES != 0 {
+            agreed = ask(request::GET_PROTOCOL_FEATURES)? & PROTOCOL;
+            if agreed & protocol::MQ != 0 {
+                let most = ask(request::GET_QUEUE_NUM)?;
+                pairs = usize::try_from(most).unwrap_or(usize::MAX);
+            }
+        }
+        let pairs = match features & feature::MQ != 0 {
+            true => pairs.clamp(1, self.wish.pairs),
+            false => 1,
+        };
+        if pairs == 1 {
+            features &= !feature::MQ;
+        }
+        if features & feature::CSUM == 0 {
+            features &= !feature::HOST_OFFLOADS;
+        }
+        if features & feature::GUEST_CSUM == 0 {
+            features &= !feature::GUEST_OFFLOADS;
+        }
+        if features & feature::PROTOCOL_FEATURES != 0 {
+            channel.send(&Message::with_u64(request::SET_PROTOCOL_FEATURES, agreed))?;
+        }
+        Ok(Agreement {
+            features,
+            protocol: agreed,
+            pairs,
+        })
+    }
+
+    /// Fresh memory for the queues, and its file: it can neither shrink nor grow.
+    fn memory(&self, bytes: usize) -> Result<(Arc<Memory>, OwnedFd), End> {
+        let file = || -> io::Result<OwnedFd> {
+            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+            let file = rustix::fs::memfd_create("virtio_user", flags)?;
+            rustix::fs::ftruncate(&file, bytes as u64)?;
+            let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+            rustix::fs::fcntl_add_seals(&file, seals)?;
+            Ok(file)
+        };
+        let file = file().map_err(|error| End::Unfit(format!("no memory to share: {error}")))?;
+        let mapped = Untrusted::map(&self.port, file.as_fd(), 0, bytes, FileFrom::User);
+        let mapped = mapped.map_err(|error| End::Unfit(error.to_string()))?;
+        let region = Region {
+            guest: BASE,
+            user: BASE,
+            mapped: Arc::new(mapped),
+        };
+        let memory = Memory::new(vec![region]).map_err(|what| End::Unfit(what.into()))?;
+        Ok((Arc::new(memory), file))
+    }
+
+    /// The driver's end of a queue, its rings and buffers from `at` on in our memory.
+    fn ring(
+        &self,
+        memory: &Memory,
+        index: usize,
+        at: usize,
+        agreement: &Agreement,
+    ) -> Result<(AnyRing, [u64; 3]), Violation> {
+        let Wish { size, buffer, .. } = self.wish;
+        let packed = agreement.has(feature::RING_PACKED);
+        let [a, b, c, _] = self.wish.parts(packed);
+        let at = BASE + at as u64;
+        let parts = [at, at + a as u64, at + (a + b) as u64];
+        let buffers = at + (a + b + c) as u64;
+        let filled = match index % 2 {
+            0 => Filled::ByDevice,
+            _ => Filled::ByDriver,
+        };
+        let agreed = Agreed {
+            in_order: agreement.has(feature::IN_ORDER),
+            event_index: agreement.has(feature::EVENT_IDX),
+            indirect: false,
+        };
+        let place = |part: usize, bytes| memory.place(parts[part], bytes);
+        let [x, y, z] = match packed {
+            true => packed::bytes(size),
+            false => split::bytes(size),
+        };
+        let (Some(first), Some(second), Some(third)) = (place(0, x), place(1, y), place(2, z))
+        else {
+            return Err(Violation::RingOutside);
+        };
+        let offers = filled == Filled::ByDevice;
+        let mut ring = if packed {
+            let at = packed::Places {
+                ring: first,
+                driver: second,
+                device: third,
+            };
+            let mut driver = packed::Driver::new(size, at, agreed, filled, buffers, buffer);
+            if offers {
+                driver.offer_all(memory)?;
+            }
+            AnyRing::PackedDriver(driver)
+        } else {
+            let at = split::Places {
+                table: first,
+                available: second,
+                used: third,
+            };
+            let mut driver = split::Driver::new(size, at, agreed, filled, buffers, buffer);
+            if offers {
+                driver.offer_all(memory)?;
+            }
+            AnyRing::SplitDriver(driver)
+        };
+        ring.as_dyn().want(memory, false);
+        Ok((ring, parts))
+    }
+
+    /// Describes a queue to the device, and starts it.
+    fn start(
+        &mut self,
+        channel: &mut Channel,
+        index: usize,
+        parts: [u64; 3],
+        agreement: &Agreement,
+    ) -> Result<(), End> {
+        let vring = index as u32;
+        let base = match agreement.has(feature::RING_PACKED) {
+            // Both wrap counters begin at 1 (virtio 1.2, 2.8.1).
+            true => 1 << 15 | 1 << 31,
+            false => 0,
+        };
+        let [table, available, used] = parts;
+        let call = kick::new_eventfd().map_err(unfit)?;
+        let ours = call.try_clone().map_err(unfit)?;
+        if index.is_multiple_of(2) {
+            self.shared.wakeups[index / 2].watch(ours).map_err(unfit)?;
+        }
+        let bell = kick::new_eventfd().map_err(unfit)?;
+        let name = format!("{} notify", self.port);
+        if let Some(notifier) = &mut self.notifier {
+            let bell = bell.try_clone().map_err(unfit)?;
+            notifier.set(index, Some(bell), &name).map_err(unfit)?;
+        }
+        let with_file = |request, file| Message {
+            files: vec![file],
+            ..Message::with_u64(request, index as u64)
+        };
+        // DPDK's back end wants to know first whom to call.
+        channel.send(&with_file(request::SET_VRING_CALL, call))?;
+        let size = self.wish.size.into();
+        for message in [
+            Message::with_state(request::SET_VRING_NUM, vring, size),
+            Message::with_state(request::SET_VRING_BASE, vring, base),
+            Message::with_words(
+                request::SET_VRING_ADDR,
+                &[index as u64, table, used, available, 0],
+            ),
+            with_file(request::SET_VRING_KICK, bell),
+        ] {
+            channel.send(&message)?;
+        }
+        Ok(())
+    }
+
+    fn negotiate(&mut self, channel: &mut Channel) -> Result<Agreement, End> {
+        let agreement = self.agree(channel)?;
+        let acknowledged = agreement.protocol & protocol::REPLY_ACK != 0;
+        let count = 2 * agreement.pairs;
+        let each: usize = self
+            .wish
+            .parts(agreement.has(feature::RING_PACKED))
+            .iter()
+            .sum();
+        let (memory, file) = self.memory(count * each)?;
+        self.notifier = Some(Notifier::new(count).map_err(unfit)?);
+
+        let bell = self.shared.bell.clone();
+        channel.send(&Message::new(request::SET_OWNER))?;
+        let features = Message::with_u64(request::SET_FEATURES, agreement.features);
+        channel.tell(features, acknowledged, &bell)?;
+        let bytes = (count * each) as u64;
+        let table = Message {
+            files: vec![file],
+            ..Message::with_words(request::SET_MEM_TABLE, &[1, BASE, bytes, BASE, 0])
+        };
+        channel.tell(table, acknowledged, &bell)?;
+        let mut rings = Vec::new();
+        for index in 0..count {
+            let (ring, parts) = self
+                .ring(&memory, index, index * each, &agreement)
+                .map_err(|violation| End::Unfit(violation.name().into()))?;
+            self.start(channel, index, parts, &agreement)?;
+            rings.push(ring);
+        }
+        if agreement.has(feature::PROTOCOL_FEATURES) {
+            for index in 0..count {
+                let enable = Message::with_state(request::SET_VRING_ENABLE, index as u32, 1);
+                channel.send(&enable)?;
+            }
+        }
+        if agreement.protocol & protocol::STATUS != 0 {
+            channel.send(&Message::with_u64(request::SET_STATUS, RUNNING))?;
+        }
+        // An answer to anything says that all before it was read.
+        channel.ask(&Message::new(request::GET_FEATURES), &bell)?;
+        self.activate(rings, &memory, &agreement);
+        Ok(agreement)
+    }
+
+    fn activate(&self, rings: Vec<AnyRing>, memory: &Arc<Memory>, agreement: &Agreement) {
+        let Some(notify) = self.notifier.as_ref().map(Notifier::handle) else {
+            return;
+        };
+        let modern = agreement.has(feature::VERSION_1) || agreement.has(feature::MRG_RXBUF);
+        for (index, ring) in rings.into_iter().enumerate() {
+            let active = Active {
+                ring,
+                memory: memory.clone(),
+                shape: Shape {
+                    header_bytes: if modern { 12 } else { 10 },
+                    mergeable: agreement.has(feature::MRG_RXBUF),
+                    device: false,
+                },
+                takes: takes([
+                    agreement.has(feature::CSUM),
+                    agreement.has(feature::HOST_TSO4),
+                    agreement.has(feature::HOST_TSO6),
+                    agreement.has(feature::HOST_USO),
+                ]),
+                notify: (notify.clone(), index),
+            };
+            self.shared.queues[index].state.change().active = Some(active);
+            if index.is_multiple_of(2) {
+                notify.notify(index); // there are buffers
+            }
+        }
+    }
+}
+
+fn unfit(error: io::Error) -> End {
+    End::Unfit(error.to_string())
+}
+
+impl Side for FrontEnd {
+    fn connected(&mut self, channel: &mut Channel) -> Result<(), End> {
+        let agreement = self.negotiate(channel)?;
+        let mut status = self.shared.status();
+        status.link = Link::Up;
+        status.facts = vec![
+            ("ring", describe(agreement.features)),
+            ("features", format!("{:#x}", agreement.features)),
+            ("protocol features", format!("{:#x}", agreement.protocol)),
+            ("queue pairs", agreement.pairs.to_string()),
+            ("ring entries", self.wish.size.to_string()),
+        ];
+        Ok(())
+    }
+
+    fn message(&mut self, _: &mut Channel, message: Message) -> Result<(), End> {
+        Err(bad(format!("request {} to a driver", message.request)))
+    }
+
+    fn gone(&mut self) {
+        let sent = self
+            .notifier
+            .take()
+            .map(|notifier| notifier.handle().sent());
+        self.shared
+            .notified
+            .store(sent.unwrap_or(0), Ordering::Relaxed);
+    }
+}

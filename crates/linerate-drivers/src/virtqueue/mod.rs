@@ -1,0 +1,248 @@
+//! Virtqueues (virtio 1.2, 2.7 split and 2.8 packed), as their device and as their driver.
+//!
+//! A queue moves buffers from the driver to the device and back. What stands in its rings is the
+//! other side's to write, at any time: each word is loaded once, checked, and then used. Whoever is
+//! at the other end can get no byte read or written outside the regions that it gave, and can make
+//! us do no more work in a burst than our own ring is long.
+//!
+//! Read first: [`Ring`], which is all that the two kinds of ring and the two roles have in common,
+//! and [`frames`], which moves packets over any of them. `split` and `packed` have a file each;
+//! [`buffers`] is what a driver knows of its own buffers. Whoever looks for the layout of a header
+//! finds it in `vnet`.
+//!
+//! A frame is a run of *chains*; a chain is a run of *segments*, each in one region. A device sees
+//! one chain for a frame that it receives, and may spread one that it sends over several (mergeable
+//! buffers, 5.1.6.4); a driver's chains are its buffers, which it links to chains of the ring.
+
+mod buffers;
+pub(crate) mod frames;
+#[cfg(feature = "fuzz")]
+pub(crate) mod fuzz;
+pub(crate) mod memory;
+pub(crate) mod packed;
+pub(crate) mod queue;
+pub(crate) mod split;
+
+use crate::peer::violations::Violation;
+use memory::{Memory, Near};
+
+/// Descriptor flags (2.7.5, 2.8.1).
+const NEXT: u16 = 1;
+const WRITE: u16 = 2;
+const INDIRECT: u16 = 4;
+/// Bytes of a descriptor.
+const DESCRIPTOR: usize = 16;
+/// Segments after which a burst ends, however many chains it has.
+const MOST_SEGMENTS: usize = 1024;
+
+/// What both sides agreed on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Agreed {
+    /// VIRTIO_F_IN_ORDER: buffers come back in the order in which they were offered.
+    pub(crate) in_order: bool,
+    /// VIRTIO_F_EVENT_IDX.
+    pub(crate) event_index: bool,
+    /// VIRTIO_F_INDIRECT_DESC.
+    pub(crate) indirect: bool,
+}
+
+/// Which way buffers go that hold something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// By the driver: a transmit queue (5.1.2).
+    ByDriver,
+    /// By the device: a receive queue.
+    ByDevice,
+}
+
+/// Buffers that one side may use, as it looks at them: at most a burst.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(crate) chains: Vec<Chain>,
+    /// Those of chains that have not exactly one.
+    segments: Vec<Segment>,
+    /// The region of the last segment.
+    last: usize,
+    /// Whoever looks is to fill the buffers.
+    fills: bool,
+}
+
+/// One chain of descriptors.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chain {
+    /// The only segment, where there is one.
+    at: u64,
+    /// Bytes of all segments.
+    pub(crate) bytes: u32,
+    /// Bytes put into it, by whom it was given to be filled.
+    pub(crate) put: u32,
+    /// Number of its first segment in the batch, and how many.
+    first: u32,
+    segments: u16,
+    /// How the ring knows it: a head, a buffer's number.
+    id: u16,
+    /// Descriptors of a packed ring that it takes.
+    places: u16,
+    /// The frame in it goes on in the next one.
+    pub(crate) goes_on: bool,
+}
+
+/// A part of a chain.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    at: u64,
+    bytes: u32,
+}
+
+impl Batch {
+    pub(crate) fn new(fills: bool) -> Self {
+        Self {
+            chains: Vec::with_capacity(frames::MOST_CHAINS),
+            segments: Vec::new(),
+            last: 0,
+            fills,
+        }
+    }
+
+    #[inline(always)]
+    fn clear(&mut self) {
+        self.chains.clear();
+        self.segments.clear();
+    }
+
+    /// Adds a chain of one descriptor.
+    #[inline(always)]
+    fn add(&mut self, near: &mut Near<'_>, at: u64, bytes: u32, id: u16) -> Result<(), Violation> {
+        let Some(window) = near.window(at, bytes) else {
+            return self.add_parts(near, at, bytes, id);
+        };
+        if self.fills {
+            window.prefetch_write();
+        } else {
+            window.prefetch();
+        }
+        self.chains.push(Chain {
+            at,
+            bytes,
+            put: 0,
+            first: 0,
+            segments: 1,
+            id,
+            places: 1,
+            goes_on: false,
+        });
+        Ok(())
+    }
+
+    #[cold]
+    fn add_parts(
+        &mut self,
+        near: &Near<'_>,
+        at: u64,
+        bytes: u32,
+        id: u16,
+    ) -> Result<(), Violation> {
+        let mut chain = self.begin();
+        self.extend(near.memory(), &mut chain, at, bytes)?;
+        self.end(Chain {
+            id,
+            places: 1,
+            ..chain
+        });
+        Ok(())
+    }
+
+    /// A chain of several descriptors, of which none is known yet.
+    fn begin(&self) -> Chain {
+        Chain {
+            at: 0,
+            bytes: 0,
+            put: 0,
+            first: self.segments.len() as u32,
+            segments: 0,
+            id: 0,
+            places: 0,
+            goes_on: false,
+        }
+    }
+
+    /// One more descriptor of a chain.
+    fn extend(
+        &mut self,
+        memory: &Memory,
+        chain: &mut Chain,
+        at: u64,
+        bytes: u32,
+    ) -> Result<(), Violation> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        chain.bytes = chain
+            .bytes
+            .checked_add(bytes)
+            .ok_or(Violation::DescriptorLength)?;
+        let segments = &mut self.segments;
+        let inside = memory.parts(at, bytes, |at, window| {
+            window.prefetch();
+            let bytes = window.len() as u32;
+            segments.push(Segment { at, bytes });
+        });
+        if inside {
+            Ok(())
+        } else {
+            Err(Violation::DescriptorOutside)
+        }
+    }
+
+    /// The chain is complete.
+    fn end(&mut self, mut chain: Chain) {
+        let segments = &self.segments[chain.first as usize..];
+        chain.segments = segments.len() as u16;
+        chain.at = segments.first().map_or(0, |segment| segment.at);
+        self.chains.push(chain);
+    }
+
+    /// The segments of a chain.
+    fn segments(&self, chain: &Chain) -> impl Iterator<Item = Segment> {
+        let alone = (chain.segments == 1).then_some(Segment {
+            at: chain.at,
+            bytes: chain.bytes,
+        });
+        let several = match alone {
+            Some(_) => &[],
+            None => &self.segments[chain.first as usize..][..usize::from(chain.segments)],
+        };
+        alone.into_iter().chain(several.iter().copied())
+    }
+}
+
+/// One side of one queue, of either kind.
+pub(crate) trait Ring {
+    /// Descriptors that it has.
+    fn size(&self) -> u16;
+
+    /// Puts up to `most` chains that the other side gave, or that are free, into an empty batch.
+    /// Nothing moves by that: asked again, it finds the same.
+    fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation>;
+
+    /// Gives the first `count` chains of the batch to the other side, in one step.
+    fn give(&mut self, memory: &Memory, batch: &Batch, count: usize) -> Result<(), Violation>;
+
+    /// Whether the other side wants to be notified of what was given since this was last asked.
+    fn must_notify(&mut self, memory: &Memory) -> bool;
+
+    /// Tells the other side whether to notify.
+    fn want(&mut self, memory: &Memory, notify: bool);
+
+    /// Whether the other side gave something that was not taken yet.
+    fn is_waiting(&self, memory: &Memory) -> bool;
+}
+
+/// Whether an event index lies among the places that were passed last (2.7.10).
+fn passed(event: u16, new: u16, old: u16) -> bool {
+    new.wrapping_sub(event).wrapping_sub(1) < new.wrapping_sub(old)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;

@@ -1,0 +1,584 @@
+//! The packed ring (virtio 1.2, 2.8): one table in which the driver makes descriptors available and
+//! the device overwrites them as used. Which of the two one is say two of its flags, against a wrap
+//! counter that each side changes whenever it comes to the table's start.
+
+use super::buffers::Buffers;
+use super::memory::{Memory, Place};
+use super::{
+    Agreed, Batch, Chain, DESCRIPTOR, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Ring, Violation,
+    WRITE, passed,
+};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+/// Most descriptors (2.8.10.1); any number of them.
+pub(crate) const MOST_SIZE: u16 = 32_768;
+/// 2.8.1.
+const AVAILABLE: u16 = 1 << 7;
+const USED: u16 = 1 << 15;
+/// Bytes of an event suppression structure (2.8.14).
+pub(crate) const EVENT: usize = 4;
+/// What its flags say (2.8.10).
+const EVENT_DISABLE: u16 = 1;
+const EVENT_AT: u16 = 2;
+
+/// Where the three parts are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Places {
+    pub(crate) ring: Place,
+    /// What the driver writes of its wishes, and the device reads.
+    pub(crate) driver: Place,
+    /// The other way round.
+    pub(crate) device: Place,
+}
+
+/// Bytes of the parts.
+pub(crate) fn bytes(size: u16) -> [usize; 3] {
+    [usize::from(size) * DESCRIPTOR, EVENT, EVENT]
+}
+
+/// A place in the ring, and the wrap counter there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    at: u16,
+    wrap: bool,
+}
+
+impl Position {
+    /// Where both sides begin (2.8.1).
+    pub(crate) const START: Self = Self { at: 0, wrap: true };
+
+    /// From 15 bits of place and one of wrap counter, as vhost-user messages and event structures
+    /// have it.
+    pub(crate) fn from_bits(bits: u16) -> Self {
+        Self {
+            at: bits & 0x7fff,
+            wrap: bits >> 15 == 1,
+        }
+    }
+
+    /// The other way round.
+    pub(crate) fn bits(self) -> u16 {
+        self.at | u16::from(self.wrap) << 15
+    }
+
+    /// Whether a ring of that size has it.
+    pub(crate) fn is_in(self, size: u16) -> bool {
+        self.at < size
+    }
+
+    /// `count` places on, at most the whole ring.
+    #[inline(always)]
+    fn plus(self, count: usize, size: u16) -> Self {
+        let at = usize::from(self.at) + count;
+        match at.checked_sub(usize::from(size)) {
+            None => Self {
+                at: at as u16,
+                ..self
+            },
+            Some(at) => Self {
+                at: at as u16,
+                wrap: !self.wrap,
+            },
+        }
+    }
+
+    /// The flags of a descriptor that is available here (2.8.1).
+    #[inline(always)]
+    fn available(self) -> u16 {
+        if self.wrap { AVAILABLE } else { USED }
+    }
+
+    /// The flags of one that is used.
+    #[inline(always)]
+    fn used(self) -> u16 {
+        if self.wrap { AVAILABLE | USED } else { 0 }
+    }
+}
+
+#[derive(Debug)]
+struct Table {
+    size: u16,
+    at: Places,
+    agreed: Agreed,
+}
+
+/// The second word of a descriptor.
+#[derive(Clone, Copy)]
+struct Rest {
+    bytes: u32,
+    id: u16,
+    flags: u16,
+}
+
+impl Rest {
+    #[inline(always)]
+    fn load(word: &AtomicU64) -> Self {
+        let word = word.load(Ordering::Relaxed);
+        Self {
+            bytes: word as u32,
+            id: (word >> 32) as u16,
+            flags: (word >> 48) as u16,
+        }
+    }
+
+    #[inline(always)]
+    fn word(self) -> u64 {
+        u64::from(self.flags) << 48 | u64::from(self.id) << 32 | u64::from(self.bytes)
+    }
+
+    /// Which of available and used it is.
+    #[inline(always)]
+    fn state(self) -> u16 {
+        self.flags & (AVAILABLE | USED)
+    }
+}
+
+impl Table {
+    #[inline(always)]
+    fn view<'m>(&self, memory: &'m Memory) -> Result<&'m [AtomicU64], Violation> {
+        let (ring, size) = (self.at.ring, usize::from(self.size));
+        let words = memory
+            .at(ring)
+            .and_then(|mapped| mapped.u64s(ring.at, 2 * size));
+        words.ok_or(Violation::RingOutside)
+    }
+
+    fn event<'m>(&self, memory: &'m Memory, at: Place) -> Option<&'m AtomicU32> {
+        memory.at(at)?.u32s(at.at, 1)?.first()
+    }
+
+    /// 2.8.14, 2.8.10: whether the other side, whose wishes stand at `theirs`, wants to be told of
+    /// `moved` places up to `new`.
+    fn must_notify(&self, memory: &Memory, theirs: Place, new: Position, moved: u16) -> bool {
+        fence(Ordering::SeqCst); // what was given is seen before the wish is read
+        let Some(event) = self.event(memory, theirs) else {
+            return false;
+        };
+        let event = event.load(Ordering::Relaxed);
+        match (event >> 16) as u16 & 3 {
+            EVENT_DISABLE => false,
+            EVENT_AT if self.agreed.event_index => {
+                let wanted = Position::from_bits(event as u16);
+                let before = if wanted.wrap == new.wrap {
+                    0
+                } else {
+                    self.size
+                };
+                let wanted = wanted.at.wrapping_sub(before);
+                passed(wanted, new.at, new.at.wrapping_sub(moved))
+            }
+            _ => true,
+        }
+    }
+
+    fn want(&self, memory: &Memory, ours: Place, notify: bool) {
+        if let Some(event) = self.event(memory, ours) {
+            let flags = if notify { 0 } else { EVENT_DISABLE };
+            event.store(u32::from(flags) << 16, Ordering::Relaxed);
+        }
+        fence(Ordering::SeqCst); // the wish is seen before the ring is looked at again
+    }
+
+    /// The state of the descriptor at a position.
+    fn state(&self, memory: &Memory, position: Position) -> Option<u16> {
+        let words = self.view(memory).ok()?;
+        let rest = Rest::load(words.get(2 * usize::from(position.at) + 1)?);
+        fence(Ordering::Acquire);
+        Some(rest.state())
+    }
+}
+
+/// The device's side.
+#[derive(Debug)]
+pub(crate) struct Device {
+    table: Table,
+    direction: u16,
+    /// The next available descriptor to look at.
+    seen: Position,
+    /// Where the next used one is to be written.
+    used: Position,
+    moved: u16,
+}
+
+impl Device {
+    /// `seen` and `used`: where to go on; [`Position::START`] for a fresh ring.
+    pub(crate) fn new(
+        size: u16,
+        at: Places,
+        agreed: Agreed,
+        filled: Filled,
+        [seen, used]: [Position; 2],
+    ) -> Self {
+        Self {
+            table: Table { size, at, agreed },
+            direction: if filled == Filled::ByDevice { WRITE } else { 0 },
+            seen,
+            used,
+            moved: 0,
+        }
+    }
+
+    /// Where to go on: available, used.
+    pub(crate) fn base(&self) -> [Position; 2] {
+        [self.seen, self.used]
+    }
+
+    /// Adds the chain that begins at `start` and is not one plain descriptor; how many it takes.
+    #[cold]
+    fn add_chain(
+        &self,
+        memory: &Memory,
+        words: &[AtomicU64],
+        batch: &mut Batch,
+        start: Position,
+        first: Rest,
+    ) -> Result<usize, Violation> {
+        let size = self.table.size;
+        if first.flags & INDIRECT != 0 {
+            return self.add_indirect(memory, words, batch, start, first);
+        }
+        let mut chain = batch.begin();
+        let (mut position, mut rest) = (start, first);
+        for places in 1..=size {
+            if rest.flags & INDIRECT != 0 || rest.flags & WRITE != self.direction {
+                return Err(Violation::DescriptorFlags);
+            }
+            let at = words[2 * usize::from(position.at)].load(Ordering::Relaxed);
+            batch.extend(memory, &mut chain, at, rest.bytes)?;
+            if rest.flags & NEXT == 0 {
+                // 2.8.6: the buffer's number stands in the last one.
+                (chain.id, chain.places) = (rest.id, places);
+                batch.end(chain);
+                return Ok(places.into());
+            }
+            position = position.plus(1, size);
+            rest = Rest::load(&words[2 * usize::from(position.at) + 1]);
+        }
+        Err(Violation::ChainTooLong)
+    }
+
+    /// 2.8.7: a table of its own, all of which is the chain.
+    fn add_indirect(
+        &self,
+        memory: &Memory,
+        words: &[AtomicU64],
+        batch: &mut Batch,
+        start: Position,
+        first: Rest,
+    ) -> Result<usize, Violation> {
+        // 2.8.19: not where it was not agreed on, and not with NEXT.
+        if !self.table.agreed.indirect || first.flags & NEXT != 0 {
+            return Err(Violation::DescriptorFlags);
+        }
+        let bytes = first.bytes as usize;
+        if bytes == 0 || !bytes.is_multiple_of(DESCRIPTOR) {
+            return Err(Violation::DescriptorLength);
+        }
+        if bytes / DESCRIPTOR > usize::from(self.table.size) {
+            return Err(Violation::ChainTooLong);
+        }
+        let at = words[2 * usize::from(start.at)].load(Ordering::Relaxed);
+        let table = memory
+            .words(at, bytes)
+            .ok_or(Violation::DescriptorOutside)?;
+        let mut chain = batch.begin();
+        (chain.id, chain.places) = (first.id, 1);
+        for descriptor in table.chunks_exact(2) {
+            let rest = Rest::load(&descriptor[1]);
+            // Of the flags only WRITE is of any meaning there (2.8.7).
+            if rest.flags & WRITE != self.direction {
+                return Err(Violation::DescriptorFlags);
+            }
+            let at = descriptor[0].load(Ordering::Relaxed);
+            batch.extend(memory, &mut chain, at, rest.bytes)?;
+        }
+        batch.end(chain);
+        Ok(1)
+    }
+}
+
+impl Ring for Device {
+    fn size(&self) -> u16 {
+        self.table.size
+    }
+
+    #[inline]
+    fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
+        let mut near = memory.near(batch.last);
+        let words = self.table.view(memory)?;
+        let size = self.table.size;
+        let (mut position, mut left) = (self.seen, usize::from(size));
+        while batch.chains.len() < most && left > 0 {
+            let at = 2 * usize::from(position.at);
+            let Some([address, rest]) = words.get(at..).and_then(|words| words.first_chunk())
+            else {
+                return Err(Violation::RingIndex);
+            };
+            let rest = Rest::load(rest);
+            if rest.state() != position.available() {
+                break;
+            }
+            // 2.8.21.1: the rest of it is there when the flags are.
+            fence(Ordering::Acquire);
+            let mut places = 1;
+            if rest.flags & (NEXT | INDIRECT | WRITE) == self.direction {
+                let address = address.load(Ordering::Relaxed);
+                batch.add(&mut near, address, rest.bytes, rest.id)?;
+            } else {
+                places = self.add_chain(memory, words, batch, position, rest)?;
+                if batch.segments.len() >= MOST_SEGMENTS {
+                    break;
+                }
+            }
+            position = position.plus(places, size);
+            left = left.checked_sub(places).ok_or(Violation::ChainTooLong)?;
+        }
+        batch.last = near.region;
+        Ok(())
+    }
+
+    #[inline]
+    fn give(&mut self, memory: &Memory, batch: &Batch, count: usize) -> Result<(), Violation> {
+        let words = self.table.view(memory)?;
+        let size = self.table.size;
+        let start = self.used;
+        let Some(last) = batch.chains[..count].last() else {
+            return Ok(());
+        };
+        let rest = |chain: &Chain, position: Position| {
+            let written = if chain.put > 0 { WRITE } else { 0 };
+            let rest = Rest {
+                bytes: chain.put,
+                id: chain.id,
+                flags: position.used() | written,
+            };
+            rest.word()
+        };
+        // 2.8.13: where no length is to be told, one descriptor stands for the whole batch.
+        let together = self.table.agreed.in_order && self.direction == 0;
+        let mut moved = 0;
+        for chain in &batch.chains[..count] {
+            if !together && moved > 0 {
+                let word = &words[2 * usize::from(self.used.at) + 1];
+                word.store(rest(chain, self.used), Ordering::Relaxed);
+            }
+            self.used = self.used.plus(chain.places.into(), size);
+            moved += usize::from(chain.places);
+        }
+        // The first one last: the driver sees all or none.
+        let first = if together { last } else { &batch.chains[0] };
+        words[2 * usize::from(start.at) + 1].store(rest(first, start), Ordering::Release);
+        self.seen = self.seen.plus(moved, size);
+        self.moved = self.moved.wrapping_add(moved as u16);
+        Ok(())
+    }
+
+    fn must_notify(&mut self, memory: &Memory) -> bool {
+        let moved = std::mem::take(&mut self.moved);
+        let theirs = self.table.at.driver;
+        moved > 0 && self.table.must_notify(memory, theirs, self.used, moved)
+    }
+
+    fn want(&mut self, memory: &Memory, notify: bool) {
+        self.table.want(memory, self.table.at.device, notify);
+    }
+
+    fn is_waiting(&self, memory: &Memory) -> bool {
+        self.table.state(memory, self.seen) == Some(self.seen.available())
+    }
+}
+
+/// The driver's side, with buffers of its own.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    table: Table,
+    filled: Filled,
+    buffers: Buffers,
+    /// Where the next available descriptor is to be written.
+    available: Position,
+    /// The next used one to look at.
+    seen: Position,
+    moved: u16,
+}
+
+impl Driver {
+    /// A queue in fresh memory (all zeros), its buffers from guest address `base` on.
+    pub(crate) fn new(
+        size: u16,
+        at: Places,
+        agreed: Agreed,
+        filled: Filled,
+        base: u64,
+        bytes: u32,
+    ) -> Self {
+        Self {
+            table: Table { size, at, agreed },
+            filled,
+            buffers: Buffers::new(base, bytes, size),
+            available: Position::START,
+            seen: Position::START,
+            moved: 0,
+        }
+    }
+
+    /// Gives the device all free buffers to fill.
+    pub(crate) fn offer_all(&mut self, memory: &Memory) -> Result<(), Violation> {
+        let words = self.table.view(memory)?;
+        for _ in 0..self.buffers.free() {
+            let id = self.buffers.nth_free(0);
+            self.buffers.offer(1);
+            self.address(words, self.available, id);
+            self.publish(words, self.available, id, self.buffers.bytes, WRITE);
+            self.available = self.available.plus(1, self.table.size);
+        }
+        Ok(())
+    }
+
+    /// Of a descriptor, where its buffer is.
+    #[inline(always)]
+    fn address(&self, words: &[AtomicU64], at: Position, buffer: u16) {
+        let address = self.buffers.address(buffer);
+        words[2 * usize::from(at.at)].store(address, Ordering::Relaxed);
+    }
+
+    /// The rest of it, by which it becomes available.
+    #[inline(always)]
+    fn publish(&self, words: &[AtomicU64], at: Position, id: u16, bytes: u32, flags: u16) {
+        let flags = flags | at.available();
+        let rest = Rest { bytes, id, flags };
+        words[2 * usize::from(at.at) + 1].store(rest.word(), Ordering::Release);
+    }
+
+    /// Takes back what the device has sent.
+    fn reclaim(&mut self, words: &[AtomicU64]) -> Result<(), Violation> {
+        while self.buffers.offered() > 0 {
+            let rest = Rest::load(&words[2 * usize::from(self.seen.at) + 1]);
+            if rest.state() != self.seen.used() {
+                break;
+            }
+            let places = match self.table.agreed.in_order {
+                true => self.buffers.release_up_to(rest.id)?,
+                false => self.buffers.release(rest.id)?.into(),
+            };
+            self.seen = self.seen.plus(places, self.table.size);
+        }
+        fence(Ordering::Acquire);
+        Ok(())
+    }
+}
+
+impl Ring for Driver {
+    fn size(&self) -> u16 {
+        self.table.size
+    }
+
+    #[inline]
+    fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
+        let mut near = memory.near(batch.last);
+        let words = self.table.view(memory)?;
+        if self.filled == Filled::ByDriver {
+            if self.buffers.free() < most {
+                self.reclaim(words)?;
+            }
+            for index in 0..self.buffers.free().min(most) {
+                let id = self.buffers.nth_free(index);
+                batch.add(&mut near, self.buffers.address(id), self.buffers.bytes, id)?;
+            }
+            batch.last = near.region;
+            return Ok(());
+        }
+        let mut position = self.seen;
+        for _ in 0..self.buffers.offered().min(most) {
+            let rest = Rest::load(&words[2 * usize::from(position.at) + 1]);
+            if rest.state() != position.used() {
+                break;
+            }
+            fence(Ordering::Acquire);
+            if !self.buffers.is_offered(rest.id) {
+                return Err(Violation::DescriptorIndex);
+            }
+            if rest.bytes > self.buffers.bytes {
+                return Err(Violation::DescriptorLength);
+            }
+            batch.add(
+                &mut near,
+                self.buffers.address(rest.id),
+                rest.bytes,
+                rest.id,
+            )?;
+            position = position.plus(1, self.table.size);
+        }
+        batch.last = near.region;
+        Ok(())
+    }
+
+    #[inline]
+    fn give(&mut self, memory: &Memory, batch: &Batch, count: usize) -> Result<(), Violation> {
+        let words = self.table.view(memory)?;
+        let size = self.table.size;
+        let chains = &batch.chains[..count];
+        let Some(first) = chains.first() else {
+            return Ok(());
+        };
+        let by_device = self.filled == Filled::ByDevice;
+        if by_device {
+            for &Chain { id, .. } in chains {
+                if self.table.agreed.in_order && id != self.buffers.oldest() {
+                    return Err(Violation::DescriptorIndex);
+                }
+                self.buffers.release(id)?; // the second time one stands in the batch, it fails
+            }
+            self.seen = self.seen.plus(count, size);
+        }
+        let direction = if by_device { WRITE } else { 0 };
+        let start = self.available;
+        let mut begin = 0;
+        for (index, chain) in chains.iter().enumerate() {
+            let goes_on = chain.goes_on && index + 1 < count;
+            let flags = direction | if goes_on { NEXT } else { 0 };
+            let bytes = if by_device {
+                self.buffers.bytes
+            } else {
+                chain.put
+            };
+            let id = chains[begin].id;
+            self.address(words, self.available, chain.id);
+            if index > 0 {
+                self.publish(words, self.available, id, bytes, flags);
+            }
+            if !goes_on {
+                self.buffers.offer((index + 1 - begin) as u16);
+                begin = index + 1;
+            }
+            self.available = self.available.plus(1, size);
+        }
+        // The first one last: the device sees all or none.
+        let goes_on = first.goes_on && count > 1;
+        let flags = direction | if goes_on { NEXT } else { 0 };
+        let bytes = if by_device {
+            self.buffers.bytes
+        } else {
+            first.put
+        };
+        self.publish(words, start, first.id, bytes, flags);
+        self.moved = self.moved.wrapping_add(count as u16);
+        Ok(())
+    }
+
+    fn must_notify(&mut self, memory: &Memory) -> bool {
+        let moved = std::mem::take(&mut self.moved);
+        let theirs = self.table.at.device;
+        moved > 0
+            && self
+                .table
+                .must_notify(memory, theirs, self.available, moved)
+    }
+
+    fn want(&mut self, memory: &Memory, notify: bool) {
+        self.table.want(memory, self.table.at.driver, notify);
+    }
+
+    fn is_waiting(&self, memory: &Memory) -> bool {
+        self.table.state(memory, self.seen) == Some(self.seen.used())
+    }
+}

@@ -1,0 +1,383 @@
+//! A virtqueue as a receive or transmit queue of a port: the worker's end, and what control puts in
+//! and takes out.
+
+use super::frames::{Receiving, Shape, Transmitting};
+use super::memory::Memory;
+use super::{Ring, packed, split};
+use crate::offload::{self, Finisher};
+use crate::peer::gate::Gate;
+use crate::peer::kick::{self, Notify, Wakeups};
+use crate::peer::violations::Violation;
+use linerate_core::packet::{Burst, Offload, PoolCache, Pools};
+use linerate_core::port::{DropReason, QueueStats, RxQueue, SleepOn, TxQueue};
+use linerate_wire::MacAddr;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Either kind of ring in either role: chosen once a burst.
+#[derive(Debug)]
+pub(crate) enum AnyRing {
+    SplitDevice(split::Device),
+    PackedDevice(packed::Device),
+    SplitDriver(split::Driver),
+    PackedDriver(packed::Driver),
+}
+
+impl AnyRing {
+    pub(crate) fn as_dyn(&mut self) -> &mut dyn Ring {
+        match self {
+            Self::SplitDevice(ring) => ring,
+            Self::PackedDevice(ring) => ring,
+            Self::SplitDriver(ring) => ring,
+            Self::PackedDriver(ring) => ring,
+        }
+    }
+}
+
+/// A queue that runs.
+#[derive(Debug)]
+pub(crate) struct Active {
+    pub(crate) ring: AnyRing,
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) shape: Shape,
+    /// What the other side finishes of frames that it gets.
+    pub(crate) takes: Offload,
+    /// Notifies the other side, by the queue's number.
+    pub(crate) notify: (Notify, usize),
+}
+
+impl Active {
+    #[inline(always)]
+    fn receive(
+        &mut self,
+        receiving: &mut Receiving,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+    ) -> Result<usize, Violation> {
+        receiving.shape = self.shape;
+        let memory = &*self.memory;
+        match &mut self.ring {
+            AnyRing::SplitDevice(ring) => receiving.receive(ring, memory, burst, cache),
+            AnyRing::PackedDevice(ring) => receiving.receive(ring, memory, burst, cache),
+            AnyRing::SplitDriver(ring) => receiving.receive(ring, memory, burst, cache),
+            AnyRing::PackedDriver(ring) => receiving.receive(ring, memory, burst, cache),
+        }
+    }
+
+    #[inline(always)]
+    fn transmit(
+        &mut self,
+        sending: &mut Transmitting,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+    ) -> Result<usize, Violation> {
+        sending.shape = self.shape;
+        let memory = &*self.memory;
+        match &mut self.ring {
+            AnyRing::SplitDevice(ring) => sending.transmit(ring, memory, burst, cache),
+            AnyRing::PackedDevice(ring) => sending.transmit(ring, memory, burst, cache),
+            AnyRing::SplitDriver(ring) => sending.transmit(ring, memory, burst, cache),
+            AnyRing::PackedDriver(ring) => sending.transmit(ring, memory, burst, cache),
+        }
+    }
+
+    /// Notifies the other side of what was given, if it wants that.
+    #[inline(always)]
+    fn notify(&mut self) {
+        let wanted = match &mut self.ring {
+            AnyRing::SplitDevice(ring) => ring.must_notify(&self.memory),
+            AnyRing::PackedDevice(ring) => ring.must_notify(&self.memory),
+            AnyRing::SplitDriver(ring) => ring.must_notify(&self.memory),
+            AnyRing::PackedDriver(ring) => ring.must_notify(&self.memory),
+        };
+        if wanted {
+            self.notify.0.notify(self.notify.1);
+        }
+    }
+}
+
+/// What the worker of a queue and control have in turns.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// `None` while there is no peer, or it has not set the queue up.
+    pub(crate) active: Option<Active>,
+    /// The peer broke a rule: the queue rests until control has cut it off.
+    pub(crate) broken: Option<Violation>,
+}
+
+/// One virtqueue of a port.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    pub(crate) state: Gate<State>,
+    /// Wakes control.
+    bell: Arc<OwnedFd>,
+    /// An address to announce in a frame of its own (SEND_RARP), in the low 48 bits; 0: none.
+    announce: AtomicU64,
+}
+
+impl Queue {
+    pub(crate) fn new(bell: Arc<OwnedFd>) -> Self {
+        Self {
+            state: Gate::new(State::default()),
+            bell,
+            announce: AtomicU64::new(0),
+        }
+    }
+
+    /// Lets the worker receive a frame that announces where a station is now.
+    pub(crate) fn announce(&self, mac: MacAddr) {
+        let mut bytes = [0; 8];
+        bytes[..6].copy_from_slice(&mac.0);
+        self.announce
+            .store(u64::from_le_bytes(bytes), Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn broke(&self, state: &mut State, violation: Violation) {
+        state.broken = Some(violation);
+        kick::ring(&self.bell);
+    }
+}
+
+impl State {
+    #[inline(always)]
+    fn usable(&mut self) -> Option<&mut Active> {
+        match self.broken {
+            None => self.active.as_mut(),
+            Some(_) => None,
+        }
+    }
+}
+
+/// A receive queue.
+pub(crate) struct Receiver {
+    queue: Arc<Queue>,
+    wakeups: Arc<Wakeups>,
+    receiving: Receiving,
+    /// The other side was asked to notify.
+    asked: bool,
+}
+
+impl Receiver {
+    pub(crate) fn new(
+        queue: Arc<Queue>,
+        wakeups: Arc<Wakeups>,
+        index: u16,
+        pools: &Pools,
+        stats: Arc<QueueStats>,
+    ) -> Self {
+        let shape = Shape {
+            header_bytes: 12,
+            mergeable: false,
+            device: true,
+        };
+        Self {
+            queue,
+            wakeups,
+            receiving: Receiving::new(shape, index, pools, stats),
+            asked: false,
+        }
+    }
+
+    /// RFC 903: the frame by which switches learn where a migrated guest is.
+    #[cold]
+    fn announced(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        let [mac @ .., _, _] = self.queue.announce.swap(0, Ordering::Relaxed).to_le_bytes();
+        let frame = rarp(mac);
+        let packet = match burst.room() {
+            0 => None,
+            _ => cache.copy_of(&frame),
+        };
+        let Some(mut packet) = packet else {
+            return 0; // others follow: the guest announces itself more than once
+        };
+        packet.set_port(self.receiving.index);
+        packet.meta_mut().timestamp = burst.now;
+        let pushed = burst.push(packet);
+        debug_assert!(pushed.is_ok(), "the burst had room");
+        self.receiving.stats.passed(1, frame.len() as u64);
+        1
+    }
+}
+
+/// A RARP request for one's own address, broadcast.
+fn rarp(mac: [u8; 6]) -> [u8; 60] {
+    let mut frame = [0; 60];
+    let parts: [&[u8]; 8] = [
+        &[0xff; 6],
+        &mac,
+        &[0x80, 0x35],
+        &[0, 1, 8, 0, 6, 4, 0, 3],
+        &mac,
+        &[0; 4],
+        &mac,
+        &[0; 4],
+    ];
+    let mut at = 0;
+    for part in parts {
+        frame[at..at + part.len()].copy_from_slice(part);
+        at += part.len();
+    }
+    frame
+}
+
+impl RxQueue for Receiver {
+    fn rx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        if self.queue.announce.load(Ordering::Relaxed) != 0 {
+            return self.announced(burst, cache);
+        }
+        let Some(mut state) = self.queue.state.enter() else {
+            return 0;
+        };
+        let before = burst.len();
+        let Some(active) = state.usable() else {
+            return 0;
+        };
+        if std::mem::take(&mut self.asked) {
+            active.ring.as_dyn().want(&active.memory, false);
+        }
+        match active.receive(&mut self.receiving, burst, cache) {
+            Ok(count) => {
+                active.notify();
+                count
+            }
+            Err(violation) => {
+                while burst.len() > before {
+                    let _ = burst.pop().map(|packet| cache.free_one(packet));
+                }
+                self.queue.broke(&mut state, violation);
+                0
+            }
+        }
+    }
+
+    fn sleep_on(&mut self) -> SleepOn {
+        let Some(mut state) = self.queue.state.enter() else {
+            return SleepOn::Nothing;
+        };
+        self.wakeups.clear();
+        if let Some(active) = state.usable() {
+            let ring = active.ring.as_dyn();
+            ring.want(&active.memory, true);
+            self.asked = true;
+            if ring.is_waiting(&active.memory) {
+                return SleepOn::Nothing; // a nap at most: the next burst finds it
+            }
+        }
+        SleepOn::Fd(self.wakeups.descriptor())
+    }
+}
+
+/// A transmit queue.
+pub(crate) struct Sender {
+    /// Of all pairs: where the peer does not use this one's own, the first takes its frames.
+    queues: Vec<Arc<Queue>>,
+    own: usize,
+    sending: Transmitting,
+    finisher: Finisher,
+    stats: Arc<QueueStats>,
+}
+
+impl Sender {
+    pub(crate) fn new(
+        queues: Vec<Arc<Queue>>,
+        own: usize,
+        most: usize,
+        pools: &Pools,
+        stats: Arc<QueueStats>,
+    ) -> Self {
+        let shape = Shape {
+            header_bytes: 12,
+            mergeable: false,
+            device: true,
+        };
+        Self {
+            queues,
+            own,
+            sending: Transmitting::new(shape, most, stats.clone()),
+            finisher: Finisher::new(pools),
+            stats,
+        }
+    }
+}
+
+impl TxQueue for Sender {
+    #[inline]
+    fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        let Self {
+            queues,
+            own,
+            sending,
+            finisher,
+            stats,
+        } = self;
+        let mut queue = &queues[*own];
+        let Some(mut state) = queue.state.enter() else {
+            return 0;
+        };
+        if state.usable().is_none() && *own > 0 {
+            queue = &queues[0];
+            drop(state);
+            state = match queue.state.enter() {
+                Some(state) => state,
+                None => return 0,
+            };
+        }
+        let Some(active) = state.usable() else {
+            return finisher.tx(burst, cache, stats, |burst, cache| {
+                let count = burst.len();
+                stats.dropped(DropReason::LinkDown, count as u64);
+                cache.free(burst);
+                count
+            });
+        };
+        let mut duties = offload::duties();
+        duties.remove(active.takes);
+        let mut violation = None;
+        let mut send = |burst: &mut Burst, cache: &mut PoolCache| {
+            let sent = active.transmit(sending, burst, cache);
+            sent.unwrap_or_else(|broken| {
+                violation = Some(broken);
+                0
+            })
+        };
+        let taken = if finisher.held() > 0 || offload::any(burst, duties) {
+            finisher.tx(burst, cache, stats, send)
+        } else {
+            send(burst, cache)
+        };
+        active.notify();
+        if let Some(violation) = violation {
+            queue.broke(&mut state, violation);
+        }
+        taken
+    }
+
+    fn flush(&mut self, cache: &mut PoolCache) {
+        if self.finisher.held() > 0 {
+            self.tx_burst(&mut Burst::with_room(0), cache);
+        }
+    }
+
+    fn held(&self) -> i64 {
+        self.finisher.held()
+    }
+}
+
+/// What of a frame the other side finishes, by the features for what it gets: checksums, TCP over
+/// IPv4, over IPv6, UDP.
+pub(crate) fn takes([checksum, tcp4, tcp6, udp]: [bool; 4]) -> Offload {
+    let mut takes = Offload::NONE;
+    for (agreed, offload) in [
+        (checksum, Offload::CSUM_PARTIAL),
+        (checksum && tcp4, Offload::GSO_TCP4),
+        (checksum && tcp6, Offload::GSO_TCP6),
+        (checksum && udp, Offload::GSO_UDP),
+    ] {
+        if agreed {
+            takes.insert(offload);
+        }
+    }
+    takes
+}

@@ -1,7 +1,7 @@
-// port ROLE SECONDS BYTES BURST [EAL options, --vdev among them]: one end of a measurement between two
-// processes over DPDK's ports, one line of JSON. What `linerate bench port --hold` does over ours: the roles,
-// the times and the figures are its. It goes on until its standard input ends, for memif's ends crash when
-// the other one goes first.
+// port ROLE SECONDS BYTES BURST [EAL options, --vdev among them]: one end of a measurement between
+// two processes over DPDK's ports, one line of JSON. What `linerate bench port --hold` does over
+// ours: the roles, the times and the figures are its. It goes on until its standard input ends,
+// since an end of memif crashes where the other one goes first.
 
 #include <poll.h>
 #include <stdio.h>
@@ -112,7 +112,8 @@ static __rte_always_inline uint16_t take(uint16_t port)
 	return count;
 }
 
-// What the only port brings goes back with its addresses swapped, what one of two brings out of the other.
+// What the only port brings goes back with its addresses swapped, what one of two brings goes out
+// of the other.
 static __rte_always_inline void forward(uint16_t port, int swap)
 {
 	struct rte_mbuf *came[BURST_MOST];
@@ -191,11 +192,11 @@ static uint64_t moved(void)
 }
 
 // A loop of its own for each role. Returns the cycles that it took.
-#define REPEAT(as)                                                                                       \
-	do {                                                                                             \
-		for (int i = 0; i < 64; i++)                                                             \
-			step(as);                                                                        \
-		now = rte_rdtsc();                                                                       \
+#define REPEAT(as) \
+	do { \
+		for (int i = 0; i < 64; i++) \
+			step(as); \
+		now = rte_rdtsc(); \
 	} while (now - start < cycles && !(until_moved && moved() > 0))
 
 static uint64_t repeat(uint64_t cycles, int until_moved)
@@ -256,6 +257,7 @@ static int run(double seconds)
 {
 	double warm_up = seconds / 5 > 0.1 ? seconds / 5 : 0.1, mpps_of;
 	struct totals before, in;
+	uint64_t tried;
 
 	repeat(cycles_of(START_SECONDS), 1);
 	if (moved() == 0) {
@@ -275,12 +277,14 @@ static int run(double seconds)
 	else
 		printf("\"value\":%.4f,\"unit\":\"Mpps\",",
 		       (double)(role == SOURCE ? in.sent : in.received) * mpps_of);
-	printf("\"pages\":\"%s\",\"peer_name\":\"%s\",\"detail\":{", page_name(pool), rte_version());
+	printf("\"pages\":\"%s\",\"peer_name\":\"%s\",\"detail\":{", page_name(pool),
+	       rte_version());
 	if (role == PING)
-		printf("\"p99_ns\":%.1f,\"p999_ns\":%.1f,\"trips\":%lu,\"lost\":%lu,", percentile(99),
-		       percentile(99.9), pings.count, pings.lost);
+		printf("\"p99_ns\":%.1f,\"p999_ns\":%.1f,\"trips\":%lu,\"lost\":%lu,",
+		       percentile(99), percentile(99.9), pings.count, pings.lost);
+	tried = in.sent + in.refused;
 	printf("\"sent_mpps\":%.4f,\"refused_percent\":%.2f}}\n", (double)in.sent * mpps_of,
-	       100.0 * (double)in.refused / (double)(in.sent + in.refused + (in.sent + in.refused == 0)));
+	       100.0 * (double)in.refused / (double)(tried > 0 ? tried : 1));
 	fflush(stdout);
 	while (is_held())
 		repeat(cycles_of(HELD_MS / 1e3), 0);
@@ -296,7 +300,8 @@ int main(int argc, char **argv)
 		if (strcmp(argv[1], roles[i]) == 0)
 			known = i;
 	if (known < 0) {
-		fprintf(stderr, "usage: port source|sink|exchange|echo|ping SECONDS BYTES BURST [EAL options]\n");
+		fprintf(stderr, "usage: port source|sink|exchange|echo|ping SECONDS BYTES BURST "
+				"[EAL options]\n");
 		return 2;
 	}
 	role = (enum role)known;
@@ -310,7 +315,8 @@ int main(int argc, char **argv)
 		return 1;
 	}
 	ports = rte_eth_dev_count_avail();
-	pool = rte_pktmbuf_pool_create("frames", MBUFS, CACHE, 0, RTE_MBUF_DEFAULT_BUF_SIZE, rte_socket_id());
+	pool = rte_pktmbuf_pool_create("frames", MBUFS, CACHE, 0, RTE_MBUF_DEFAULT_BUF_SIZE,
+				       rte_socket_id());
 	if (ports == 0 || ports > PORTS_MOST || pool == NULL) {
 		fprintf(stderr, "port: %u ports, one or two wanted; %s\n", ports,
 			pool == NULL ? "no memory for frames" : "name them by --vdev");

@@ -147,25 +147,48 @@ struct Way {
     burst: u8,
 }
 
-#[rustfmt::skip]
 const MEMIF: &[Way] = &[
-    Way { name: "memif, bursts of 32", options: "", burst: 32 },
-    Way { name: "memif, bursts of 64", options: "", burst: 64 },
+    Way {
+        name: "memif, bursts of 32",
+        options: "",
+        burst: 32,
+    },
+    Way {
+        name: "memif, bursts of 64",
+        options: "",
+        burst: 64,
+    },
 ];
 
 /// Vectorized paths want no mergeable buffers, and packed ones in-order, too.
-#[rustfmt::skip]
 const VHOST: &[Way] = &[
-    Way { name: "split", options: "", burst: 32 },
-    Way { name: "split of 1024", options: ",queue_size=1024", burst: 32 },
-    Way { name: "split in-order", options: ",in_order=1,mrg_rxbuf=0", burst: 32 },
-    Way { name: "split in-order of 1024", options: ",in_order=1,mrg_rxbuf=0,queue_size=1024", burst: 32 },
-    Way { name: "split vectorized", options: ",in_order=0,mrg_rxbuf=0,vectorized=1", burst: 32 },
-    Way { name: "packed", options: ",packed_vq=1", burst: 32 },
-    Way { name: "packed of 1024", options: ",packed_vq=1,queue_size=1024", burst: 32 },
-    Way { name: "packed in-order vectorized", options: ",packed_vq=1,in_order=1,mrg_rxbuf=0,vectorized=1", burst: 32 },
-    Way { name: "packed in-order vectorized of 1024", options: ",packed_vq=1,in_order=1,mrg_rxbuf=0,vectorized=1,queue_size=1024", burst: 32 },
+    vhost("split", ""),
+    vhost("split of 1024", ",queue_size=1024"),
+    vhost("split in-order", ",in_order=1,mrg_rxbuf=0"),
+    vhost(
+        "split in-order of 1024",
+        ",in_order=1,mrg_rxbuf=0,queue_size=1024",
+    ),
+    vhost("split vectorized", ",in_order=0,mrg_rxbuf=0,vectorized=1"),
+    vhost("packed", ",packed_vq=1"),
+    vhost("packed of 1024", ",packed_vq=1,queue_size=1024"),
+    vhost(
+        "packed in-order vectorized",
+        ",packed_vq=1,in_order=1,mrg_rxbuf=0,vectorized=1",
+    ),
+    vhost(
+        "packed in-order vectorized of 1024",
+        ",packed_vq=1,in_order=1,mrg_rxbuf=0,vectorized=1,queue_size=1024",
+    ),
 ];
+
+const fn vhost(name: &'static str, options: &'static str) -> Way {
+    Way {
+        name,
+        options,
+        burst: 32,
+    }
+}
 
 /// Who runs an end.
 #[derive(Clone, Copy)]

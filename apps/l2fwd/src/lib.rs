@@ -18,18 +18,13 @@ pub mod stage;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
 use linerate_core::run::Egress;
 use linerate_wire::ethernet::MacAddr;
 
 use linerate_appliance::config::{self, At, PortStanza, Section, Wrong};
 use linerate_appliance::control::reload::{Changes, Read, TakeOver};
 use linerate_appliance::error::Error;
-use linerate_appliance::output::MachineFacts;
-use linerate_appliance::runtime::wiring::{self, PortShape};
-use linerate_appliance::runtime::{
-    self, Interrupts, OpenPort, OpenPorts, Run, RunArgs, RunFile, Running,
-};
+use linerate_appliance::runtime::{self, Run, RunArgs, RunFile, Running};
 use stage::{Forward, Route};
 
 #[derive(Clone, clap::Args)]
@@ -81,48 +76,16 @@ struct Path {
 
 pub fn run(args: &Args) -> Result<(), Error> {
     let settings = Settings::read(args)?;
-    let topology = Topology::machine()?;
-    let plan = Plan::build(
-        &settings.run.plan,
-        &topology,
-        &runtime::places(&settings.ports, &topology),
-    )?;
-    let Path { outs, mac_update } = settings.path.clone();
+    let Path { outs, mac_update } = &settings.path;
+    // A file may pair the ports otherwise some time.
+    let known = args.config.is_none().then_some(&outs[..]);
     let describe = |port: usize| format!(" -> port {}", outs[port]);
-    if args.run.check {
-        return runtime::planned(&settings.ports, &plan, describe);
-    }
-    let interrupts = Interrupts::catch()?;
-    let specs: Vec<_> = settings
-        .ports
-        .iter()
-        .map(|port| (port.name.clone(), port.spec.clone()))
-        .collect();
-    let opened = OpenPorts::open(&specs, Clock::calibrate())?;
-    // Before anything runs that would look like stolen time.
-    let machine = MachineFacts::gather(&opened.clock)?;
-    let sources: Vec<MacAddr> = opened.ports.iter().map(source).collect();
-    let routes = routes(&sources, &outs);
-    let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
-    let Run { watch, options, .. } = &settings.run;
-    let shape = |(port, &out): (&OpenPort, &u16)| PortShape {
-        rx_queues: options.queues,
-        max_tx_queues: port.info.max_tx_queues,
-        outs: vec![out],
-    };
-    let shapes: Vec<PortShape> = opened.ports.iter().zip(&outs).map(shape).collect();
-    let shares = match args.config {
-        // The file may pair the ports otherwise some time.
-        Some(_) => wiring::spread_all(&shapes, lcores.len()),
-        None => wiring::spread(&shapes, lcores.len()),
-    };
-    let stage = |_, egress: &mut Egress| Forward::new(&routes, mac_update, egress);
-    let running = opened.start_shares(shares, &lcores, options, stage)?;
-    let read = args
-        .config
-        .is_some()
-        .then(|| read_again(args.clone(), &settings, sources));
-    runtime::watch(running, watch, describe, read, &machine, &interrupts)
+    runtime::forward(&settings.run, &settings.ports, known, describe, |sources| {
+        let routes = routes(&sources, outs);
+        let stage = move |egress: &mut Egress| Forward::new(&routes, *mac_update, egress);
+        let read = || read_again(args.clone(), &settings, sources);
+        (stage, args.config.is_some().then(read))
+    })
 }
 
 /// How a reload comes by new pairs: it reads the file, which may say nothing else that is new.
@@ -159,12 +122,6 @@ fn read_again(args: Args, settings: &Settings, sources: Vec<MacAddr>) -> Read<Fo
         });
         Ok((changes, take_over))
     })
-}
-
-/// The source address of what a port sends: its own, or one made up for it.
-fn source(port: &OpenPort) -> MacAddr {
-    let own = port.info.mac;
-    own.unwrap_or(MacAddr([2, 0, 0, 0, 1, port.number as u8]))
 }
 
 /// Source and destination addresses as DPDK's l2fwd: the sending port's, and 02:00:00:00:00:NN with
@@ -245,9 +202,7 @@ impl Settings {
                 outs,
                 mac_update: !args.no_mac_update && file.mac_update.unwrap_or(true),
             },
-            run: args
-                .run
-                .over(file.all.plan.clone(), file.all.keys.clone())?,
+            run: args.run.over(&file.all)?,
             fixed: file.all,
             ports,
         })

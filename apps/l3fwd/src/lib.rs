@@ -20,7 +20,7 @@ mod tests;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
+use linerate_core::run::Egress;
 use linerate_tables::TableError;
 use linerate_tables::rewrite::Macs;
 use linerate_wire::MacAddr;
@@ -29,11 +29,7 @@ use config::File;
 use linerate_appliance::config::{At, ConfigError, PortStanza};
 use linerate_appliance::control::reload::{self, Changes, Read, TakeOver};
 use linerate_appliance::error::Error;
-use linerate_appliance::output::MachineFacts;
-use linerate_appliance::runtime::wiring::{self, PortShape};
-use linerate_appliance::runtime::{
-    self, Interrupts, OpenPort, OpenPorts, Run, RunArgs, RunFile, Running,
-};
+use linerate_appliance::runtime::{self, Run, RunArgs, RunFile, Running};
 use lookup::{ExactMatch, FirstMatch, Longest, Lookup};
 use rules::{Destination, NextHops, Ports, Problems, Rules, WrongKey};
 use stage::{NextHop, path};
@@ -180,52 +176,20 @@ pub fn run(args: &Args) -> Result<(), Error> {
 /// Makes the tables that workers look packets up in.
 type Make<L> = fn(&Tables) -> Result<L, TableError>;
 
-/// Opens the ports and forwards until the end.
+/// Forwards by tables that `make` makes.
 fn forward<L: Lookup + Clone>(args: &Args, settings: Settings, make: Make<L>) -> Result<(), Error> {
-    let topology = Topology::machine()?;
-    let places = runtime::places(&settings.ports, &topology);
-    let plan = Plan::build(&settings.run.plan, &topology, &places)?;
     let (mode, Tables { v4, v6, .. }) = (settings.mode, &settings.tables);
     let entries = format!("{} IPv4 and {} IPv6 entries", v4.len(), v6.len());
     let describe = |_| format!(" -> {mode}, {entries}");
     let lookup = make(&settings.tables)?;
-    if args.run.check {
-        return runtime::planned(&settings.ports, &plan, describe);
-    }
-    let interrupts = Interrupts::catch()?;
-    let specs: Vec<_> = settings
-        .ports
-        .iter()
-        .map(|port| (port.name.clone(), port.spec.clone()))
-        .collect();
-    let opened = OpenPorts::open(&specs, Clock::calibrate())?;
-    // Before anything runs that would look like stolen time.
-    let machine = MachineFacts::gather(&opened.clock)?;
-    let own: Vec<MacAddr> = opened.ports.iter().map(own_address).collect();
-    let hops = settings.hops(&own);
-    let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
-    let Run { watch, options, .. } = settings.run.clone();
-    let shape = |port: &OpenPort| PortShape {
-        rx_queues: options.queues,
-        max_tx_queues: port.info.max_tx_queues,
-        outs: Vec::new(),
-    };
-    let shapes: Vec<PortShape> = opened.ports.iter().map(shape).collect();
+    let (run, ports) = (settings.run.clone(), settings.ports.clone());
     // A table may lead anywhere.
-    let shares = wiring::spread_all(&shapes, lcores.len());
-    let running = opened.start_shares(shares, &lcores, &options, |_, egress| {
-        path(lookup.clone(), &hops, egress)
-    })?;
-    // The workers have theirs: it would keep the first table alive for ever.
-    drop(lookup);
-    let read = (args.has_files()).then(|| read_again(args.clone(), settings, own, make));
-    runtime::watch(running, &watch, describe, read, &machine, &interrupts)
-}
-
-/// The address of what a port sends where the user says none: its own, or one made up for it.
-fn own_address(port: &OpenPort) -> MacAddr {
-    let own = port.info.mac;
-    own.unwrap_or(MacAddr([2, 0, 0, 0, 1, port.number as u8]))
+    runtime::forward(&run, &ports, None, describe, |own| {
+        let hops = settings.hops(&own);
+        let stage = move |egress: &mut Egress| path(lookup.clone(), &hops, egress);
+        let read = || read_again(args.clone(), settings, own, make);
+        (stage, args.has_files().then(read))
+    })
 }
 
 /// How a reload comes by new tables: it reads all files again, and makes them.
@@ -323,9 +287,7 @@ impl Settings {
         }
         Ok(Self {
             tables: or_dpdks_own(tables, mode, &names)?,
-            run: args
-                .run
-                .over(file.all.plan.clone(), file.all.keys.clone())?,
+            run: args.run.over(&file.all)?,
             fixed: file.all,
             macs: PortMacs { dst, src },
             mode,

@@ -88,6 +88,14 @@ impl<M> Sender<M> {
 /// Work for the thread that owns an `O`.
 pub type Job<O> = Box<dyn FnOnce(&mut O) + Send>;
 
+/// Work as a message, and who waits for what it returns. No answer comes when the job is dropped.
+pub fn job<O, R: Send + 'static>(
+    work: impl FnOnce(&mut O) -> R + Send + 'static,
+) -> (Job<O>, Answer<R>) {
+    let (reply, answer) = answer();
+    (Box::new(move |owner| reply.give(work(owner))), answer)
+}
+
 impl<O> Sender<Job<O>> {
     /// Adds work for the reader, and returns the place where its result will be. There is no answer
     /// if the reader was dropped, or is dropped before.
@@ -95,9 +103,9 @@ impl<O> Sender<Job<O>> {
         &self,
         work: impl FnOnce(&mut O) -> R + Send + 'static,
     ) -> Answer<R> {
-        let (reply, answer) = answer();
-        // What cannot be sent is dropped, and its reply with it.
-        let _ = self.send(Box::new(move |owner| reply.give(work(owner))));
+        let (job, answer) = job(work);
+        // What cannot be sent is dropped.
+        let _ = self.send(job);
         answer
     }
 }

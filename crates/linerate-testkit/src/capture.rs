@@ -82,10 +82,27 @@ pub const ETHERNET: i32 = 1;
 /// The packets of a pcap or pcapng file with their link types, as pcap-parser reads them; what it
 /// cannot read is left out.
 pub fn packets(file: &Path) -> Vec<(i32, Vec<u8>)> {
+    read(file).0
+}
+
+/// The frames of a pcap or pcapng file, which has to be whole, as pcap-parser reads them.
+#[track_caller]
+pub fn frames_of(file: &str) -> Vec<Vec<u8>> {
+    let (packets, is_whole) = read(Path::new(file));
+    assert!(
+        is_whole,
+        "{file} is damaged behind {} packets",
+        packets.len()
+    );
+    packets.into_iter().map(|(_, frame)| frame).collect()
+}
+
+/// Packets with their link types, and whether these are all of the file.
+fn read(file: &Path) -> (Vec<(i32, Vec<u8>)>, bool) {
     let mut packets = Vec::new();
     let opened = std::fs::File::open(file).unwrap();
     let Ok(mut reader) = create_reader(1 << 20, opened) else {
-        return packets;
+        return (packets, false);
     };
     let (mut link_type, mut interfaces) = (0, Vec::new());
     loop {
@@ -111,10 +128,10 @@ pub fn packets(file: &Path) -> Vec<(i32, Vec<u8>)> {
             }
             Err(PcapError::Incomplete(_)) => {
                 if reader.refill().is_err() {
-                    return packets;
+                    return (packets, false);
                 }
             }
-            Err(_) => return packets,
+            Err(error) => return (packets, matches!(error, PcapError::Eof)),
         }
     }
 }

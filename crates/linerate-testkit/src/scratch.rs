@@ -43,4 +43,10 @@ impl Scratch {
     pub fn file(&self, name: &str) -> String {
         self.0.join(name).display().to_string()
     }
+    /// Writes a file in it, and returns where it is, as text for command lines.
+    pub fn write(&self, name: &str, content: impl AsRef<[u8]>) -> String {
+        let file = self.file(name);
+        std::fs::write(&file, content).unwrap();
+        file
+    }
 }

@@ -2,9 +2,7 @@
 //! with.
 #![allow(clippy::unwrap_used)]
 
-mod captures;
 mod instance;
-mod scratch;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Read, Write};
@@ -15,9 +13,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use captures::frames_of;
 use instance::Instance;
-use scratch::Scratch;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{frames_of, pcap};
 
 fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
@@ -63,25 +61,6 @@ fn refused(args: &[&str]) -> (String, String) {
     (error.into(), fix.into())
 }
 
-/// A classic pcap file (microseconds, little endian) with these frames.
-fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut file = Vec::new();
-    let mut put = |words: &[u32]| {
-        words
-            .iter()
-            .for_each(|word| file.extend(word.to_le_bytes()))
-    };
-    put(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, 1]);
-    for (second, frame) in (1..).zip(frames) {
-        let header = [second, 0, frame.len() as u32, frame.len() as u32];
-        header
-            .iter()
-            .for_each(|word: &u32| file.extend(word.to_le_bytes()));
-        file.extend(frame);
-    }
-    file
-}
-
 /// Frames of many lengths, each byte its own.
 fn frames() -> Vec<Vec<u8>> {
     let lengths = (60..1515).step_by(7).chain([14, 9000, 40_000]);
@@ -91,10 +70,10 @@ fn frames() -> Vec<Vec<u8>> {
 }
 
 /// Replays a capture through l2fwd; the frames that were written, and the totals.
-fn replay(name: &str, extra: &[&str]) -> (Vec<Vec<u8>>, Value) {
-    let scratch = Scratch::new(name);
+fn replay(extra: &[&str]) -> (Vec<Vec<u8>>, Value) {
+    let scratch = Scratch::new();
     let input = scratch.write("in.pcap", pcap(&frames()));
-    let output = scratch.path("out.pcapng");
+    let output = scratch.file("out.pcapng");
     let [rx, tx] = [format!("pcap:rx={input}"), format!("pcap:tx={output}")];
     let args = [&["l2fwd", &rx, &tx, "--json"], extra].concat();
     let totals = lines(&args).pop().unwrap();
@@ -103,7 +82,7 @@ fn replay(name: &str, extra: &[&str]) -> (Vec<Vec<u8>>, Value) {
 
 #[test]
 fn a_replayed_capture_comes_out_the_same_but_for_its_addresses_and_ends_the_run() {
-    let (out, totals) = replay("macs", &[]);
+    let (out, totals) = replay(&[]);
     let expected: Vec<_> = frames()
         .into_iter()
         .map(|mut frame| {
@@ -130,16 +109,16 @@ fn a_replayed_capture_comes_out_the_same_but_for_its_addresses_and_ends_the_run(
 
 #[test]
 fn without_mac_update_not_a_byte_changes() {
-    let (out, _) = replay("plain", &["--no-mac-update", "--burst", "7", "--no-sleep"]);
+    let (out, _) = replay(&["--no-mac-update", "--burst", "7", "--no-sleep"]);
     assert_eq!(out, frames());
 }
 
 #[test]
 fn two_lcores_hand_over_what_only_one_can_send() {
     // Both queues play the whole file; the writing port has one transmit queue for both lcores.
-    let scratch = Scratch::new("handover");
+    let scratch = Scratch::new();
     let input = scratch.write("in.pcap", pcap(&frames()));
-    let output = scratch.path("out.pcapng");
+    let output = scratch.file("out.pcapng");
     let [rx, tx] = [
         format!("pcap:rx={input},queues=2"),
         format!("pcap:tx={output},queues=2"),
@@ -169,7 +148,7 @@ fn two_lcores_hand_over_what_only_one_can_send() {
 
 #[test]
 fn duration_ends_with_totals_that_plan_suggest_takes() {
-    let scratch = Scratch::new("suggest");
+    let scratch = Scratch::new();
     let all = lines(&[
         "l2fwd",
         "null",
@@ -187,7 +166,7 @@ fn duration_ends_with_totals_that_plan_suggest_takes() {
     assert!(totals["residence"]["p50_ticks"].as_u64() > Some(0));
     assert!(totals["machine"]["cpus"].as_u64() > Some(0));
     let text: String = all.iter().map(|line| format!("{line}\n")).collect();
-    let report = scratch.path("report.json");
+    let report = scratch.file("report.json");
     std::fs::write(&report, text).unwrap();
     let suggestion = output(&["plan", "--suggest", &report]);
     assert!(
@@ -251,8 +230,8 @@ fn both_signals_end_a_run_with_totals_and_success() {
 /// While it runs it answers on its socket and with metrics; and `ctl stop` ends it.
 #[test]
 fn a_run_is_asked_and_ended_by_ctl() {
-    let scratch = Scratch::new("asked");
-    let socket = scratch.path("l2fwd.sock");
+    let scratch = Scratch::new();
+    let socket = scratch.file("l2fwd.sock");
     let words = "l2fwd null: null: --period 0 --metrics 127.0.0.1:0 --control";
     let words: Vec<&str> = words.split(' ').chain([socket.as_str()]).collect();
     let mut child = command(&words)
@@ -333,9 +312,9 @@ fn packets_of_a_run_are_captured_traced_and_accounted_for() {
         frame[34..40].copy_from_slice(&[0, 7, 0, port, 0, 26]);
         frame
     };
-    let scratch = Scratch::new("watched");
+    let scratch = Scratch::new();
     let input = scratch.write("in.pcap", pcap(&[udp(53), udp(80)]));
-    let socket = scratch.path("ctl");
+    let socket = scratch.file("ctl");
     let text = format!(
         "[[port]]\nname = \"wan\"\nspec = \"pcap:rx={input},loop=on\"\n\
          [[port]]\nname = \"lan\"\nspec = \"null,rx=off\"\n\
@@ -345,7 +324,7 @@ fn packets_of_a_run_are_captured_traced_and_accounted_for() {
     let args = ["l2fwd", "--config", &config, "--period", "0", "--json"];
     let run = Instance::listening(&args, &socket);
     let capture = |count: usize, words: &[&str]| {
-        let (file, count) = (scratch.path("capture.pcapng"), count.to_string());
+        let (file, count) = (scratch.file("capture.pcapng"), count.to_string());
         let what = [&["-w", &file, "--count", &count], words].concat();
         run.ask("capture", &what).unwrap();
         frames_of(&file)
@@ -392,6 +371,35 @@ fn packets_of_a_run_are_captured_traced_and_accounted_for() {
     assert!(path["rows"][1]["packets"].as_u64() > Some(0), "{path}");
     let cycles = run.show(&["path", "cycles"]);
     assert!(cycles["rows"][0]["cycles"].as_f64() > Some(0.0), "{cycles}");
+
+    // Tables are shown from 0, and the metrics go on.
+    let before = run.show(&["ports"]);
+    assert_eq!(before["summary"], Value::Null);
+    let said = run.ctl(&["clear", "counters"]).unwrap();
+    assert!(said.contains("from 0"), "{said}");
+    for table in ["ports", "lcores", "drops", "path"] {
+        let summary = run.show(&[table])["summary"].to_string();
+        assert!(
+            summary.contains("counted since they were cleared"),
+            "{table}: {summary}"
+        );
+    }
+    let after = run.show(&["ports"]);
+    let page = run.metrics();
+    let all = page
+        .split("\nlinerate_port_receive_packets_total{port=\"wan\"} ")
+        .nth(1);
+    let all: u64 = all.unwrap().lines().next().unwrap().parse().unwrap();
+    let [before, after] =
+        [before, after].map(|rows| rows["rows"][0]["rx_packets"].as_u64().unwrap());
+    assert!(
+        before > 0 && before + after <= all,
+        "{before} + {after} of {all}"
+    );
+    assert!(
+        page.contains("\nlinerate_last_reload_refused 0\n"),
+        "{page}"
+    );
 
     let ledger = run.show(&["ledger"]);
     let row = |holder: &str| {
@@ -468,8 +476,8 @@ fn wrong_ports_pairs_and_plans_are_named_with_a_fix() {
 
 #[test]
 fn a_file_says_the_same_as_options() {
-    let scratch = Scratch::new("config");
-    let path = scratch.path("l2fwd.toml");
+    let scratch = Scratch::new();
+    let path = scratch.file("l2fwd.toml");
     let text = "[[port]]\nname = \"wan\"\nspec = \"null\"\n[[port]]\nname = \"lan\"\nspec = \
                 \"null,rx=off\"\n\
                 [plan]\nio = \"0\"\n[l2fwd]\npairs = \"wan:lan\"\nduration = 0.2\nperiod = 0\n";
@@ -499,12 +507,12 @@ fn a_file_says_the_same_as_options() {
 
 #[test]
 fn a_reload_pairs_the_ports_otherwise_without_loss() {
-    let scratch = Scratch::new("reload");
+    let scratch = Scratch::new();
     let port = |name: &str, spec: &str| format!("[[port]]\nname = \"{name}\"\nspec = \"{spec}\"\n");
     let ports = port("a", "null") + &port("b", "null,rx=off") + &port("c", "null,rx=off");
     let text = |own: &str| format!("{ports}[l2fwd]\n{own}\n");
     let config = scratch.write("l2fwd.toml", text("pairs = \"a:b,c:c\""));
-    let socket = scratch.path("l2fwd.sock");
+    let socket = scratch.file("l2fwd.sock");
     // Two lcores: what the other one sends goes over a ring until it is paired otherwise.
     let args = [
         "l2fwd",
@@ -546,13 +554,15 @@ fn a_reload_pairs_the_ports_otherwise_without_loss() {
 
 #[test]
 fn without_a_file_there_is_nothing_to_reload() {
-    let scratch = Scratch::new("no-file");
-    let run = Instance::start(&["l2fwd", "null", "null"], &scratch.path("l2fwd.sock"));
+    let scratch = Scratch::new();
+    let run = Instance::start(&["l2fwd", "null", "null"], &scratch.file("l2fwd.sock"));
     let error = run.ctl(&["reload"]).unwrap_err();
     assert!(
         error.contains("no file to read again") && error.contains("--config"),
         "{error}"
     );
+    let page = run.metrics();
+    assert!(!page.contains("reload"), "{page}");
 }
 
 #[test]
@@ -652,8 +662,8 @@ fn demo_ends_on_ctrl_c_with_what_it_measured() {
 
 #[test]
 fn demo_writes_a_page_that_needs_nothing_else() {
-    let scratch = Scratch::new("page");
-    let path = scratch.path("demo.html");
+    let scratch = Scratch::new();
+    let path = scratch.file("demo.html");
     let run = output(&[
         "demo",
         "--frames",

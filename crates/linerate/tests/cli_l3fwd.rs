@@ -2,18 +2,16 @@
 //! errors of bad ones.
 #![allow(clippy::unwrap_used)]
 
-mod captures;
 mod instance;
-mod scratch;
 
 use std::process::{Command, Output};
 
 use etherparse::PacketBuilder;
 use serde_json::Value;
 
-use captures::frames_of;
 use instance::Instance;
-use scratch::Scratch;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{frames_of, pcap};
 
 fn output(args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
@@ -40,18 +38,6 @@ fn refused(args: &[&str]) -> String {
     assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
     assert!(output.stdout.is_empty(), "{args:?} printed something");
     stderr
-}
-
-/// A classic pcap file (microseconds, little endian) with these frames.
-fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut words = vec![0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1];
-    let mut file: Vec<u8> = words.drain(..).flat_map(u32::to_le_bytes).collect();
-    for (second, frame) in (1..).zip(frames) {
-        let header = [second, 0, frame.len() as u32, frame.len() as u32];
-        file.extend(header.into_iter().flat_map(u32::to_le_bytes));
-        file.extend(frame);
-    }
-    file
 }
 
 const FROM: ([u8; 6], [u8; 6]) = ([2, 0, 0, 0, 9, 1], [2, 0, 0, 0, 9, 2]);
@@ -92,7 +78,7 @@ fn next(port: u8) -> ([u8; 6], [u8; 6]) {
 /// Plays frames into port 0 of three; what the two others sent, and the totals.
 fn forward(scratch: &Scratch, frames: &[Vec<u8>], more: &[&str]) -> ([Vec<Vec<u8>>; 2], Value) {
     let input = scratch.write("in.pcap", pcap(frames));
-    let [one, two] = ["1.pcapng", "2.pcapng"].map(|name| scratch.path(name));
+    let [one, two] = ["1.pcapng", "2.pcapng"].map(|name| scratch.file(name));
     let ports = [
         format!("pcap:rx={input}"),
         format!("pcap:tx={one}"),
@@ -109,7 +95,7 @@ fn dropped(totals: &Value) -> &Value {
 
 #[test]
 fn routes_of_both_families_from_rule_files_forward_byte_for_byte() {
-    let scratch = Scratch::new("lpm");
+    let scratch = Scratch::new();
     let v4 = scratch.write(
         "v4.cfg",
         "# routes\nR198.18.1.0/24 1\nR198.18.0.0/16 2\n\nR198.18.1.128/25 2\n",
@@ -144,7 +130,7 @@ fn routes_of_both_families_from_rule_files_forward_byte_for_byte() {
 
 #[test]
 fn flows_from_a_rule_file_and_the_next_hop_from_an_option() {
-    let scratch = Scratch::new("em");
+    let scratch = Scratch::new();
     let v4 = scratch.write("v4.cfg", "R198.18.0.7 10.0.0.1 53 1000 0x11 1\n");
     let frames = [
         udp(FROM, [198, 18, 0, 7], (1000, 53), 64),
@@ -171,7 +157,7 @@ fn flows_from_a_rule_file_and_the_next_hop_from_an_option() {
 
 #[test]
 fn an_access_list_forwards_and_denies() {
-    let scratch = Scratch::new("acl");
+    let scratch = Scratch::new();
     let v4 = scratch.write(
         "v4.cfg",
         "@10.0.0.1/32 198.18.0.0/24 0 : 65535 53 : 53 0x11/0xff\n\
@@ -193,13 +179,13 @@ fn an_access_list_forwards_and_denies() {
 
 #[test]
 fn the_same_from_a_configuration_file() {
-    let scratch = Scratch::new("toml");
+    let scratch = Scratch::new();
     let frames = [
         udp(FROM, [198, 18, 1, 7], (1, 2), 64),
         udp(FROM, [198, 18, 2, 7], (1, 2), 64),
     ];
     let input = scratch.write("in.pcap", pcap(&frames));
-    let output = scratch.path("out.pcapng");
+    let output = scratch.file("out.pcapng");
     let config = format!(
         "[[port]]\nname = \"wan\"\nspec = \"pcap:rx={input}\"\n\
          [[port]]\nname = \"lan\"\nspec = \"pcap:tx={output}\"\n\
@@ -219,12 +205,12 @@ fn the_same_from_a_configuration_file() {
 
 #[test]
 fn two_lcores_share_the_table_and_lose_nothing() {
-    let scratch = Scratch::new("lcores");
+    let scratch = Scratch::new();
     let frames: Vec<_> = (0..1000_u16)
         .map(|number| udp(FROM, [198, 18, (number % 3) as u8, 1], (number, 9), 64))
         .collect();
     let input = scratch.write("in.pcap", pcap(&frames));
-    let output = scratch.path("out.pcapng");
+    let output = scratch.file("out.pcapng");
     let [rx, tx] = [
         format!("pcap:rx={input},queues=2"),
         format!("pcap:tx={output},queues=2"),
@@ -245,7 +231,7 @@ fn two_lcores_share_the_table_and_lose_nothing() {
 
 #[test]
 fn all_errors_of_rule_files_come_at_once_with_line_and_legal_values() {
-    let scratch = Scratch::new("errors");
+    let scratch = Scratch::new();
     let v4 = scratch.write(
         "v4.cfg",
         "R198.18.0.0/24 0\nR198.18.0.0/33 0\nR198.18.1.0/24 7\nhello\nR198.18.0.0/24 1\n",
@@ -279,7 +265,7 @@ fn all_errors_of_rule_files_come_at_once_with_line_and_legal_values() {
 
 #[test]
 fn wrong_options_are_refused_with_a_fix() {
-    let scratch = Scratch::new("options");
+    let scratch = Scratch::new();
     let said = refused(&["null:", "--lookup=acl"]);
     assert!(
         said.contains("forwards nothing") && said.contains("--rule-ipv4"),
@@ -303,14 +289,14 @@ fn wrong_options_are_refused_with_a_fix() {
 /// What a packet looked like at each stage, and what the stages cost.
 #[test]
 fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
-    let scratch = Scratch::new("stages");
+    let scratch = Scratch::new();
     let frames = [
         udp(FROM, [198, 18, 1, 1], (9, 9), 64),
         udp(FROM, [198, 18, 1, 1], (9, 80), 1),
     ];
     let input = scratch.write("in.pcap", pcap(&frames));
     let port = format!("pcap:rx={input},loop=on");
-    let run = Instance::start(&["l3fwd", &port, "null,rx=off"], &scratch.path("ctl"));
+    let run = Instance::start(&["l3fwd", &port, "null,rx=off"], &scratch.file("ctl"));
     let ask = |words: &[&str]| run.ctl(words).unwrap();
     let text = ask(&["trace", "--count", "1", "--filter", "port 80"]);
     let said: Vec<&str> = text.lines().skip(1).map(str::trim).collect();
@@ -331,7 +317,7 @@ fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
         "port 9 and not port 80",
     ]);
     // Drops have their reasons.
-    let file = scratch.path("dropped.pcapng");
+    let file = scratch.file("dropped.pcapng");
     let what = ["--stage", "drop", "--count", "3", "-w", &file];
     run.ask("capture", &what).unwrap();
     assert_eq!(frames_of(&file), vec![frames[1].clone(); 3]);
@@ -376,9 +362,28 @@ fn route(destination: &str, port: &str) -> String {
     format!("[[route]]\ndestination = \"{destination}\"\nport = \"{port}\"\n")
 }
 
+/// What the page of metrics says of reloads, however they were asked for.
+#[track_caller]
+fn reloads_are_counted(run: &Instance, done: u64, refused: u64, is_last_refused: bool) {
+    let page = run.metrics();
+    for line in [
+        format!("linerate_reloads_total{{outcome=\"done\"}} {done}\n"),
+        format!("linerate_reloads_total{{outcome=\"refused\"}} {refused}\n"),
+        format!(
+            "linerate_last_reload_refused {}\n",
+            u8::from(is_last_refused)
+        ),
+    ] {
+        assert!(page.contains(&line), "{line}{page}");
+    }
+    let took = page.split("\nlinerate_last_reload_seconds ").nth(1);
+    let took = took.and_then(|rest| rest.lines().next()?.parse::<f64>().ok());
+    assert!(took.is_some_and(|seconds| seconds > 0.0), "{page}");
+}
+
 #[test]
 fn a_reload_exchanges_the_tables_without_loss_and_says_what_differs() {
-    let scratch = Scratch::new("reload");
+    let scratch = Scratch::new();
     let frames = [1, 2].map(|net| udp(FROM, [198, 18, net, 7], (1, 2), 64));
     let input = scratch.write("in.pcap", pcap(&frames));
     let rules = scratch.write("v4.cfg", "R198.18.2.0/24 1\n");
@@ -389,7 +394,7 @@ fn a_reload_exchanges_the_tables_without_loss_and_says_what_differs() {
         text([route("198.18.1.0/24", "dmz"), route("10.1.0.0/16", "lan")]),
     ];
     let config = scratch.write("l3fwd.toml", &one);
-    let mut run = Instance::start(&["l3fwd", "--config", &config], &scratch.path("l3fwd.sock"));
+    let mut run = Instance::start(&["l3fwd", "--config", &config], &scratch.file("l3fwd.sock"));
     assert_eq!(run.ctl(&["reload"]).unwrap(), "nothing changed");
     for text in [&other, &one].into_iter().cycle().take(8) {
         std::fs::write(&config, text).unwrap();
@@ -409,6 +414,7 @@ fn a_reload_exchanges_the_tables_without_loss_and_says_what_differs() {
     let mac = "eth_dest = [\"lan,02:00:00:00:00:fe\"]\n[[route]]";
     std::fs::write(&config, one.replacen("[[route]]", mac, 1)).unwrap();
     assert_eq!(run.ctl(&["reload"]).unwrap(), "changed: 1 MAC setting");
+    reloads_are_counted(&run, 12, 0, false);
     let totals = run.totals();
     let packets = |port: usize, key: &str| totals["ports"][port][key].as_u64().unwrap();
     let sent = [1, 2].map(|port| packets(port, "tx_packets"));
@@ -418,11 +424,11 @@ fn a_reload_exchanges_the_tables_without_loss_and_says_what_differs() {
 
 #[test]
 fn a_reload_of_a_wrong_file_names_all_errors_and_changes_nothing() {
-    let scratch = Scratch::new("reload-wrong");
+    let scratch = Scratch::new();
     let input = scratch.write("in.pcap", pcap(&[udp(FROM, [198, 18, 1, 7], (1, 2), 64)]));
     let good = looped(&input, &route("198.18.1.0/24", "lan"));
     let config = scratch.write("l3fwd.toml", &good);
-    let mut run = Instance::start(&["l3fwd", "--config", &config], &scratch.path("l3fwd.sock"));
+    let mut run = Instance::start(&["l3fwd", "--config", &config], &scratch.file("l3fwd.sock"));
     let refused = |text: &str| {
         std::fs::write(&config, text).unwrap();
         run.ctl(&["reload"]).unwrap_err()
@@ -451,8 +457,10 @@ fn a_reload_of_a_wrong_file_names_all_errors_and_changes_nothing() {
     let said = run.hang_up();
     assert!(said.starts_with("reload refused: "), "{said}");
     assert!(run.heard().starts_with("fix: "));
+    reloads_are_counted(&run, 0, 4, true);
     std::fs::write(&config, &good).unwrap();
     assert_eq!(run.ctl(&["reload"]).unwrap(), "nothing changed");
+    reloads_are_counted(&run, 1, 4, false);
     let totals = run.totals();
     assert_eq!(
         totals["ports"][0]["rx_packets"],
@@ -462,7 +470,7 @@ fn a_reload_of_a_wrong_file_names_all_errors_and_changes_nothing() {
 
 #[test]
 fn a_file_is_checked_without_touching_anything() {
-    let scratch = Scratch::new("check");
+    let scratch = Scratch::new();
     let text = "[[port]]\nname = \"wan\"\nspec = \"pcap:rx=/no/such/file\"\n[[route]]\n\
                 destination = \"::/0\"\nport = \"wan\"\n";
     let config = scratch.write("l3fwd.toml", text);

@@ -1,11 +1,9 @@
 //! Completions in real shells, and man pages as `man` and `mandoc` see them.
 #![allow(clippy::unwrap_used)]
 
-mod scratch;
-
 use std::process::{Command, Output};
 
-use scratch::Scratch;
+use linerate_testkit::Scratch;
 
 fn linerate(args: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_linerate"));
@@ -33,7 +31,7 @@ fn lines(output: &Output) -> Vec<String> {
 /// Words before the last, and the last, as bash hands them to the function.
 #[test]
 fn bash_completes_commands_options_and_values() {
-    let scratch = Scratch::new("bash");
+    let scratch = Scratch::new();
     let script = scratch.write("linerate", linerate(&["completions", "bash"]));
     let complete = |words: &str| {
         let line = format!(
@@ -59,7 +57,7 @@ fn bash_completes_commands_options_and_values() {
 
 #[test]
 fn fish_completes_commands() {
-    let scratch = Scratch::new("fish");
+    let scratch = Scratch::new();
     let script = scratch.write("linerate.fish", linerate(&["completions", "fish"]));
     let line = format!("source '{script}'; complete -C 'linerate rou'");
     let Some(output) = run("fish", &["--no-config", "-c", &line]) else {
@@ -76,12 +74,12 @@ fn fish_completes_commands() {
 /// and that the function is bound to our name.
 #[test]
 fn zsh_reads_its_script() {
-    let scratch = Scratch::new("zsh");
+    let scratch = Scratch::new();
     scratch.write("_linerate", linerate(&["completions", "zsh"]));
     let line = format!(
         "fpath=('{}' $fpath); autoload -Uz compinit; compinit -u -D; autoload +X _linerate; \
          print $_comps[linerate] ${{+functions[_linerate]}}",
-        scratch.path("")
+        scratch.file("")
     );
     let Some(output) = run("zsh", &["-f", "-c", &line]) else {
         return;
@@ -93,8 +91,8 @@ fn zsh_reads_its_script() {
 /// Each command that `--help` shows has its page; `man` and `mandoc` find nothing to complain of.
 #[test]
 fn man_pages_of_all_commands() {
-    let scratch = Scratch::new("man");
-    let folder = scratch.path("man1");
+    let scratch = Scratch::new();
+    let folder = scratch.file("man1");
     linerate(&["man", &folder, "--date", "2026-11-22"]);
     let mut pages: Vec<String> = std::fs::read_dir(&folder)
         .unwrap()

@@ -3,9 +3,7 @@
 //! speed.
 #![allow(clippy::unwrap_used)]
 
-mod captures;
 mod instance;
-mod scratch;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -17,9 +15,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use captures::frames_of;
 use instance::Instance;
-use scratch::Scratch;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::frames_of;
 
 const LOOP: &str = "ring:a,loop=on";
 
@@ -264,8 +262,8 @@ fn total_loss_passes_no_gate() {
 
 #[test]
 fn a_client_that_waits_reads_the_loss() {
-    let scratch = Scratch::new("pktgen-loss");
-    let socket = scratch.path("s.sock");
+    let scratch = Scratch::new();
+    let socket = scratch.file("s.sock");
     let lossy = "b=ring:b,loop=on,faulty=loss:1";
     let running = Running::start(&socket, &["-p", lossy, "-s", "port=b count=400"]);
     let mut client = connect(&socket);
@@ -286,7 +284,7 @@ fn the_python_module_and_its_notebook_work_against_a_session() {
         linerate_testkit::skip("the Python module: no python3; apt install python3");
         return;
     }
-    let scratch = Scratch::new("pktgen-python");
+    let scratch = Scratch::new();
     let module = output(&["--print", "python"]);
     assert!(module.status.success());
     let module = scratch.write("linerate_pktgen.py", module.stdout);
@@ -423,7 +421,7 @@ fn what_makes_no_sense_is_refused_before_the_run() {
     assert!(error.contains("anyone who reaches"), "{error}");
     let (error, _) = refused(&["--connect", "/nonexistent/socket"]);
     assert!(error.contains("no session"), "{error}");
-    let scratch = Scratch::new("refused");
+    let scratch = Scratch::new();
     let text = "[run]\ndurration = 3\n[[stream]]\nsize = 1\n";
     let file = scratch.write("bad.toml", text);
     let (error, _) = refused(&["--headless", &file, "-p", LOOP]);
@@ -446,13 +444,13 @@ fn what_makes_no_sense_is_refused_before_the_run() {
 
 #[test]
 fn a_capture_that_ends_early_is_refused_or_said_aloud() {
-    let scratch = Scratch::new("pcap");
+    let scratch = Scratch::new();
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 262_144, 1, 0, 0, 60, 60] {
         file.extend(word.to_le_bytes());
     }
     file.extend([0; 30]);
-    let path = scratch.path("early.pcap");
+    let path = scratch.file("early.pcap");
     std::fs::write(&path, file).unwrap();
     let output = output(&["-p", LOOP, "-s", &format!("pcap={path}"), "--json"]);
     let said = String::from_utf8_lossy(&output.stderr).into_owned()
@@ -463,9 +461,9 @@ fn a_capture_that_ends_early_is_refused_or_said_aloud() {
 
 #[test]
 fn a_run_file_and_a_file_of_commands_say_all_that_options_say() {
-    let scratch = Scratch::new("files");
-    let saved = scratch.path("saved.toml");
-    let commands = scratch.path("saved.cmd");
+    let scratch = Scratch::new();
+    let saved = scratch.file("saved.toml");
+    let commands = scratch.file("saved.cmd");
     let run = scratch.write(
         "run.toml",
         format!(
@@ -498,8 +496,8 @@ fn a_run_file_and_a_file_of_commands_say_all_that_options_say() {
 
 #[test]
 fn a_client_sets_starts_waits_and_reads_exact_counts() {
-    let scratch = Scratch::new("client");
-    let socket = scratch.path("s");
+    let scratch = Scratch::new();
+    let socket = scratch.file("s");
     let running = Running::start(&socket, &[]);
     let mut client = connect(&socket);
     let mode = std::fs::metadata(&socket).unwrap().permissions().mode();
@@ -567,8 +565,8 @@ fn a_client_sets_starts_waits_and_reads_exact_counts() {
 
 #[test]
 fn garbage_long_lines_and_slow_readers_hurt_nobody() {
-    let scratch = Scratch::new("garbage");
-    let socket = scratch.path("s");
+    let scratch = Scratch::new();
+    let socket = scratch.file("s");
     let running = Running::start(&socket, &[]);
     let mut good = connect(&socket);
     let mut random = linerate_testkit::Random::new(0x5eed);
@@ -631,8 +629,8 @@ fn garbage_long_lines_and_slow_readers_hurt_nobody() {
 
 #[test]
 fn two_clients_work_side_by_side_and_one_may_only_look() {
-    let scratch = Scratch::new("two");
-    let socket = scratch.path("s");
+    let scratch = Scratch::new();
+    let socket = scratch.file("s");
     let running = Running::start(&socket, &[]);
     let (mut first, mut second) = (connect(&socket), connect(&socket));
     assert_eq!(
@@ -668,8 +666,8 @@ fn two_clients_work_side_by_side_and_one_may_only_look() {
 
 #[test]
 fn a_killed_session_leaves_a_socket_that_the_next_takes_and_a_live_one_keeps_its_own() {
-    let scratch = Scratch::new("stale");
-    let socket = scratch.path("s");
+    let scratch = Scratch::new();
+    let socket = scratch.file("s");
     let first = Running::start(&socket, &[]);
     connect(&socket);
     let (error, fix) = refused(&["-p", LOOP, "--json", "--no-start", "--listen", &socket]);
@@ -694,7 +692,7 @@ fn a_killed_session_leaves_a_socket_that_the_next_takes_and_a_live_one_keeps_its
 
 #[test]
 fn over_tcp_only_those_who_know_the_token_are_heard_and_none_names_files() {
-    let scratch = Scratch::new("tcp");
+    let scratch = Scratch::new();
     let token = scratch.write("token", "0123456789abcdef\n");
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
     let mut running = Running::start("tcp:127.0.0.1:0", &["--token-file", &token]);
@@ -777,13 +775,13 @@ fn frames_are_shown_without_being_sent() {
 /// A generator answers the same requests as every appliance.
 #[test]
 fn a_session_is_asked_captured_and_traced_as_any_appliance() {
-    let scratch = Scratch::new("pktgen-ctl");
-    let socket = scratch.path("ctl");
+    let scratch = Scratch::new();
+    let socket = scratch.file("ctl");
     let stream = "rate=20kpps size=100 dport=53";
     let args = ["pktgen", "--headless", "--json", "-p", LOOP, "-s", stream];
     let run = Instance::listening(&[&args[..], &["--control", &socket]].concat(), &socket);
     for stage in ["pipeline", "sent"] {
-        let file = scratch.path("capture.pcapng");
+        let file = scratch.file("capture.pcapng");
         let what = ["-w", &file, "--count", "20", "--stage", stage];
         run.ask("capture", &what).unwrap();
         let frames = frames_of(&file);
@@ -811,6 +809,8 @@ fn a_session_is_asked_captured_and_traced_as_any_appliance() {
     assert_eq!(run.show(&["drops"])["summary"], "0 packets dropped");
     let why = run.ctl(&["show", "routes"]).unwrap_err();
     assert!(why.contains("no table `routes` here"), "{why}");
+    let said = run.ctl(&["clear", "counters"]).unwrap();
+    assert!(said.contains("begin at 0"), "{said}");
     let why = run.ctl(&["reload"]).unwrap_err();
     assert!(why.contains("reads its file once"), "{why}");
     let totals = run.totals();

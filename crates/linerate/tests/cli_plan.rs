@@ -1,10 +1,10 @@
 //! `linerate plan` and `linerate doctor` from outside: what they print, refuse and exit with.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-use linerate_core::env::PrivateFolder;
+use linerate_testkit::Scratch;
 use serde_json::Value;
 
 fn linerate(args: &[&str]) -> Output {
@@ -51,22 +51,6 @@ fn machine(name: &str) -> String {
         .join("../../tests/topologies")
         .join(name);
     path.to_str().unwrap().into()
-}
-
-/// A file that is removed with the test.
-struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
-
-impl Scratch {
-    fn new(name: &str, text: &str) -> Self {
-        let folder = PrivateFolder::new("cli").unwrap();
-        let path = folder.join(name);
-        std::fs::write(&path, text).unwrap();
-        Self(path, folder)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
 }
 
 fn cpus(plan: &Value) -> Vec<u64> {
@@ -130,14 +114,15 @@ cpus = \"0-3\"
 ";
     assert_eq!(text, expected);
     let (_, stanza) = text.split_once("stanza:\n").unwrap();
-    let file = Scratch::new("paste.toml", stanza);
+    let scratch = Scratch::new();
+    let file = scratch.write("paste.toml", stanza);
     let again = json(&[
         "plan",
         "--json",
         "--topology",
         &machine("one-socket-14x2"),
         "--config",
-        file.path(),
+        &file,
     ]);
     assert_eq!(
         (cpus(&again), &again["chosen"]),
@@ -147,20 +132,14 @@ cpus = \"0-3\"
 
 #[test]
 fn an_appliances_file_is_read_and_overridden() {
-    let file = Scratch::new(
+    let scratch = Scratch::new();
+    let file = scratch.write(
         "appliance.toml",
         "[plan]\nbg = \"0\"\nio = \"1\"\neu = \"2-3\"\n\n[[port]]\nname = \"wan\"\nspec = \
          \"af_xdp:eth1,queues=2\"\n\n[router]\nid = 7\n",
     );
     let machine = machine("two-sockets-12x2");
-    let plan = json(&[
-        "plan",
-        "--json",
-        "--topology",
-        &machine,
-        "--config",
-        file.path(),
-    ]);
+    let plan = json(&["plan", "--json", "--topology", &machine, "--config", &file]);
     assert_eq!(cpus(&plan), [12, 13, 14, 15], "next to the port");
     assert_eq!(
         plan["ports"][0],
@@ -172,7 +151,7 @@ fn an_appliances_file_is_read_and_overridden() {
         "--topology",
         &machine,
         "--config",
-        file.path(),
+        &file,
         "--cpus",
         "0-3",
     ]);
@@ -305,8 +284,9 @@ fn bad_files_are_refused_with_their_line() {
             ":1: port.spec: it is missing; KIND:TARGET",
         ),
     ] {
-        let file = Scratch::new("bad.toml", text);
-        let (error, _) = refused(&["plan", "--config", file.path()]);
+        let scratch = Scratch::new();
+        let file = scratch.write("bad.toml", text);
+        let (error, _) = refused(&["plan", "--config", &file]);
         assert!(error.contains(part), "{text}: {error}");
     }
 }
@@ -322,8 +302,9 @@ fn a_finished_run_gets_a_better_split() {
                 {{"name": "eu0", "role": "{role}", "cpu": 3, "busy_share": {share}}}]}}"#
         )
     };
-    let file = Scratch::new("run.json", &report("eu", "0.97"));
-    let text = stdout(&["plan", "--suggest", file.path()]);
+    let scratch = Scratch::new();
+    let file = scratch.write("run.json", report("eu", "0.97"));
+    let text = stdout(&["plan", "--suggest", &file]);
     assert!(text.contains("moving 1 from io to eu"), "{text}");
     assert!(
         text.ends_with(
@@ -331,7 +312,7 @@ fn a_finished_run_gets_a_better_split() {
         ),
         "{text}"
     );
-    let suggestion = json(&["plan", "--json", "--suggest", file.path()]);
+    let suggestion = json(&["plan", "--json", "--suggest", &file]);
     assert_eq!(
         (&suggestion["changed"], &suggestion["plan"]["eu"]),
         (&true.into(), &"2-3".into())
@@ -343,8 +324,9 @@ fn a_finished_run_gets_a_better_split() {
         ("{}".into(), "missing field `lcores`"),
         ("not json".into(), "not a report"),
     ] {
-        let file = Scratch::new("bad.json", &text);
-        let (error, _) = refused(&["plan", "--suggest", file.path()]);
+        let scratch = Scratch::new();
+        let file = scratch.write("bad.json", &text);
+        let (error, _) = refused(&["plan", "--suggest", &file]);
         assert!(error.contains(part), "{text}: {error}");
     }
 }

@@ -2,9 +2,6 @@
 //! router.
 #![allow(clippy::unwrap_used)]
 
-mod captures;
-mod scratch;
-
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
@@ -16,8 +13,8 @@ use linerate_drivers::pcap::Reader;
 use linerate_wire::checksum::checksum;
 use serde_json::Value;
 
-use captures::frames_of;
-use scratch::Scratch;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::{frames_of, paced};
 
 /// Where the ports without an address of their own have theirs.
 const WAN: [u8; 6] = [2, 0, 0, 1, 0, 0];
@@ -57,30 +54,6 @@ fn fails(args: &[&str], code: i32) -> String {
     stderr
 }
 
-/// A classic pcap file (microseconds, little endian), a frame each millisecond.
-fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut file = Vec::new();
-    let mut put = |words: &[u32]| {
-        words
-            .iter()
-            .for_each(|word| file.extend(word.to_le_bytes()));
-    };
-    put(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, 1]);
-    for (ms, frame) in (0..).zip(frames) {
-        let header = [
-            ms / 1000,
-            ms % 1000 * 1000,
-            frame.len() as u32,
-            frame.len() as u32,
-        ];
-        header
-            .iter()
-            .for_each(|word: &u32| file.extend(word.to_le_bytes()));
-        file.extend(frame);
-    }
-    file
-}
-
 /// A UDP packet without UDP checksum.
 fn udp(macs: ([u8; 6], [u8; 6]), from: [u8; 4], to: [u8; 4], ttl: u8, port: u16) -> Vec<u8> {
     let mut ip = vec![0x45, 0, 0, 46, 0, 7, 0, 0, ttl, 17, 0, 0];
@@ -100,7 +73,7 @@ fn udp(macs: ([u8; 6], [u8; 6]), from: [u8; 4], to: [u8; 4], ttl: u8, port: u16)
 
 /// A router without the kernel between two ports, one network each, and a default route by LAN.
 fn config(scratch: &Scratch, wan: &str, lan: &str, more: &str) -> String {
-    let socket = scratch.path("ctl.sock");
+    let socket = scratch.file("ctl.sock");
     let text = format!(
         r#"[plan]
 bg = "0"
@@ -161,7 +134,7 @@ impl Router {
         Self {
             child,
             stdout,
-            socket: scratch.path("ctl.sock"),
+            socket: scratch.file("ctl.sock"),
             ready,
         }
     }
@@ -230,13 +203,13 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 
 #[test]
 fn a_capture_is_routed_rewritten_and_ends_the_run() {
-    let scratch = Scratch::new("replay");
+    let scratch = Scratch::new();
     let in_frames: Vec<_> = (0..100)
         .map(|n| udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, n], 64, 53))
         .chain([udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, 3], 1, 53)])
         .collect();
-    let input = scratch.write("in.pcap", pcap(&in_frames));
-    let output = scratch.path("out.pcapng");
+    let input = scratch.write("in.pcap", paced(&in_frames, 1000));
+    let output = scratch.file("out.pcapng");
     let (rx, tx) = (format!("pcap:rx={input}"), format!("pcap:tx={output}"));
     let config = config(&scratch, &rx, &tx, "");
     let totals = Router::start(&scratch, &config).end();
@@ -256,7 +229,7 @@ fn a_capture_is_routed_rewritten_and_ends_the_run() {
 
 #[test]
 fn check_explains_a_sound_file_and_refuses_a_wrong_one_with_every_line() {
-    let scratch = Scratch::new("check");
+    let scratch = Scratch::new();
     let path = config(
         &scratch,
         "ring:w",
@@ -297,7 +270,7 @@ fn check_explains_a_sound_file_and_refuses_a_wrong_one_with_every_line() {
 
 #[test]
 fn a_running_router_says_how_it_is() {
-    let scratch = Scratch::new("show");
+    let scratch = Scratch::new();
     let path = config(&scratch, "ring:w", "ring:l", "");
     let router = Router::start(&scratch, &path);
     let mode = std::fs::metadata(&router.socket)
@@ -367,7 +340,7 @@ fn a_running_router_says_how_it_is() {
 
 #[test]
 fn a_reload_takes_over_all_or_nothing() {
-    let scratch = Scratch::new("reload");
+    let scratch = Scratch::new();
     let path = config(&scratch, "ring:w", "ring:l", "");
     let router = Router::start(&scratch, &path);
     let before = std::fs::read_to_string(&path).unwrap();
@@ -423,7 +396,7 @@ fn a_reload_takes_over_all_or_nothing() {
 /// reload.
 #[test]
 fn a_reload_brings_and_takes_ports_and_vrfs() {
-    let scratch = Scratch::new("ports");
+    let scratch = Scratch::new();
     let path = config(&scratch, "ring:w", "ring:l", "");
     let router = Router::start(&scratch, &path);
     let before = std::fs::read_to_string(&path).unwrap();
@@ -476,7 +449,7 @@ fn a_reload_brings_and_takes_ports_and_vrfs() {
 
 #[test]
 fn metrics_are_read_over_http_on_the_loopback() {
-    let scratch = Scratch::new("metrics");
+    let scratch = Scratch::new();
     let path = config(&scratch, "ring:w", "ring:l", "");
     let text = std::fs::read_to_string(&path).unwrap();
     let text = text.replace("period", "metrics = \"127.0.0.1:0\"\nperiod");
@@ -517,7 +490,7 @@ fn busy(scratch: &Scratch) -> Router {
             udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, n], ttl, port)
         })
         .collect();
-    let input = scratch.write("in.pcap", pcap(&frames));
+    let input = scratch.write("in.pcap", paced(&frames, 1000));
     let wan = format!("pcap:rx={input},loop=on,timing=original");
     let path = config(scratch, &wan, "null,rx=off", "");
     Router::start(scratch, &path)
@@ -525,9 +498,9 @@ fn busy(scratch: &Scratch) -> Router {
 
 #[test]
 fn a_live_capture_holds_what_its_filter_says() {
-    let scratch = Scratch::new("capture");
+    let scratch = Scratch::new();
     let router = busy(&scratch);
-    let file = scratch.path("x.pcapng");
+    let file = scratch.file("x.pcapng");
     let base = [
         "capture",
         "--socket",
@@ -586,7 +559,7 @@ fn a_live_capture_holds_what_its_filter_says() {
         (&["--stage", "recieve"], "perhaps receive"),
         (&["--filter", "prot 53"], "prot"),
     ] {
-        let file = scratch.path("refused.pcapng");
+        let file = scratch.file("refused.pcapng");
         let text = refused(&[&["capture", "--socket", &router.socket, "-w", &file], args].concat());
         assert!(text.contains(wanted), "{args:?}: {text}");
         assert!(!Path::new(&file).exists(), "{args:?} leaves a file");
@@ -597,7 +570,7 @@ fn a_live_capture_holds_what_its_filter_says() {
 
 #[test]
 fn a_trace_says_why_a_packet_was_dropped() {
-    let scratch = Scratch::new("trace");
+    let scratch = Scratch::new();
     let router = busy(&scratch);
     let text = router.say(&["trace", "--filter", "udp port 80", "--count", "30"]);
     assert!(text.contains("10.1.2."), "{text}");
@@ -615,11 +588,11 @@ fn a_trace_says_why_a_packet_was_dropped() {
 
 #[test]
 fn reloads_under_load_lose_nothing() {
-    let scratch = Scratch::new("lossless");
+    let scratch = Scratch::new();
     let frames: Vec<_> = (0..64)
         .map(|n| udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, n], 64, 53))
         .collect();
-    let input = scratch.write("in.pcap", pcap(&frames));
+    let input = scratch.write("in.pcap", paced(&frames, 1000));
     let wan = format!("pcap:rx={input},loop=on");
     let path = config(&scratch, &wan, "null,rx=off", "");
     let before = std::fs::read_to_string(&path).unwrap();
@@ -660,7 +633,7 @@ fn reloads_under_load_lose_nothing() {
 
 #[test]
 fn drain_ends_after_its_time_with_totals() {
-    let scratch = Scratch::new("drain");
+    let scratch = Scratch::new();
     let router = busy(&scratch);
     let text = router.say(&["drain", "--seconds", "0.2"]);
     assert!(text.contains("0.2 s"), "{text}");
@@ -670,8 +643,8 @@ fn drain_ends_after_its_time_with_totals() {
 
 #[test]
 fn without_a_router_its_clients_say_how_to_start_one() {
-    let scratch = Scratch::new("alone");
-    let socket = scratch.path("none.sock");
+    let scratch = Scratch::new();
+    let socket = scratch.file("none.sock");
     for args in [
         &["ctl", "--socket", &socket, "show", "ports"][..],
         &["capture", "--socket", &socket, "-w", "/dev/null"],
@@ -687,7 +660,7 @@ fn without_a_router_its_clients_say_how_to_start_one() {
 /// The privilege helper serves only a router.
 #[test]
 fn nobody_starts_a_helper_by_hand() {
-    let scratch = Scratch::new("helper");
+    let scratch = Scratch::new();
     let file = scratch.write("c.toml", "[[port]]\nspec = \"null\"\n");
     let said = refused(&["privilege-helper", &file]);
     assert!(said.contains("linerate router CONF.toml"), "{said}");

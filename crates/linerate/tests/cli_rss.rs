@@ -2,10 +2,11 @@
 //! with.
 #![allow(clippy::unwrap_used)]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
-use linerate_core::env::PrivateFolder;
+use linerate_testkit::Scratch;
+use linerate_testkit::capture::pcap;
 use serde_json::Value;
 
 fn linerate(args: &[&str]) -> Output {
@@ -38,36 +39,6 @@ fn refused(args: &[&str]) -> (String, String) {
     let text = stderr.strip_prefix("error: ").unwrap();
     let (error, fix) = text.split_once("\nfix: ").expect("a fix");
     (error.into(), fix.into())
-}
-
-/// A file that is removed with the test.
-struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
-
-impl Scratch {
-    fn new(name: &str, bytes: &[u8]) -> Self {
-        let folder = PrivateFolder::new("cli").unwrap();
-        let path = folder.join(name);
-        std::fs::write(&path, bytes).unwrap();
-        Self(path, folder)
-    }
-
-    fn path(&self) -> &str {
-        self.0.to_str().unwrap()
-    }
-}
-
-/// A classic pcap file with these frames.
-fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
-    let mut words: Vec<u32> = vec![0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, 1];
-    let bytes =
-        |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
-    let mut file = bytes(&words);
-    for frame in frames {
-        words = vec![1, 0, frame.len() as u32, frame.len() as u32];
-        file.extend(bytes(&words));
-        file.extend(frame);
-    }
-    file
 }
 
 /// A UDP frame over IPv4, checksums zero; `flags` are the two bytes of flags and fragment offset.
@@ -151,8 +122,9 @@ fn a_capture_is_spread_with_its_fragments_and_strangers() {
     frames.push(udp([10, 0, 0, 1], 5000, 0x2000));
     frames.push(udp([10, 0, 0, 1], 5001, 0x2000));
     frames.push(vec![0xff; 60]);
-    let file = Scratch::new("capture.pcap", &pcap(&frames));
-    let report = json(&["bench", "rss", "--pcap", file.path()]);
+    let scratch = Scratch::new();
+    let file = scratch.write("capture.pcap", pcap(&frames));
+    let report = json(&["bench", "rss", "--pcap", &file]);
     assert_eq!(
         (&report["packets"], &report["not_hashed"]),
         (&43.into(), &1.into())
@@ -239,9 +211,10 @@ fn a_port_is_held_against_the_model() {
     let frames: Vec<_> = (0..64)
         .map(|port| udp([10, 0, 0, 1], 6000 + port, 0))
         .collect();
-    let file = Scratch::new("check.pcap", &pcap(&frames));
+    let scratch = Scratch::new();
+    let file = scratch.write("check.pcap", pcap(&frames));
     let check = |queues: &str| {
-        let spec = format!("pcap:rx={},queues={queues}", file.path());
+        let spec = format!("pcap:rx={file},queues={queues}");
         json(&[
             "bench",
             "rss",
@@ -270,7 +243,7 @@ fn a_port_is_held_against_the_model() {
     let shown = two["disagreements"].as_array().unwrap();
     assert_eq!(shown.len(), 10);
     assert_ne!(shown[0]["queue"], shown[0]["expected_queue"]);
-    let spec = format!("pcap:rx={},queues=2", file.path());
+    let spec = format!("pcap:rx={file},queues=2");
     let text = stdout(&[
         "bench",
         "rss",

@@ -3,14 +3,12 @@
 //! systemd.
 #![allow(clippy::unwrap_used)]
 
-mod scratch;
-
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use linerate_testkit::Scratch;
 use rustix::process::{Pid, Signal, kill_process};
-use scratch::Scratch;
 
 const UNIT: &str = include_str!("../../../packaging/linerate-router.service");
 const SYSUSERS: &str = include_str!("../../../packaging/linerate.sysusers");
@@ -56,7 +54,7 @@ fn the_unit_is_right() {
     for key in ["AmbientCapabilities", "CapabilityBoundingSet"] {
         assert_eq!(values(key), ["CAP_NET_ADMIN CAP_NET_RAW CAP_BPF"], "{key}");
     }
-    let Some(verified) = analyze(&Scratch::new("verify"), &["verify", "--man=no"]) else {
+    let Some(verified) = analyze(&Scratch::new(), &["verify", "--man=no"]) else {
         return;
     };
     let said = String::from_utf8_lossy(&verified.stderr);
@@ -67,7 +65,7 @@ fn the_unit_is_right() {
 #[test]
 fn the_unit_exposes_little() {
     let words = ["security", "--offline=true", "--no-pager", "--threshold=21"];
-    let Some(security) = analyze(&Scratch::new("security"), &words) else {
+    let Some(security) = analyze(&Scratch::new(), &words) else {
         return;
     };
     let said =
@@ -87,7 +85,7 @@ fn the_files_that_come_with_it() {
     assert!(print("dashboard").contains("linerate_"));
     // The user of the unit, which is that of a router started by root.
     assert!(values("User") == ["linerate"] && print("sysusers").contains("\nu     linerate "));
-    let scratch = Scratch::new("print");
+    let scratch = Scratch::new();
     let file = scratch.write("router.toml", print("example"));
     let explained = said(linerate().args(["router", &file, "--check=file"]));
     assert!(explained.contains("is sound"), "{explained}");
@@ -105,12 +103,12 @@ fn the_files_that_come_with_it() {
 /// systemd makes a user of it.
 #[test]
 fn the_user_that_comes_with_it() {
-    let scratch = Scratch::new("users");
+    let scratch = Scratch::new();
     let file = scratch.write("linerate.conf", SYSUSERS);
-    std::fs::create_dir(scratch.path("etc")).unwrap();
+    std::fs::create_dir(scratch.file("etc")).unwrap();
     let mut command = Command::new("systemd-sysusers");
     command
-        .arg(format!("--root={}", scratch.path("")))
+        .arg(format!("--root={}", scratch.file("")))
         .arg(&file);
     let Ok(output) = command.output() else {
         linerate_testkit::skip("needs the program systemd-sysusers");
@@ -118,7 +116,7 @@ fn the_user_that_comes_with_it() {
     };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{said}");
-    let users = std::fs::read_to_string(scratch.path("etc/passwd")).unwrap();
+    let users = std::fs::read_to_string(scratch.file("etc/passwd")).unwrap();
     assert!(users.contains("linerate:x:"), "{users}");
 }
 
@@ -126,7 +124,7 @@ fn the_user_that_comes_with_it() {
 #[test]
 fn the_files_in_the_guide() {
     let guide = include_str!("../../../docs/router.md");
-    let scratch = Scratch::new("guide");
+    let scratch = Scratch::new();
     let blocks: Vec<&str> = guide.split("```toml\n").skip(1).collect();
     assert!(!blocks.is_empty());
     let texts = blocks
@@ -161,16 +159,18 @@ const CONFIG: &str = "[plan]\nbg = \"0\"\nio = \"1\"\ncpus = \"0,0\"\n\
     [[port]]\nname = \"wan\"\nspec = \"ring:wan\"\n";
 
 impl Service {
-    fn start(name: &str) -> Self {
-        let scratch = Scratch::new(name);
-        let manager = UnixDatagram::bind(scratch.path("notify")).unwrap();
+    fn start() -> Self {
+        let scratch = Scratch::new();
+        // Nobody else may write there: a socket is the user's own.
+        std::fs::create_dir(scratch.file("run")).unwrap();
+        let manager = UnixDatagram::bind(scratch.file("notify")).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
         let file = scratch.write("router.toml", CONFIG);
         let child = linerate()
             .args(["router", &file])
-            .env("NOTIFY_SOCKET", scratch.path("notify"))
+            .env("NOTIFY_SOCKET", scratch.file("notify"))
             .env("WATCHDOG_USEC", "1000000")
-            .env("RUNTIME_DIRECTORY", scratch.path(""))
+            .env("RUNTIME_DIRECTORY", scratch.file("run"))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -214,7 +214,7 @@ impl Service {
     fn ctl(&self, words: &[&str]) -> Output {
         let mut command = linerate();
         command.arg("ctl").args(words);
-        command.env("RUNTIME_DIRECTORY", self.scratch.path(""));
+        command.env("RUNTIME_DIRECTORY", self.scratch.file("run"));
         command.output().unwrap()
     }
 
@@ -232,7 +232,7 @@ impl Drop for Service {
 
 #[test]
 fn the_service_manager_hears_how_the_router_is() {
-    let mut service = Service::start("manager");
+    let mut service = Service::start();
     let ready = service.next();
     assert!(
         ready.starts_with("READY=1\nSTATUS=forwarding") && ready.ends_with("ports: 1"),

@@ -1,106 +1,68 @@
 //! Answers `linerate ctl` and `linerate capture`, as every appliance does.
 
-use std::time::Instant;
-
 use linerate_appliance::control::answers::Answers;
 use linerate_appliance::control::exposition::{Exposition, FamilyKind};
-use linerate_appliance::control::show::{self, Found};
+use linerate_appliance::control::reload::Outcomes;
+use linerate_appliance::control::show::{self, Drops, Found, Rows, Table};
 use linerate_appliance::control::taps::Taps;
 use linerate_appliance::control::{ledger, metrics};
-use linerate_appliance::nearest::offer;
 use serde_json::{Value, json};
 
-use super::owner::{Control, ControlHandle};
+use super::owner::Control;
 use super::protocol::Problem;
 use crate::{LcoreView, PortView, Snapshot, StreamView};
 
 /// All tables.
-const TABLES: [&str; 4] = ["ports", "lcores", "drops", "ledger"];
+const TABLES: [&Table; 4] = [&Table::PORTS, &Table::LCORES, &Table::DROPS, &Table::LEDGER];
 
-/// Asks the session's thread.
-#[derive(Clone)]
-pub(super) struct Asked {
-    pub(super) control: ControlHandle,
-    /// When the session began.
-    pub(super) began: Instant,
-}
-
-impl Asked {
-    fn call<R: Send + 'static>(
-        &self,
-        work: impl FnOnce(&mut Control) -> Result<R, Problem> + Send + 'static,
-    ) -> Result<R, Problem> {
-        self.control.call(work)?
-    }
-}
-
-impl Answers for Asked {
-    fn taps(&self) -> Result<Taps, Problem> {
-        self.call(|control| Ok(control.session()?.taps()))
+impl Answers for Control {
+    fn taps(&mut self) -> Result<Taps, Problem> {
+        Ok(self.session()?.taps())
     }
 
-    fn table(&self, what: &str, params: &Value) -> Result<Found, Problem> {
-        let snapshot = || self.call(Control::snapshot);
-        let filter = show::filter(params);
-        let found = match what {
-            "ports" => Found {
-                rows: snapshot()?.ports.iter().map(port).collect(),
-                names: &["name"],
-                ..Found::default()
-            },
-            "lcores" => Found {
-                rows: lcores(&snapshot()?),
-                names: &["name"],
-                ..Found::default()
-            },
+    fn table(&mut self, what: &str, params: &Value) -> Result<Rows, Problem> {
+        let table = Table::find(&TABLES, what)?;
+        let mut found = Found::default();
+        match table.what {
+            "ports" => found.rows = self.snapshot()?.ports.iter().map(port).collect(),
+            "lcores" => found.rows = lcores(&self.snapshot()?),
             "drops" => {
-                let mut rows = drops(&snapshot()?);
-                let summary = show::most_first(&mut rows);
-                Found {
-                    rows,
-                    summary: Some(summary),
-                    names: &["reason", "at"],
-                    ..Found::default()
+                let mut drops = Drops::default();
+                for port in &self.snapshot()?.ports {
+                    drops.add_port(&port.name, &port.rx_drops, &port.tx_drops);
                 }
+                found.rows = drops.rows();
             }
-            "ledger" => {
-                let balance = self.call(|control| Ok(control.session()?.balance()))?;
-                let (rows, verdict) = ledger::rows(&balance);
-                Found {
-                    rows,
-                    summary: Some(verdict),
-                    names: &["holder"],
-                    ..Found::default()
-                }
+            _ => {
+                let (rows, verdict) = ledger::rows(&self.session()?.balance());
+                (found.rows, found.notes) = (rows, vec![verdict]);
             }
-            other => {
-                let problem = format!("there is no table `{other}` here");
-                return Err(Problem::new(problem, offer(other, TABLES)));
-            }
-        };
-        Ok(Found { filter, ..found })
+        }
+        Ok(found.asked(table, None, &show::filter(params), params))
     }
 
-    fn metrics(&self) -> Result<String, Problem> {
-        let began = self.began;
-        self.call(move |control| {
-            let mut page = Exposition::default();
-            metrics::instance(began, &mut page);
-            metrics::ports(control.session()?.open_ports(), &mut page);
-            streams(&control.snapshot()?, &mut page);
-            Ok(page.end())
-        })
+    fn clear(&mut self) -> Result<Value, Problem> {
+        self.session()?.clear();
+        Ok(json!({ "text": "all counters begin at 0 again, those of streams in the metrics, too" }))
     }
 
-    fn reload(&self) -> Result<Value, Problem> {
-        Err(Problem::new(
+    fn metrics(&mut self, _reloads: Option<&Outcomes>) -> Result<String, Problem> {
+        let mut page = Exposition::default();
+        metrics::instance(self.began, &mut page);
+        metrics::ports(self.session()?.open_ports(), &mut page);
+        streams(&self.snapshot()?, &mut page);
+        Ok(page.end())
+    }
+
+    fn no_reload() -> Problem {
+        Problem::new(
             "a session reads its file once",
             "with --listen, `linerate pktgen --connect -c \"load FILE\"` takes another",
-        ))
+        )
     }
 
-    fn stop(&self) -> Result<(), Problem> {
-        self.control.call(|control| control.quitting = true)
+    fn stop(&mut self) {
+        self.quitting = true;
     }
 }
 
@@ -148,19 +110,6 @@ fn lcores(snapshot: &Snapshot) -> Vec<Value> {
         row
     };
     snapshot.lcores.iter().map(row).collect()
-}
-
-fn drops(snapshot: &Snapshot) -> Vec<Value> {
-    let mut rows = Vec::new();
-    for port in &snapshot.ports {
-        for (direction, drops) in [("rx", &port.rx_drops), ("tx", &port.tx_drops)] {
-            for (reason, packets) in drops {
-                let reason = format!("{direction}_{reason}");
-                rows.push(json!({ "reason": reason, "at": port.name, "packets": packets }));
-            }
-        }
-    }
-    rows
 }
 
 /// A family of metrics: name, help, and its value for a stream.

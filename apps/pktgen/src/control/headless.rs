@@ -14,7 +14,6 @@ use linerate_drivers::Drivers;
 use serde::Serialize;
 
 use super::args::{Limits, Settings, UNSENT_PPM};
-use super::asked::Asked;
 use super::client::Client;
 use super::commands::run_lines;
 use super::connection::{Access, Asker};
@@ -26,7 +25,7 @@ use super::summary;
 use super::wire::Wire;
 use crate::session::Session;
 use crate::{Snapshot, Tally};
-use linerate_appliance::control::answers::Listeners;
+use linerate_appliance::control::answers::{Listeners, Methods};
 use linerate_appliance::control::ledger;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts};
@@ -161,15 +160,8 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
             eprintln!("listening at tcp:{at}");
         }
     }
-    let asked = Asked {
-        control: control.clone(),
-        began: Instant::now(),
-    };
-    let listeners = Listeners::at(&settings.places, &asked)?;
-    if let Some(http) = &listeners.http {
-        eprintln!("metrics at http://{}/metrics", http.at);
-    }
-    drop(asked);
+    let methods = Methods::new(control.0.clone(), None);
+    let listeners = Listeners::at(&settings.places, methods)?;
     let mut asker = Asker::new(control.clone(), Access::FULL, server.closing());
     let result = work(settings, &control, &server, &mut asker, &interrupts);
     drop(asker);

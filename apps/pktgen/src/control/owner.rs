@@ -25,6 +25,8 @@ pub(super) type Outgoing = Arc<[u8]>;
 /// The session, and its subscribers.
 pub(crate) struct Control {
     session: Option<Session>,
+    /// Since when there is one.
+    pub(super) began: Instant,
     /// Where a run file or a file of commands was loaded from.
     pub(super) profile: String,
     /// Whether `quit` was given.
@@ -48,7 +50,7 @@ struct Subscriber {
 
 /// Asks the session's thread.
 #[derive(Clone)]
-pub(crate) struct ControlHandle(Mailbox<Control>);
+pub(crate) struct ControlHandle(pub(super) Mailbox<Control>);
 
 impl Control {
     /// Gives a session its thread, which ends after [`ControlHandle::close`], or when no handle is
@@ -60,6 +62,7 @@ impl Control {
         let (mailbox, jobs) = Mailbox::new("session");
         let control = Self {
             session: Some(session),
+            began: Instant::now(),
             profile,
             quitting: false,
             ranges: HashMap::new(),

@@ -10,18 +10,21 @@ use linerate_core::run::WorkerStats;
 use linerate_drivers::{Drivers, Own};
 use serde_json::Value;
 
-use super::handle::ControlHandle;
+use super::server::reload_by;
 use super::start::{Access, bring_up, place};
 use super::{Control, Run};
 use crate::config::Config;
+use linerate_appliance::control::answers::Answers;
 use linerate_appliance::control::mailbox::Mailbox;
+use linerate_appliance::control::reload::Reload;
 use linerate_appliance::error::Error;
 use linerate_appliance::socket::Problem;
 use linerate_appliance::socket::usual_socket;
 
 /// A router at work. It ends with this.
 pub struct Embedded {
-    handle: ControlHandle,
+    mailbox: Mailbox<Control>,
+    reload: Reload,
     /// Where control runs.
     cpu: u32,
     control: Option<LcoreHandle<Result<(), Error>>>,
@@ -39,7 +42,7 @@ impl Embedded {
         let config = Config::read(path)?;
         let plan = place(&config)?;
         let (mailbox, jobs) = Mailbox::new("router");
-        let handle = ControlHandle::new(mailbox, path, Arc::new(Own));
+        let reload = reload_by(mailbox.clone(), path, Arc::new(Own));
         let run = Run {
             json: false,
             duration: None,
@@ -48,7 +51,7 @@ impl Embedded {
             privileged: Arc::new(Own),
             socket: usual_socket(),
         };
-        let mut control = bring_up(path, config, &plan, drivers, &handle, &run, &privileged)?;
+        let mut control = bring_up(path, config, &plan, drivers, &mailbox, &run, &privileged)?;
         let clock = control.workers.running.clock();
         let first = control.workers.running.lcores().next();
         let worker = first.map(|(name, _, stats)| (name.to_owned(), stats.clone()));
@@ -60,7 +63,8 @@ impl Embedded {
             ran.and(Error::all(errors))
         })?;
         Ok(Self {
-            handle,
+            mailbox,
+            reload,
             cpu,
             control: Some(control),
             clock,
@@ -73,9 +77,9 @@ impl Embedded {
     /// # Errors
     /// There can be no other thread.
     pub fn reload(&self) -> Result<LcoreHandle<Result<Value, Problem>>, Error> {
-        let handle = self.handle.clone();
+        let reload = self.reload.clone();
         Ok(Lcore::spawn("reload", Some(self.cpu), move || {
-            handle.reload()
+            reload.now()
         })?)
     }
 
@@ -84,7 +88,7 @@ impl Embedded {
     /// # Errors
     /// What went wrong while it ran, or at the end.
     pub fn stop(mut self) -> Result<(), Error> {
-        self.handle.tell(Control::stop);
+        self.mailbox.tell(Control::stop);
         self.control
             .take()
             .map_or(Ok(()), |control| control.join()?)
@@ -94,6 +98,6 @@ impl Embedded {
 impl Drop for Embedded {
     fn drop(&mut self) {
         // The handle waits for the thread when it goes.
-        self.handle.tell(Control::stop);
+        self.mailbox.tell(Control::stop);
     }
 }

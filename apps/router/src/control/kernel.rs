@@ -15,9 +15,9 @@ use linerate_wire::MacAddr;
 use rustix::process::geteuid;
 
 use super::Control;
-use super::handle::ControlHandle;
 use crate::config::{Config, InterfaceConfig, RouterStanza};
 use crate::machine;
+use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::error::Error;
 use linerate_appliance::netlink::host_interface::Attributes;
 use linerate_appliance::privilege::Privileged;
@@ -46,7 +46,7 @@ pub(super) struct Kernel {
     learned: HashMap<InterfaceId, Vec<Cidr>>,
     privileged: Arc<dyn Privileged>,
     /// Whom to wake.
-    handle: ControlHandle,
+    mailbox: Mailbox<Control>,
     /// Set by the threads that listen, until somebody looks.
     woken: Arc<AtomicBool>,
 }
@@ -92,11 +92,14 @@ fn has_host_interfaces(config: &Config, space: Option<&str>) -> bool {
 }
 
 /// What wakes the control thread: once until it looks.
-fn waker(handle: &ControlHandle, woken: &Arc<AtomicBool>) -> impl Fn() + Send + 'static + use<> {
-    let (handle, woken) = (handle.clone(), woken.clone());
+fn waker(
+    mailbox: &Mailbox<Control>,
+    woken: &Arc<AtomicBool>,
+) -> impl Fn() + Send + 'static + use<> {
+    let (mailbox, woken) = (mailbox.clone(), woken.clone());
     move || {
         if !woken.swap(true, Ordering::SeqCst) {
-            handle.tell(|control| control.schedule.fed = true);
+            mailbox.tell(|control| control.schedule.fed = true);
         }
     }
 }
@@ -109,12 +112,12 @@ impl Kernel {
     /// A name space that there is not, or an address that is taken.
     pub(super) fn start(
         config: &Config,
-        handle: &ControlHandle,
+        mailbox: &Mailbox<Control>,
         privileged: &Arc<dyn Privileged>,
     ) -> Result<Self, Error> {
         let woken = Arc::new(AtomicBool::new(false));
         let fpm = config.router.fpm.map(|address| {
-            let (wake, graceful) = (waker(handle, &woken), config.router.graceful);
+            let (wake, graceful) = (waker(mailbox, &woken), config.router.graceful);
             let mut fpm = Fpm::listen(address, fpm_users(&config.router), graceful, wake)?;
             fpm.feed.set_tables(fpm_tables(config));
             Ok::<_, Error>(fpm)
@@ -125,7 +128,7 @@ impl Kernel {
             fpm: fpm.transpose()?,
             learned: HashMap::new(),
             privileged: privileged.clone(),
-            handle: handle.clone(),
+            mailbox: mailbox.clone(),
             woken,
         };
         kernel.open_spaces(config)?;
@@ -140,7 +143,7 @@ impl Kernel {
     pub(super) fn open_spaces(&mut self, config: &Config) -> Result<(), Error> {
         let mut ports = config.ports.iter();
         if self.below.is_none() && ports.any(|port| machine::interface_of(&port.spec).is_some()) {
-            self.below = Some(Interfaces::watch(waker(&self.handle, &self.woken))?);
+            self.below = Some(Interfaces::watch(waker(&self.mailbox, &self.woken))?);
         }
         let host_interfaces = config
             .interfaces
@@ -151,7 +154,7 @@ impl Kernel {
             if self.spaces.iter().any(|space| space.name == name) {
                 continue;
             }
-            let wake = waker(&self.handle, &self.woken);
+            let wake = waker(&self.mailbox, &self.woken);
             let mut mirror = Mirror::watch(&*self.privileged, name.as_deref(), wake)?;
             mirror.feed.set_tables(tables(config, name.as_deref()));
             mirror.set_told_by_frr(self.fpm.as_ref().is_some_and(Fpm::tells));

@@ -7,35 +7,21 @@ use linerate_core::port::PortStats;
 use super::Control;
 use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_appliance::control::metrics;
+use linerate_appliance::control::reload::Outcomes;
 use linerate_routing::plane::counters::{Sent, Traffic};
 use linerate_routing::plane::settings::Interface;
 
 impl Control {
     /// The page.
-    pub(crate) fn metrics(&self) -> String {
-        let mut page = Exposition::default();
-        metrics::instance(self.readings.began, &mut page);
-        self.reload_metrics(&mut page);
-        metrics::ports(self.workers.running.ports(), &mut page);
-        metrics::captures(&self.workers.running, &mut page);
+    pub(super) fn page(&self, reloads: Option<&Outcomes>) -> String {
+        let (mut page, began) = (Exposition::default(), self.readings.began);
+        metrics::run(&self.workers.running, began, reloads, &mut page);
         self.interface_metrics(&mut page);
         self.host_metrics(&mut page);
         self.balance_metrics(&mut page);
         self.acl_metrics(&mut page);
-        metrics::lcores(&self.workers.running, &mut page);
         self.table_metrics(&mut page);
         page.end()
-    }
-
-    fn reload_metrics(&self, page: &mut Exposition) {
-        page.family(
-            "reloads",
-            FamilyKind::Counter,
-            "",
-            "Reloads of the configuration, by what came of them.",
-        );
-        page.sample(&[("outcome", "done")], self.reloads.done);
-        page.sample(&[("outcome", "refused")], self.reloads.refused);
     }
 
     fn interface_metrics(&self, page: &mut Exposition) {

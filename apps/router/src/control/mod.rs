@@ -5,22 +5,19 @@
 //! batches, and ticks, by its [`schedule`]. [`workers`] are only spoken to between two bursts.
 //!
 //! `start` brings a router up, `reload` and `ports` exchange its configuration, `show` and
-//! `metrics` say how it is, `traces` what becomes of packets; `embedded` is a router inside of
-//! another program.
+//! `metrics` say how it is, `traces` what becomes of packets, and `server` who may ask for all
+//! that; `embedded` is a router inside of another program.
 
 mod acls;
 mod balance;
-mod cleared;
 mod difference;
 mod embedded;
 mod generation;
-mod handle;
 mod host_interfaces;
 mod kernel;
 mod metrics;
 mod notify;
 mod ports;
-mod readings;
 mod reload;
 mod report;
 mod schedule;
@@ -46,21 +43,19 @@ use serde_json::{Value, json};
 
 use super::config::Config;
 use acls::AclLogger;
-use cleared::Cleared;
 use host_interfaces::{HostInterfaces, Wanted};
 use kernel::Kernel;
+use linerate_appliance::control::cleared::Cleared;
 use linerate_appliance::control::mailbox::Job;
 use linerate_appliance::error::Error;
 use linerate_appliance::privilege::{self, Privileged};
-use linerate_appliance::runtime::Sample;
-use linerate_appliance::socket::Problem;
+use linerate_appliance::runtime::{Readings, Sample};
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{self};
 use linerate_routing::rib::{Progress, Rib};
 use linerate_routing::worker::on_slow;
 use notify::Notify;
-use readings::Readings;
 use schedule::Schedule;
 use sysctl_guard::SysctlGuard;
 use workers::Workers;
@@ -70,13 +65,6 @@ pub(crate) use start::{Run, place, start};
 
 /// Jobs done before changes are published in any case.
 const BATCH_JOBS: usize = 1024;
-
-/// How reloads went.
-#[derive(Clone, Copy, Debug, Default)]
-struct Reloads {
-    done: u64,
-    refused: u64,
-}
 
 /// A router at work.
 pub(crate) struct Control {
@@ -99,7 +87,6 @@ pub(crate) struct Control {
     links: BTreeMap<u16, bool>,
     readings: Readings,
     schedule: Schedule,
-    reloads: Reloads,
     /// What counters were when somebody cleared them.
     cleared: Option<Cleared>,
     /// Whether the host interfaces' links are held down, so that neighbours turn elsewhere.
@@ -141,11 +128,6 @@ impl Control {
                 return Ok(());
             }
         }
-    }
-
-    /// Ends as soon as it has done what was asked before.
-    fn stop(&mut self) {
-        self.schedule.end_after(Duration::ZERO);
     }
 
     /// What the slow worker learned.
@@ -225,11 +207,9 @@ impl Control {
                 self.schedule.end_after(Duration::ZERO);
             }
         }
-        if let Some(since) = self.readings.period_due(now) {
-            let sample = Sample::take(&self.workers.running);
-            self.say_period(&sample.since(since))?;
-            self.readings
-                .begin_period(now, self.config.router.period, sample);
+        let sample = || Sample::take(&self.workers.running);
+        if let Some(reading) = self.readings.period(now, sample) {
+            self.say_period(&reading)?;
         }
         // Every worker has answered.
         self.notify.alive(now);
@@ -238,12 +218,12 @@ impl Control {
 
     /// Holds the host interfaces' links down, so that routing turns elsewhere, and ends after
     /// `time`.
-    fn drain(&mut self, time: Duration) -> Result<Value, Problem> {
+    fn drain(&mut self, time: Duration) -> Value {
         self.draining = true;
         self.make_alike_all();
         self.schedule.end_after(time);
         let seconds = time.as_secs_f64();
-        Ok(json!({ "text": format!("forwarding for {seconds} s more"), "seconds": seconds }))
+        json!({ "text": format!("forwarding for {seconds} s more"), "seconds": seconds })
     }
 
     /// Makes the host interfaces that are not there yet.

@@ -7,8 +7,7 @@
 //! that a worker does not know, and none is taken away before its successor is there.
 //!
 //! The file is read by the thread that asks
-//! ([`ControlHandle`](super::handle::ControlHandle)), so that control answers
-//! others meanwhile. Only what differs is told: no worker hears of a reload that changes routes
+//! ([`reload_by`](super::server::reload_by)), so that control answers others meanwhile. Only what differs is told: no worker hears of a reload that changes routes
 //! alone, and the routing table of no route that stays.
 
 use std::collections::BTreeSet;
@@ -40,16 +39,12 @@ impl Control {
             .ready(&format!("{}; last reload: {last}", self.status()));
         match outcome {
             Ok(changes) => {
-                self.reloads.done += 1;
                 let warnings = self.config.warnings.iter().map(ToString::to_string);
                 let mut answer = changes.value();
                 answer.insert("warnings".into(), warnings.collect());
                 Ok(answer.into())
             }
-            Err(error) => {
-                self.reloads.refused += 1;
-                Err(error.into())
-            }
+            Err(error) => Err(error.into()),
         }
     }
 

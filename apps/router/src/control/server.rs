@@ -1,66 +1,83 @@
-//! What clients of the control socket may ask of a router.
+//! What clients may ask of a router: what every appliance answers, and `drain`.
 
-use std::io;
-use std::os::unix::net::UnixStream;
-use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use serde_json::{Value, json};
+use linerate_wire::filter::Filter;
+use serde_json::Value;
 
-use super::handle::ControlHandle;
-use super::{show, traces};
-use linerate_appliance::control::capture;
-use linerate_appliance::control::server::{Service, say};
-use linerate_appliance::nearest::offer;
-use linerate_appliance::socket::{Problem, Request};
+use super::Control;
+use crate::config::Config;
+use linerate_appliance::control::answers::{Answers, cleared};
+use linerate_appliance::control::cleared::Cleared;
+use linerate_appliance::control::mailbox::Mailbox;
+use linerate_appliance::control::reload::{Outcomes, Reload};
+use linerate_appliance::control::show::Rows;
+use linerate_appliance::control::taps::Taps;
+use linerate_appliance::control::trace::Begun;
+use linerate_appliance::privilege::Privileged;
+use linerate_appliance::socket::Problem;
 
-/// All methods, for those who mistype one.
-const METHODS: [&str; 8] = [
-    "show", "clear", "reload", "stop", "drain", "trace", "capture", "metrics",
-];
-
-impl Service for ControlHandle {
-    fn serve(
-        &self,
-        request: Request,
-        stream: &mut UnixStream,
-        closing: &AtomicBool,
-    ) -> io::Result<bool> {
-        let (id, params) = (request.id, request.params);
-        match request.method.as_deref().unwrap_or("") {
-            "capture" => {
-                let taps = self.call(|control| control.taps());
-                capture::serve(stream.try_clone()?, id, &params, taps, closing)?;
-                return Ok(false);
-            }
-            "trace" => traces::serve(stream, id, &params, self, closing)?,
-            method => say(stream, id, ask(method, params, self))?,
-        }
-        Ok(true)
-    }
+/// A reload: it reads `file`, as whoever is `privileged` may, on the thread that asks, and has
+/// control take it over.
+pub(super) fn reload_by(
+    control: Mailbox<Control>,
+    file: &Path,
+    privileged: Arc<dyn Privileged>,
+) -> Reload {
+    let file = file.to_path_buf();
+    Reload::new(move || {
+        let config = Config::of(&file, privileged.configuration(&file));
+        control.call(move |control| control.reload(config))?
+    })
 }
 
-/// The answer to a request that is one.
-fn ask(method: &str, params: Value, handle: &ControlHandle) -> Result<Value, Problem> {
-    match method {
-        "show" => handle.call(move |control| show::show(control, &params))?,
-        "clear" => handle.call(move |control| show::clear(control, &params))?,
-        "reload" => handle.reload(),
-        "stop" => handle.call(|control| {
-            control.stop();
-            Ok(json!({ "text": "ending" }))
-        })?,
-        "drain" => {
-            let seconds = params.get("seconds").and_then(Value::as_f64);
-            let seconds = seconds
-                .filter(|seconds| (0.0..=3600.0).contains(seconds))
-                .ok_or_else(|| Problem::new("drain: no such time", "give seconds, 0 to 3600"))?;
-            handle.call(move |control| control.drain(Duration::from_secs_f64(seconds)))?
-        }
-        "metrics" => Ok(json!({ "text": handle.call(|control| control.metrics())? })),
-        other => Err(Problem::new(
-            format!("there is no method `{other}`"),
-            offer(other, METHODS),
-        )),
+impl Answers for Control {
+    const OWN: &'static [&'static str] = &["drain"];
+
+    /// At ports, and at host interfaces that somebody names.
+    fn taps(&mut self) -> Result<Taps, Problem> {
+        let host_interfaces = self.host_interfaces.iter();
+        let names = host_interfaces
+            .map(|host_interface| (host_interface.number, host_interface.wanted.name.clone()));
+        Ok(self.workers.running.taps().with_others(names.collect()))
+    }
+
+    fn table(&mut self, what: &str, params: &Value) -> Result<Rows, Problem> {
+        self.show(what, params)
+    }
+
+    fn clear(&mut self) -> Result<Value, Problem> {
+        let cleared_now = Cleared::new(Instant::now(), &super::show::TABLES, |table| {
+            self.rows(table)
+        });
+        self.cleared = Some(cleared_now);
+        Ok(cleared())
+    }
+
+    fn metrics(&mut self, reloads: Option<&Outcomes>) -> Result<String, Problem> {
+        Ok(self.page(reloads))
+    }
+
+    fn stop(&mut self) {
+        self.schedule.end_after(Duration::ZERO);
+    }
+
+    fn trace(&mut self, filter: &Option<Filter>, count: u32) -> Option<Begun> {
+        Some(self.begin_trace(filter, count))
+    }
+
+    fn own(&mut self, _drain: &str, params: &Value) -> Result<Value, Problem> {
+        let seconds = params["seconds"].as_f64();
+        let seconds = seconds.filter(|seconds| (0.0..=3600.0).contains(seconds));
+        let seconds = seconds.ok_or_else(|| {
+            let problem = format!(
+                "drain: seconds is {}, which is no such time",
+                params["seconds"]
+            );
+            Problem::new(problem, "give seconds, 0 to 3600")
+        })?;
+        Ok(self.drain(Duration::from_secs_f64(seconds)))
     }
 }

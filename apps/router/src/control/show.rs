@@ -1,7 +1,6 @@
-//! What `linerate ctl show` shows: rows of JSON, with what was left out counted.
+//! The tables of a router: those of every run of workers, and its own.
 
 use std::net::IpAddr;
-use std::time::Instant;
 
 use linerate_core::port::Link;
 use linerate_wire::rtnetlink;
@@ -9,73 +8,62 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Control;
-use super::cleared::{COUNTED, Cleared, Counted};
-use linerate_appliance::control::show::{self as tables, Rows, value};
-use linerate_appliance::control::{ledger, path};
-use linerate_appliance::nearest::offer;
+use linerate_appliance::control::show::{self as tables, Found, Rows, Table, value};
+use linerate_appliance::control::tables::RunTables;
 use linerate_appliance::socket::Problem;
 use linerate_routing::model::{Cidr, Prefix};
 use linerate_routing::rib::{Shown, ShownNextHop, Use};
-use linerate_routing::worker::on_slow;
+use linerate_routing::worker::{RouterStage, on_slow};
+
+/// Where packets came from and what became of them.
+const SUMMARY: Table = Table {
+    what: "summary",
+    names: &["what"],
+    counters: &["packets"],
+};
+const INTERFACES: Table = Table {
+    what: "interfaces",
+    names: &["name"],
+    counters: &[
+        "in_packets",
+        "in_bytes",
+        "out_packets",
+        "out_bytes",
+        "to_host_packets",
+        "to_host_drops",
+        "from_host_packets",
+    ],
+};
+const ACLS: Table = Table {
+    what: "acls",
+    names: &["acl", "rule"],
+    counters: &["packets"],
+};
+/// It may be long, as the next: only rows that are wanted are made.
+const ROUTES: Table = Table {
+    what: "routes",
+    names: &[],
+    counters: &[],
+};
+const NEIGHBOURS: Table = Table {
+    what: "neighbours",
+    names: &["interface", "address"],
+    counters: &[],
+};
 
 /// What there is to show.
-const WHAT: [&str; 10] = [
-    "summary",
-    "ports",
-    "interfaces",
-    "routes",
-    "neighbours",
-    "drops",
-    "lcores",
-    "path",
-    "ledger",
-    "acls",
+pub(super) const TABLES: [&Table; 10] = [
+    &SUMMARY,
+    &Table::PORTS,
+    &INTERFACES,
+    &ROUTES,
+    &NEIGHBOURS,
+    &Table::DROPS,
+    &Table::LCORES,
+    &Table::PATH,
+    &Table::LEDGER,
+    &ACLS,
 ];
-
-/// The answer to `show`.
-///
-/// # Errors
-/// What is unknown, or a filter that fits nothing of the kind.
-pub(super) fn show(control: &mut Control, params: &Value) -> Result<Value, Problem> {
-    let what = params.get("what").and_then(Value::as_str).unwrap_or("");
-    let mut filter = params.get("filter").and_then(Value::as_str).unwrap_or("");
-    if (what, filter) == ("path", "cycles") {
-        path::measure(&control.workers.running);
-        filter = "";
-    }
-    let rows = Rows::asked(params);
-    let rows = match what {
-        "routes" => control.routes(rows, filter)?,
-        "neighbours" => control.neighbours(rows, filter),
-        "ledger" => control.ledger(rows, filter),
-        what => match COUNTED.iter().find(|table| table.what == what) {
-            Some(table) => control.counted(table, rows, filter),
-            None => {
-                let problem = format!("there is no table `{what}`");
-                return Err(Problem::new(problem, offer(what, WHAT)));
-            }
-        },
-    };
-    Ok(rows.end())
-}
-
-/// The answer to `clear`: from now on tables show what was counted since.
-///
-/// # Errors
-/// There is nothing of that name to clear.
-pub(super) fn clear(control: &mut Control, params: &Value) -> Result<Value, Problem> {
-    match params.get("what").and_then(Value::as_str) {
-        Some("counters") => {
-            let cleared = Cleared::new(Instant::now(), |table| control.rows(table));
-            control.cleared = Some(cleared);
-            Ok(json!({ "text": "counters are shown from 0; the metrics page goes on" }))
-        }
-        other => {
-            let problem = format!("there is no `{}` to clear", other.unwrap_or(""));
-            Err(Problem::new(problem, "clear counters"))
-        }
-    }
-}
 
 /// Which routes: those of prefixes with all in them, or those that hold an address.
 fn wanted(text: &str) -> Result<Vec<Prefix>, Problem> {
@@ -141,57 +129,62 @@ struct InterfaceRow<'a> {
 }
 
 impl Control {
-    /// A table of counters: since they were cleared, if they were.
-    fn counted(&self, table: &Counted, mut rows: Rows, filter: &str) -> Rows {
-        let mut all = self.rows(table);
-        if let Some(cleared) = &self.cleared {
-            cleared.subtract(table, &mut all);
-        }
-        let mut notes = Vec::new();
+    /// The rows of a table that `params` ask for.
+    ///
+    /// # Errors
+    /// It is unknown, or a filter fits nothing of the kind.
+    pub(super) fn show(&mut self, what: &str, params: &Value) -> Result<Rows, Problem> {
+        let table = Table::find(&TABLES, what)?;
+        let mut filter = tables::filter(params);
         match table.what {
-            "drops" => {
-                notes.push(tables::most_first(&mut all));
-            }
-            "ports" => {
-                notes.extend(tables::warnings(&self.workers.running));
-            }
-            "path" => {
-                notes.extend(path::warnings(&all));
-            }
-            "summary" => {
-                all.extend(self.now());
-                notes.push(self.state());
-            }
+            "routes" => return self.routes(Rows::asked(params), &filter),
+            "neighbours" => return Ok(self.neighbours(Rows::asked(params), &filter)),
             _ => {}
         }
-        if let Some(cleared) = &self.cleared {
-            let seconds = cleared.at.elapsed().as_secs_f64();
-            notes.push(format!(
-                "counted since they were cleared, {seconds:.1} s ago"
-            ));
+        let mut found = self.found(table, &mut filter);
+        if *table == SUMMARY {
+            // What is inside now was never cleared.
+            found.rows.extend(self.now());
         }
-        let wanted =
-            |row: &Value| filter.is_empty() || table.names.iter().any(|name| row[*name] == *filter);
-        for row in all.into_iter().filter(|row| wanted(row)) {
-            rows.add_with(|| row);
-        }
-        rows.summary = (!notes.is_empty()).then(|| notes.join("\n"));
-        rows
+        Ok(found.asked(table, self.cleared.as_ref(), &filter, params))
     }
 
-    /// All rows of a table of counters, since the start.
-    fn rows(&self, table: &Counted) -> Vec<Value> {
-        match table.what {
-            "summary" => self.balance_rows(),
-            "ports" => tables::ports(&self.workers.running, &self.readings.previous),
+    /// All rows of a table, counted since the start.
+    pub(super) fn rows(&self, table: &Table) -> Vec<Value> {
+        self.found(table, &mut String::new()).rows
+    }
+
+    fn found(&self, table: &Table, filter: &mut String) -> Found {
+        let rows = match table.what {
+            "summary" => {
+                return Found {
+                    rows: self.balance_rows(),
+                    notes: vec![self.state()],
+                };
+            }
             "interfaces" => self.interfaces(),
-            "drops" => self.drops(),
-            "lcores" => self.lcores(),
-            "path" => path::stages(&self.workers.running)
-                .iter()
-                .map(value)
-                .collect(),
-            _ => self.acl_rows(),
+            "acls" => self.acl_rows(),
+            _ => return self.tables().found(table, filter),
+        };
+        Found {
+            rows,
+            ..Found::default()
+        }
+    }
+
+    /// The tables that every run of workers has.
+    fn tables(&self) -> RunTables<'_, RouterStage> {
+        let host_interfaces = self.host_interfaces.iter();
+        let others = host_interfaces
+            .map(|host_interface| (host_interface.wanted.name.as_str(), host_interface.stats()));
+        RunTables {
+            running: &self.workers.running,
+            readings: &self.readings,
+            does: |index, count| match index + 1 == count {
+                true => "neighbours, host interfaces, what is for the box",
+                false => "forwards",
+            },
+            others: others.collect(),
         }
     }
 
@@ -215,19 +208,6 @@ impl Control {
             up.count(),
             ports.len(),
             counts.neighbours
-        )
-    }
-
-    fn lcores(&self) -> Vec<Value> {
-        let does = |index, count| match index + 1 == count {
-            true => "neighbours, host interfaces, what is for the box",
-            false => "forwards",
-        };
-        tables::lcores(
-            &self.workers.running,
-            &self.readings.first,
-            &self.readings.previous,
-            does,
         )
     }
 
@@ -304,7 +284,7 @@ impl Control {
                 counts.turned_away
             );
         }
-        rows.summary = Some(summary);
+        rows.notes.push(summary);
         Ok(rows)
     }
 
@@ -369,23 +349,5 @@ impl Control {
             }
         }
         rows
-    }
-
-    fn ledger(&self, mut rows: Rows, filter: &str) -> Rows {
-        let (all, verdict) = ledger::rows(&self.workers.running.balance());
-        for row in all {
-            if filter.is_empty() || row["holder"] == *filter {
-                rows.add_with(|| row);
-            }
-        }
-        rows.summary = Some(verdict);
-        rows
-    }
-
-    fn drops(&self) -> Vec<Value> {
-        let host_interfaces = self.host_interfaces.iter();
-        let host_interfaces = host_interfaces
-            .map(|host_interface| (host_interface.wanted.name.as_str(), host_interface.stats()));
-        tables::drops(&self.workers.running, host_interfaces)
     }
 }

@@ -14,26 +14,24 @@ use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
 
 use super::acls::AclLogger;
-use super::handle::ControlHandle;
 use super::host_interfaces::HostInterfaces;
 use super::kernel::Kernel;
 use super::notify::Notify;
 use super::ports::options;
-use super::readings::Readings;
 use super::schedule::Schedule;
+use super::server::reload_by;
 use super::sysctl_guard::SysctlGuard;
 use super::workers::Workers;
-use super::{Control, Reloads, difference, generation, report};
+use super::{Control, difference, generation, report};
 use crate::config::Config;
 use linerate_appliance::config::PortStanza;
-use linerate_appliance::control::http::{Http, Page};
+use linerate_appliance::control::answers::{Answers, Listeners, Methods};
 use linerate_appliance::control::mailbox::Mailbox;
-use linerate_appliance::control::server::Server;
 use linerate_appliance::error::Error;
 use linerate_appliance::privilege::{self, Privileged};
 use linerate_appliance::runtime;
 use linerate_appliance::runtime::wiring::{self, PortShape, Share};
-use linerate_appliance::runtime::{OpenPorts, Sample, Signals};
+use linerate_appliance::runtime::{OpenPorts, Readings, Sample, Signals};
 use linerate_appliance::socket::unix::UnixDoor;
 use linerate_appliance::socket::usual_socket;
 use linerate_routing::model::InterfaceId;
@@ -87,34 +85,25 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     // Before there are threads: capabilities and users are each thread's own.
     let privileged = privilege::split(path, &config.named())?;
     let (mailbox, jobs) = Mailbox::new("router");
-    let handle = ControlHandle::new(mailbox, path, privileged.clone());
-    let ends = handle.clone();
+    let reload = reload_by(mailbox.clone(), path, privileged.clone());
+    let ends = mailbox.clone();
     let _ends = Signals::to_end(move || ends.tell(Control::stop))?;
-    let _hangups = handle.reload.clone().on_hangup()?;
-    let server = Server::listen(door, handle.clone())?;
-    let http = listen_http(&config, &handle)?;
+    let _hangups = reload.clone().on_hangup()?;
+    let methods = Methods::new(mailbox.clone(), Some(reload));
+    let listeners = Listeners::behind(Some(door), config.router.metrics, methods)?;
     let mut drivers = Drivers::opened_by(privileged.clone()).joining_segments();
     let access = Access { privileged, socket };
-    let mut control = bring_up(path, config, plan, &mut drivers, &handle, run, &access)?;
-    let begun = control.say_ready(&access.socket, http.as_ref().map(|http| http.at));
+    let mut control = bring_up(path, config, plan, &mut drivers, &mailbox, run, &access)?;
+    let begun = control.say_ready(&access.socket, listeners.metrics());
     control.notify = notify;
     control.notify.ready(&control.status());
     let ran = begun.and_then(|()| control.run(&jobs));
     control.notify.stopping();
     // Clients whose question is under way hear that the router has ended.
     drop(jobs);
-    drop((server, http));
+    drop(listeners);
     let ended = control.take_down();
     ran.and(ended)
-}
-
-fn listen_http(config: &Config, handle: &ControlHandle) -> Result<Option<Http>, Error> {
-    let Some(address) = config.router.metrics else {
-        return Ok(None);
-    };
-    let handle = handle.clone();
-    let page: Page = Arc::new(move || handle.call(|control| control.metrics()).ok());
-    Http::listen(address, page).map(Some)
 }
 
 /// Who does what takes privileges, and where clients of this router find it.
@@ -129,7 +118,7 @@ pub(super) fn bring_up(
     config: Config,
     plan: &Plan,
     drivers: &mut Drivers,
-    handle: &ControlHandle,
+    mailbox: &Mailbox<Control>,
     run: &Run,
     access: &Access,
 ) -> Result<Control, Error> {
@@ -194,9 +183,9 @@ pub(super) fn bring_up(
             seed: clock.now(),
             ..neighbour::Config::default()
         };
-        let handle = handle.clone();
+        let mailbox = mailbox.clone();
         let tell: Tell =
-            Box::new(move |event| handle.tell(move |control| control.neighbour(event)));
+            Box::new(move |event| mailbox.tell(move |control| control.neighbour(event)));
         match Slow::new(setup.clone(), neighbours, tell, egress) {
             Ok(slow) => RouterStage::Slow(Box::new(slow)),
             // It has no queue to poll, and the error ends all below.
@@ -211,7 +200,7 @@ pub(super) fn bring_up(
         return Err(error.into());
     }
     let first = Sample::take(&running);
-    let now = Instant::now();
+    let (now, period) = (Instant::now(), config.router.period);
     let Access { privileged, socket } = access;
     let guarded: &[PortInfo] = if config.router.kernel { &infos } else { &[] };
     let sysctl_guard = SysctlGuard::new(guarded, socket, privileged.clone());
@@ -229,9 +218,8 @@ pub(super) fn bring_up(
         host_interfaces,
         // Routes believe so: what is not up is told.
         links: (0..count).map(|number| (number, true)).collect(),
-        readings: Readings::new(now, first.clone()),
+        readings: Readings::new(now, first, period),
         schedule: Schedule::new(now, run.duration),
-        reloads: Reloads::default(),
         cleared: None,
         draining: false,
         json: run.json,
@@ -239,8 +227,6 @@ pub(super) fn bring_up(
         sysctl_guard,
         notify: Notify::default(),
     };
-    let period = control.config.router.period;
-    control.readings.begin_period(now, period, first);
     control.sysctl_guard.keep();
     // The slow worker is told of host interfaces when it has them, or what comes for one would go
     // nowhere.
@@ -258,7 +244,11 @@ pub(super) fn bring_up(
     control.hear_host_interfaces();
     control.workers.learn_counters();
     control.follow_neighbours(&Config::default());
-    control.kernel = Some(Kernel::start(&control.config, handle, &control.privileged)?);
+    control.kernel = Some(Kernel::start(
+        &control.config,
+        mailbox,
+        &control.privileged,
+    )?);
     control.make_alike_all();
     Ok(control)
 }

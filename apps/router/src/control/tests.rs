@@ -5,10 +5,11 @@ use std::path::Path;
 
 use linerate_drivers::{Drivers, Own};
 
-use super::handle::ControlHandle;
 use super::start::{Access, bring_up};
 use super::*;
+use linerate_appliance::control::answers::Answers;
 use linerate_appliance::control::mailbox::Mailbox;
+use linerate_appliance::control::reload::Outcomes;
 use linerate_routing::plane::counters::Counters;
 
 /// A configuration of two rings, in two VRFs, with one interface for tagged frames.
@@ -56,7 +57,7 @@ fn router(text: &str) -> Control {
         config,
         &plan,
         &mut Drivers::new(),
-        &ControlHandle::new(mailbox, Path::new("/no/such.toml"), Arc::new(Own)),
+        &mailbox,
         &run,
         &Access {
             privileged: Arc::new(Own),
@@ -68,12 +69,12 @@ fn router(text: &str) -> Control {
 
 #[test]
 fn the_metrics_page_keeps_to_its_format_and_has_what_the_dashboard_draws() {
-    let control = router(
+    let mut control = router(
         "policer = { rate = \"100Mbit\", burst = \"64kB\" }\nacl_in = \"edge\"\n[[acl]]\nname = \
          \"edge\"\n\
          default = \"permit\"\nrules = [{ action = \"reject\", protocol = \"tcp\" }]\n",
     );
-    let page = control.metrics();
+    let page = control.metrics(Some(&Outcomes::default())).unwrap();
     let series = linerate_appliance::control::exposition::check(&page)
         .unwrap_or_else(|wrong| panic!("{wrong}\n{page}"));
     assert!(series > 40, "{page}");
@@ -113,8 +114,8 @@ fn every_table_can_be_shown() {
          true, protocol = \"tcp\", destination_port = \"22\" }]\n",
     );
     let mut rows = |what: &str, filter: &str| {
-        let params = json!({ "what": what, "filter": filter, "limit": 100 });
-        let shown = show::show(&mut control, &params).unwrap();
+        let params = json!({ "filter": filter, "limit": 100 });
+        let shown = control.show(what, &params).unwrap().end();
         shown["rows"].as_array().unwrap().clone()
     };
     assert_eq!(rows("ports", "").len(), 2);
@@ -174,7 +175,7 @@ fn every_table_can_be_shown() {
         (&acls[0]["packets"], &acls[0]["log"]),
         (&json!(0), &json!(true))
     );
-    let wrong = show::show(&mut control, &json!({ "what": "prots" })).unwrap_err();
+    let wrong = control.show("prots", &Value::Null).unwrap_err();
     assert!(wrong.fix.starts_with("perhaps ports"), "{}", wrong.fix);
 }
 
@@ -226,8 +227,8 @@ fn a_reload_that_changes_one_route_touches_that_route_and_no_worker() {
     let after = touched(&control);
     assert_eq!(after.0, [before.0[0] + 1, before.0[1]]);
     assert!(Arc::ptr_eq(&before.1, &after.1));
-    let params = json!({ "what": "routes", "filter": "10.0.2.0/24", "limit": 9 });
-    let shown = show::show(&mut control, &params).unwrap().to_string();
+    let params = json!({ "filter": "10.0.2.0/24", "limit": 9 });
+    let shown = control.show("routes", &params).unwrap().end().to_string();
     assert!(shown.contains("192.0.2.10"), "{shown}");
 }
 

@@ -1,63 +1,30 @@
 //! Traces: the stages of the router note more of a packet than that it came by.
 
-use std::io;
-use std::os::unix::net::UnixStream;
-use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc;
 
+use linerate_core::run::WorkerHandle;
 use linerate_wire::filter::Filter;
-use serde_json::Value;
 
 use super::Control;
-use super::handle::ControlHandle;
-use linerate_appliance::control::taps::Taps;
-use linerate_appliance::control::trace::{self, Begun, Record};
+use linerate_appliance::control::trace::Begun;
 use linerate_routing::plane::trace::Trace;
-use linerate_routing::worker::{on_fast, on_slow};
+use linerate_routing::worker::{RouterStage, on_fast, on_slow};
 
-/// Ends the trace when it goes.
-struct Ends(ControlHandle);
+/// Ends the trace when it goes, where workers have not ended before.
+struct Ends(Vec<WorkerHandle<RouterStage>>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        // Where the router has ended the trace went with it.
-        let _ = self.0.call(Control::end_trace);
+        for worker in &self.0 {
+            on_fast(worker, |fast, _| fast.tracer().set_trace(None));
+            on_slow(worker, |slow, _| slow.tracer().set_follower(None));
+        }
     }
-}
-
-/// Serves one trace.
-pub(super) fn serve(
-    stream: &mut UnixStream,
-    id: Value,
-    params: &Value,
-    handle: &ControlHandle,
-    closing: &AtomicBool,
-) -> io::Result<()> {
-    trace::serve(stream, id, params, closing, |filter, count| {
-        let (records, names) = handle.call(move |control| control.begin_trace(&filter, count))?;
-        Ok(Begun {
-            records,
-            names,
-            guard: Ends(handle.clone()),
-        })
-    })
 }
 
 impl Control {
-    /// Where packets can be watched: at ports, and at host interfaces that somebody names.
-    pub(super) fn taps(&self) -> Taps {
-        let host_interfaces = self.host_interfaces.iter();
-        let names = host_interfaces
-            .map(|host_interface| (host_interface.number, host_interface.wanted.name.clone()));
-        self.workers.running.taps().with_others(names.collect())
-    }
-
-    /// What is told, and by which interfaces packets come.
-    fn begin_trace(
-        &mut self,
-        filter: &Option<Filter>,
-        packets: u32,
-    ) -> (Receiver<Record>, Vec<(u16, String)>) {
+    /// Has workers tell of the next packets that match.
+    pub(super) fn begin_trace(&mut self, filter: &Option<Filter>, packets: u32) -> Begun {
         // Of each packet what a fast worker knows, and what the slow one adds.
         let (to, records) = mpsc::sync_channel(2 * packets as usize);
         let follower = to.clone();
@@ -76,13 +43,10 @@ impl Control {
         }
         let interfaces = (0..).zip(&self.settings.interfaces);
         let names = interfaces.map(|(id, interface)| (id, interface.name.clone()));
-        (records, names.collect())
-    }
-
-    fn end_trace(&mut self) {
-        for worker in self.workers.running.handles() {
-            on_fast(worker, |fast, _| fast.tracer().set_trace(None));
-            on_slow(worker, |slow, _| slow.tracer().set_follower(None));
+        Begun {
+            records,
+            names: names.collect(),
+            guard: Box::new(Ends(self.workers.running.handles().cloned().collect())),
         }
     }
 }

@@ -1,5 +1,8 @@
-//! The methods that every appliance answers: `show`, `metrics`, `capture`, `trace`, `reload` and
-//! `stop`.
+//! The methods that every appliance answers: `show`, `clear`, `metrics`, `capture`, `trace`,
+//! `reload` and `stop`, and those that one has of its own.
+//!
+//! An appliance says what it [answers](Answers), on the thread that owns its run. [`Listeners`]
+//! take clients, each of which has a thread on which [`Methods`] ask that one.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,19 +11,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use linerate_wire::filter::Filter;
 use serde_json::{Value, json};
 
 use super::http::Http;
+use super::mailbox::Mailbox;
+use super::reload::{Outcomes, Reload};
 use super::server::{Server, Service, say};
+use super::show::Rows;
 use super::taps::Taps;
-use super::{capture, show, trace};
+use super::trace::Begun;
+use super::{capture, trace};
 use crate::error::Error;
 use crate::nearest::offer;
 use crate::socket::unix::UnixDoor;
 use crate::socket::{Problem, Request};
 
-/// All methods, for those who mistype one.
-const METHODS: [&str; 6] = ["show", "metrics", "capture", "trace", "reload", "stop"];
+/// The methods of all, for those who mistype one.
+const METHODS: [&str; 7] = [
+    "show", "clear", "metrics", "capture", "trace", "reload", "stop",
+];
 
 /// Where an appliance may be asked; nowhere when nothing is said.
 #[derive(Clone, Debug, Default)]
@@ -31,69 +41,144 @@ pub struct Places {
     pub metrics: Option<SocketAddr>,
 }
 
-/// What an appliance that has no methods of its own says. Each client's thread has a clone.
-pub trait Answers: Clone + Send + Sync + 'static {
+/// What an appliance answers, on the thread that owns its run.
+pub trait Answers: Sized + 'static {
+    /// Methods that it has besides those of all.
+    const OWN: &'static [&'static str] = &[];
+
     /// Where its packets can be watched.
     ///
     /// # Errors
     /// It has ended.
-    fn taps(&self) -> Result<Taps, Problem>;
+    fn taps(&mut self) -> Result<Taps, Problem>;
 
-    /// All of a table, of which `params` says more.
+    /// The rows of a table that `params` ask for.
     ///
     /// # Errors
     /// It has none of that name, or has ended.
-    fn table(&self, what: &str, params: &Value) -> Result<show::Found, Problem>;
+    fn table(&mut self, what: &str, params: &Value) -> Result<Rows, Problem>;
 
-    /// The page of metrics.
+    /// Has tables show counters from 0 on. Returns what is to be said of that, as `text`.
     ///
     /// # Errors
     /// It has ended.
-    fn metrics(&self) -> Result<String, Problem>;
+    fn clear(&mut self) -> Result<Value, Problem>;
 
-    /// Reads its files again, and says what has changed.
+    /// The page of metrics; `reloads` is how those went, where its files can be read again.
     ///
     /// # Errors
-    /// They are wrong, or there are none.
-    fn reload(&self) -> Result<Value, Problem>;
+    /// It has ended.
+    fn metrics(&mut self, reloads: Option<&Outcomes>) -> Result<String, Problem>;
 
     /// Ends it.
+    fn stop(&mut self);
+
+    /// Begins a trace, where its stages have more to say of a packet than that it came by.
+    fn trace(&mut self, _filter: &Option<Filter>, _count: u32) -> Option<Begun> {
+        None
+    }
+
+    /// Why its files cannot be read again, where they cannot.
+    fn no_reload() -> Problem {
+        Problem::new(
+            "there is no file to read again",
+            "start it with a file, by --config",
+        )
+    }
+
+    /// Does what a method of its own says.
     ///
     /// # Errors
-    /// It has ended.
-    fn stop(&self) -> Result<(), Problem>;
-}
-
-/// The listeners of an appliance. Dropping them sends clients away.
-pub struct Listeners {
-    _server: Option<Server>,
-    /// The metrics page, where there is one.
-    pub http: Option<Http>,
-}
-
-impl Listeners {
-    /// Listens at these places.
-    ///
-    /// # Errors
-    /// A place is taken, or cannot be had.
-    pub fn at(places: &Places, answers: &impl Answers) -> Result<Self, Error> {
-        let server = places.control.as_deref().map(|path| {
-            let door = UnixDoor::open(path, false, "--control PATH")?;
-            Server::listen(door, Methods(answers.clone()))
-        });
-        let http = places.metrics.map(|address| {
-            let answers = answers.clone();
-            Http::listen(address, Arc::new(move || answers.metrics().ok()))
-        });
-        Ok(Self {
-            _server: server.transpose()?,
-            http: http.transpose()?,
-        })
+    /// Whatever is wrong with what was asked.
+    fn own(&mut self, method: &str, _params: &Value) -> Result<Value, Problem> {
+        Err(unknown::<Self>(method))
     }
 }
 
-#[derive(Clone)]
-struct Methods<A>(A);
+/// What is said of a `clear` after which tables show what was counted since.
+pub fn cleared() -> Value {
+    json!({ "text": "counters are shown from 0; the metrics page goes on" })
+}
+
+/// The methods of an appliance, which ask the thread that owns its run. Each client's thread has a
+/// clone.
+pub struct Methods<A> {
+    mailbox: Mailbox<A>,
+    reload: Option<Reload>,
+}
+
+impl<A> Clone for Methods<A> {
+    fn clone(&self) -> Self {
+        Self {
+            mailbox: self.mailbox.clone(),
+            reload: self.reload.clone(),
+        }
+    }
+}
+
+impl<A: Answers> Methods<A> {
+    /// They ask by `mailbox`, and have files read again by `reload` where that can be.
+    pub fn new(mailbox: Mailbox<A>, reload: Option<Reload>) -> Self {
+        Self { mailbox, reload }
+    }
+
+    /// The answer to a request that is one.
+    fn answer(&self, method: &str, params: Value) -> Result<Value, Problem> {
+        let what = params.get("what").and_then(Value::as_str);
+        let what = what.unwrap_or("").to_owned();
+        match method {
+            "show" => self
+                .mailbox
+                .call(move |owner| owner.table(&what, &params).map(Rows::end))?,
+            "clear" if what == "counters" => self.mailbox.call(A::clear)?,
+            "clear" => {
+                let problem = format!("there is no `{what}` to clear");
+                Err(Problem::new(problem, "clear counters"))
+            }
+            "metrics" => self.metrics().map(|page| json!({ "text": page })),
+            "reload" => self.reload.as_ref().ok_or_else(A::no_reload)?.now(),
+            "stop" => {
+                self.mailbox.call(A::stop)?;
+                Ok(json!({ "text": "ending" }))
+            }
+            other => match A::OWN.iter().find(|own| **own == other) {
+                Some(own) => self.mailbox.call(move |owner| owner.own(own, &params))?,
+                None => Err(unknown::<A>(other)),
+            },
+        }
+    }
+
+    fn metrics(&self) -> Result<String, Problem> {
+        let reloads = self.reload.as_ref().map(Reload::outcomes);
+        self.mailbox
+            .call(move |owner| owner.metrics(reloads.as_ref()))?
+    }
+
+    fn taps(&self) -> Result<Taps, Problem> {
+        self.mailbox.call(A::taps)?
+    }
+
+    /// The appliance's own trace, or one of the points of its workers, which this thread sets.
+    fn trace(&self, filter: Option<Filter>, count: u32) -> Result<Begun, Problem> {
+        let of_points = filter.clone();
+        let own = self
+            .mailbox
+            .call(move |owner| owner.trace(&filter, count))?;
+        match own {
+            Some(begun) => Ok(begun),
+            None => trace::of_points(self.taps()?, &of_points, count),
+        }
+    }
+}
+
+/// That there is no method of that name.
+fn unknown<A: Answers>(method: &str) -> Problem {
+    let all = METHODS.iter().chain(A::OWN).copied();
+    Problem::new(
+        format!("there is no method `{method}` here"),
+        offer(method, all),
+    )
+}
 
 impl<A: Answers> Service for Methods<A> {
     fn serve(
@@ -103,31 +188,60 @@ impl<A: Answers> Service for Methods<A> {
         closing: &AtomicBool,
     ) -> io::Result<bool> {
         let (id, params) = (request.id, request.params);
-        let result = match request.method.as_deref().unwrap_or("") {
+        match request.method.as_deref().unwrap_or("") {
             "capture" => {
-                capture::serve(stream.try_clone()?, id, &params, self.0.taps(), closing)?;
+                capture::serve(stream.try_clone()?, id, &params, self.taps(), closing)?;
                 return Ok(false);
             }
-            "trace" => {
-                trace::serve(stream, id, &params, closing, |filter, count| {
-                    trace::of_points(self.0.taps()?, &filter, count)
-                })?;
-                return Ok(true);
-            }
-            "show" => {
-                let what = params.get("what").and_then(Value::as_str).unwrap_or("");
-                let found = self.0.table(what, &params);
-                found.map(|found| found.answer(&params))
-            }
-            "metrics" => self.0.metrics().map(|page| json!({ "text": page })),
-            "reload" => self.0.reload(),
-            "stop" => self.0.stop().map(|()| json!({ "text": "ending" })),
-            other => {
-                let problem = format!("there is no method `{other}` here");
-                Err(Problem::new(problem, offer(other, METHODS)))
-            }
-        };
-        say(stream, id, result)?;
+            "trace" => trace::serve(stream, id, &params, closing, |filter, count| {
+                self.trace(filter, count)
+            })?,
+            method => say(stream, id, self.answer(method, params))?,
+        }
         Ok(true)
+    }
+}
+
+/// The listeners of an appliance. Dropping them sends clients away.
+pub struct Listeners {
+    _server: Option<Server>,
+    http: Option<Http>,
+}
+
+impl Listeners {
+    /// Listens at these places.
+    ///
+    /// # Errors
+    /// A place is taken, or cannot be had.
+    pub fn at<A: Answers>(places: &Places, methods: Methods<A>) -> Result<Self, Error> {
+        let door = places.control.as_deref();
+        let door = door.map(|path| UnixDoor::open(path, false, "--control PATH"));
+        let listeners = Self::behind(door.transpose()?, places.metrics, methods)?;
+        if let Some(at) = listeners.metrics() {
+            eprintln!("metrics at http://{at}/metrics");
+        }
+        Ok(listeners)
+    }
+
+    /// Listens behind a door that is open already, and at the address of the metrics page.
+    ///
+    /// # Errors
+    /// The address is taken, or cannot be had.
+    pub fn behind<A: Answers>(
+        door: Option<UnixDoor>,
+        metrics: Option<SocketAddr>,
+        methods: Methods<A>,
+    ) -> Result<Self, Error> {
+        let server = door.map(|door| Server::listen(door, methods.clone()));
+        let page = Arc::new(move || methods.metrics().ok());
+        Ok(Self {
+            _server: server.transpose()?,
+            http: metrics.map(|at| Http::listen(at, page)).transpose()?,
+        })
+    }
+
+    /// Where the metrics page is, where there is one.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.http.as_ref().map(|http| http.at)
     }
 }

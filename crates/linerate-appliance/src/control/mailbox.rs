@@ -40,9 +40,9 @@ impl<O> Mailbox<O> {
         &self,
         work: impl FnOnce(&mut O) -> R + Send + 'static,
     ) -> Result<R, Problem> {
-        let (reply, answer) = inbox::answer();
-        let job: Job<O> = Box::new(move |owner| reply.give(work(owner)));
-        self.jobs.send(job).map_err(|_| self.ended())?;
+        let (job, answer) = inbox::job(work);
+        // What cannot be sent is dropped.
+        let _ = self.jobs.send(job);
         answer.wait().ok_or_else(|| self.ended())
     }
 

@@ -8,7 +8,25 @@ use linerate_core::port::Link;
 use linerate_core::run::Stage;
 
 use super::exposition::{Exposition, FamilyKind};
+use super::reload::Outcomes;
 use crate::runtime::{OpenPort, Running};
+
+/// What is said of every run of workers: of the program, reloads where there are any, ports and
+/// lcores.
+pub fn run<S: Stage + 'static>(
+    running: &Running<S>,
+    began: Instant,
+    reloads: Option<&Outcomes>,
+    page: &mut Exposition,
+) {
+    instance(began, page);
+    if let Some(outcomes) = reloads {
+        self::reloads(outcomes, page);
+    }
+    ports(running.ports(), page);
+    captures(running, page);
+    lcores(running, page);
+}
 
 /// The program, and since when it forwards.
 pub fn instance(began: Instant, page: &mut Exposition) {
@@ -21,6 +39,32 @@ pub fn instance(began: Instant, page: &mut Exposition) {
         "Time since forwarding began.",
     );
     page.sample(&[], began.elapsed().as_secs_f64());
+}
+
+/// How reloads went, and the last of them.
+fn reloads(outcomes: &Outcomes, page: &mut Exposition) {
+    page.family(
+        "reloads",
+        FamilyKind::Counter,
+        "",
+        "Reloads of the configuration, by what came of them.",
+    );
+    page.sample(&[("outcome", "done")], outcomes.done);
+    page.sample(&[("outcome", "refused")], outcomes.refused);
+    page.family(
+        "last_reload_refused",
+        FamilyKind::Gauge,
+        "",
+        "Whether the last reload was refused: what runs is not what the files say.",
+    );
+    page.sample(&[], u8::from(outcomes.is_last_refused));
+    page.family(
+        "last_reload_seconds",
+        FamilyKind::Gauge,
+        "seconds",
+        "How long the last reload took, from the reading of the files on; 0 before the first.",
+    );
+    page.sample(&[], outcomes.last.as_secs_f64());
 }
 
 /// Ports: links, packets, bytes and drops.
@@ -91,7 +135,7 @@ pub fn ports(ports: &[OpenPort], page: &mut Exposition) {
 }
 
 /// What captures of ports (`capture=`) lack.
-pub fn captures<S: Stage + 'static>(running: &Running<S>, page: &mut Exposition) {
+fn captures<S: Stage + 'static>(running: &Running<S>, page: &mut Exposition) {
     page.family(
         "port_capture_missed_packets",
         FamilyKind::Counter,
@@ -104,7 +148,7 @@ pub fn captures<S: Stage + 'static>(running: &Running<S>, page: &mut Exposition)
 }
 
 /// Lcores: what they took, dropped, and how long they were busy.
-pub fn lcores<S: Stage + 'static>(running: &Running<S>, page: &mut Exposition) {
+fn lcores<S: Stage + 'static>(running: &Running<S>, page: &mut Exposition) {
     let clock = running.clock();
     let lcores: Vec<_> = running
         .lcores()

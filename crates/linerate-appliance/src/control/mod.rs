@@ -3,16 +3,17 @@
 //! reaches it by its [`mailbox`].
 //!
 //! [`acceptor`] takes clients, for every kind of socket; [`server`] speaks requests and answers,
-//! lines of JSON, and [`http`] serves the metrics that [`exposition`] writes. [`show`] and
-//! [`metrics`] are what every appliance can say of its ports, lcores and drops, [`path`] of its
-//! stages, [`ledger`] of where its packets are. [`capture`] and [`trace`] show packets as they pass
-//! the points at which [`taps`] are set. [`answers`] is all of it for an appliance that has nothing
-//! else to say, [`of_run`] what the [run](crate::runtime::watch()) of workers answers. [`reload`]
-//! takes changed files over.
+//! lines of JSON, and [`http`] serves the metrics that [`exposition`] writes. [`answers`] is what
+//! every appliance is asked, and [`of_run`] one that has nothing of its own to say. [`show`] is what
+//! tables are, [`tables`] and [`metrics`] what every run of workers says in them of its ports,
+//! lcores and drops, of its stages by [`path`], and of where its packets are by [`ledger`];
+//! [`cleared`] has counters shown from 0. [`capture`] and [`trace`] show packets as they pass the
+//! points at which [`taps`] are set. [`reload`] takes changed files over.
 
 pub mod acceptor;
 pub mod answers;
 pub mod capture;
+pub mod cleared;
 pub mod exposition;
 pub mod http;
 pub mod ledger;
@@ -24,6 +25,7 @@ pub mod reload;
 pub mod server;
 pub mod show;
 mod stream;
+pub mod tables;
 pub mod taps;
 pub mod trace;
 

@@ -8,6 +8,7 @@ use std::fmt::Write;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value};
 use signal_hook::consts::SIGHUP;
@@ -27,12 +28,47 @@ pub type TakeOver<S> = Box<dyn FnOnce(&Running<S>) + Send>;
 /// Reads the files and has them taken over. Clones do so one at a time: what was read later is
 /// taken over later.
 #[derive(Clone)]
-pub struct Reload(Arc<Mutex<dyn FnMut() -> Result<Value, Problem> + Send>>);
+pub struct Reload {
+    again: Arc<Mutex<dyn FnMut() -> Result<Value, Problem> + Send>>,
+    /// Behind a lock of its own: who is asked meanwhile does not wait for the reload.
+    outcomes: Arc<Mutex<Outcomes>>,
+}
+
+/// How reloads went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcomes {
+    /// Those that were taken over.
+    pub done: u64,
+    /// Those of which nothing was.
+    pub refused: u64,
+    /// Whether the last was refused; before the first none was.
+    pub is_last_refused: bool,
+    /// How long the last took, from the reading of the files on.
+    pub last: Duration,
+}
+
+impl Outcomes {
+    fn add(&mut self, is_refused: bool, took: Duration) {
+        match is_refused {
+            true => self.refused += 1,
+            false => self.done += 1,
+        }
+        (self.is_last_refused, self.last) = (is_refused, took);
+    }
+}
 
 impl Reload {
     /// A reload that is done by `again`, which returns what has changed.
     pub fn new(again: impl FnMut() -> Result<Value, Problem> + Send + 'static) -> Self {
-        Self(Arc::new(Mutex::new(again)))
+        Self {
+            again: Arc::new(Mutex::new(again)),
+            outcomes: Arc::default(),
+        }
+    }
+
+    /// How all went so far.
+    pub fn outcomes(&self) -> Outcomes {
+        *self.outcomes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reloads, on this thread.
@@ -41,8 +77,12 @@ impl Reload {
     /// Nothing has changed: a file is wrong, or asks for what cannot be.
     pub fn now(&self) -> Result<Value, Problem> {
         // One that panicked has changed nothing, or all.
-        let mut again = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        again()
+        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        let began = Instant::now();
+        let outcome = again();
+        let mut outcomes = self.outcomes.lock().unwrap_or_else(PoisonError::into_inner);
+        outcomes.add(outcome.is_err(), began.elapsed());
+        outcome
     }
 
     /// Reloads on each SIGHUP while the result lives, and says on standard error what came of it.
@@ -149,6 +189,29 @@ mod tests {
         );
         assert_eq!(value["text"], text);
         assert_eq!(Changes::default().text(), "nothing changed");
+    }
+
+    #[test]
+    fn outcomes_are_counted_and_the_last_one_stays() {
+        let mut answers = [true, false, true].into_iter();
+        let reload = Reload::new(move || match answers.next() {
+            Some(true) => Ok(Value::Null),
+            _ => Err(Problem::new("wrong", "right it")),
+        });
+        let counted = |reload: &Reload| {
+            let answer = reload.clone().now();
+            let Outcomes {
+                done,
+                refused,
+                is_last_refused,
+                ..
+            } = reload.outcomes();
+            assert_eq!(answer.is_err(), is_last_refused);
+            (done, refused)
+        };
+        assert_eq!(reload.outcomes(), Outcomes::default());
+        let all = [(); 3].map(|()| counted(&reload));
+        assert_eq!(all, [(1, 0), (1, 1), (2, 1)]);
     }
 
     #[test]

@@ -1,24 +1,140 @@
-//! What `linerate ctl show` shows of any appliance: rows of JSON, with what was left out counted.
+//! What `linerate ctl show` shows: [`Table`]s of rows of JSON, of which the client asks for some,
+//! with what was left out counted. [`RunTables`](super::tables::RunTables) makes those that every
+//! run of workers has.
 
 use std::collections::BTreeMap;
 
-use linerate_core::port::PortStats;
-use linerate_core::run::Stage;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::runtime::{LcoreRow, Running, Sample};
+use super::cleared::Cleared;
+use crate::nearest::offer;
+use crate::socket::Problem;
 
 /// Rows at most, whatever a client asks for.
 const MOST: u64 = 10_000_000;
 
-/// Rows under way.
+/// A table that can be shown.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Table {
+    /// What it is called.
+    pub what: &'static str,
+    /// Keys that name a row: by what they say it may be asked for.
+    pub names: &'static [&'static str],
+    /// Keys of what a row counts: numbers, or objects of numbers.
+    pub counters: &'static [&'static str],
+}
+
+impl Table {
+    /// Ports, with links, counts and rates.
+    pub const PORTS: Self = Self {
+        what: "ports",
+        names: &["name"],
+        counters: &[
+            "rx_packets",
+            "rx_bytes",
+            "tx_packets",
+            "tx_bytes",
+            "tx_copied",
+            "checksums_completed",
+            "segmented",
+            "capture_missed",
+            "joined",
+            "rx_drops",
+            "tx_drops",
+        ],
+    };
+    /// Lcores, what they do and how busy they are.
+    pub const LCORES: Self = Self {
+        what: "lcores",
+        names: &["name"],
+        counters: &["packets", "rounds", "sleeps", "drops"],
+    };
+    /// Packets dropped, by reason and place.
+    pub const DROPS: Self = Self {
+        what: "drops",
+        names: &["reason", "at"],
+        counters: &["packets"],
+    };
+    /// Stages, in the order in which packets pass.
+    pub const PATH: Self = Self {
+        what: "path",
+        names: &["stage"],
+        counters: &["packets"],
+    };
+    /// Who holds which slots and packets, and who has lost one.
+    pub const LEDGER: Self = Self {
+        what: "ledger",
+        names: &["holder"],
+        counters: &[],
+    };
+
+    /// The one of `all` that is called `what`.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn find(all: &[&'static Self], what: &str) -> Result<&'static Self, Problem> {
+        let found = all.iter().find(|table| table.what == what).copied();
+        found.ok_or_else(|| {
+            let problem = format!("there is no table `{what}` here");
+            Problem::new(problem, offer(what, all.iter().map(|table| table.what)))
+        })
+    }
+
+    /// What names this row.
+    pub(super) fn key(&self, row: &Value) -> String {
+        let names = self.names.iter().filter_map(|name| row[*name].as_str());
+        names.collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether this row has that name; an empty one has each.
+    fn is_called(&self, row: &Value, name: &str) -> bool {
+        name.is_empty() || self.names.iter().any(|key| row[*key] == *name)
+    }
+}
+
+/// All rows of a table, of which somebody may want some.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// The rows.
+    pub rows: Vec<Value>,
+    /// Lines below them.
+    pub notes: Vec<String>,
+}
+
+impl Found {
+    /// The rows of `table` that `params` ask for by the name `filter`, counted since they were
+    /// cleared, where they were.
+    pub fn asked(
+        mut self,
+        table: &Table,
+        cleared: Option<&Cleared>,
+        filter: &str,
+        params: &Value,
+    ) -> Rows {
+        let since = cleared.and_then(|cleared| cleared.subtract(table, &mut self.rows));
+        if *table == Table::DROPS {
+            self.notes.push(most_first(&mut self.rows));
+        }
+        let mut rows = Rows::asked(params);
+        rows.notes = self.notes;
+        rows.notes.extend(since);
+        let wanted = |row: &Value| table.is_called(row, filter);
+        for row in self.rows.into_iter().filter(wanted) {
+            rows.add_with(|| row);
+        }
+        rows
+    }
+}
+
+/// Rows of an answer under way.
+#[derive(Debug)]
 pub struct Rows {
     rows: Vec<Value>,
     limit: u64,
     more: u64,
-    /// A line or more below them.
-    pub summary: Option<String>,
+    /// Lines below them.
+    pub notes: Vec<String>,
 }
 
 impl Rows {
@@ -29,7 +145,7 @@ impl Rows {
             rows: Vec::new(),
             limit: limit.min(MOST),
             more: 0,
-            summary: None,
+            notes: Vec::new(),
         }
     }
 
@@ -44,35 +160,8 @@ impl Rows {
 
     /// The answer.
     pub fn end(self) -> Value {
-        json!({ "rows": self.rows, "more": self.more, "summary": self.summary })
-    }
-}
-
-/// All rows of a table, of which somebody may want some.
-#[derive(Debug, Default)]
-pub struct Found {
-    /// The rows.
-    pub rows: Vec<Value>,
-    /// A line or more below them.
-    pub summary: Option<String>,
-    /// Keys by which a row may be asked for.
-    pub names: &'static [&'static str],
-    /// What a row has to have under one of these keys, if anything.
-    pub filter: String,
-}
-
-impl Found {
-    /// The answer: rows of the name that was asked for, and as many as were.
-    pub(super) fn answer(self, params: &Value) -> Value {
-        let mut rows = Rows::asked(params);
-        rows.summary = self.summary;
-        let (names, filter) = (self.names, self.filter.as_str());
-        let is_wanted =
-            |row: &Value| filter.is_empty() || names.iter().any(|name| row[*name] == *filter);
-        for row in self.rows.into_iter().filter(is_wanted) {
-            rows.add_with(|| row);
-        }
-        rows.end()
+        let summary = (!self.notes.is_empty()).then(|| self.notes.join("\n"));
+        json!({ "rows": self.rows, "more": self.more, "summary": summary })
     }
 }
 
@@ -87,69 +176,35 @@ pub fn value(row: impl Serialize) -> Value {
     serde_json::to_value(row).expect("rows have only texts as keys")
 }
 
-/// Ports: counts since the start, rates since `previous`.
-pub fn ports<S: Stage + 'static>(running: &Running<S>, previous: &Sample) -> Vec<Value> {
-    let reading = Sample::take(running).since(previous);
-    reading.ports.iter().map(value).collect()
-}
+/// Drops by reason and place, summed.
+#[derive(Debug, Default)]
+pub struct Drops(BTreeMap<(String, String), u64>);
 
-/// Warnings of ports, a line each.
-pub fn warnings<S: Stage + 'static>(running: &Running<S>) -> Vec<String> {
-    let warning = |open: &crate::runtime::OpenPort| {
-        let warning = open.port.warning()?;
-        Some(format!("warning: {}: {warning}", open.name))
-    };
-    running.ports().iter().filter_map(warning).collect()
-}
-
-/// Lcores: what each `does`, by its place among so many; counts since `first`, how busy it is since
-/// `previous`.
-pub fn lcores<S: Stage + 'static>(
-    running: &Running<S>,
-    first: &Sample,
-    previous: &Sample,
-    does: impl Fn(usize, usize) -> &'static str,
-) -> Vec<Value> {
-    let now = Sample::take(running);
-    let (recent, all) = (now.since(previous), now.since(first));
-    let count = all.lcores.len();
-    let row = |(index, lcore): (usize, &LcoreRow)| {
-        let mut row = value(lcore);
-        row["busy_share"] = recent.lcores[index].load.busy_share.into();
-        row["does"] = does(index, count).into();
-        row
-    };
-    all.lcores.iter().enumerate().map(row).collect()
-}
-
-/// Drops by reason and place: of lcores, of ports, and of what is like a port in `others`.
-pub fn drops<'a, S: Stage + 'static>(
-    running: &'a Running<S>,
-    others: impl Iterator<Item = (&'a str, PortStats)>,
-) -> Vec<Value> {
-    let mut all: BTreeMap<(String, String), u64> = BTreeMap::new();
-    for (name, _, stats) in running.lcores() {
-        for (reason, count) in stats.drops() {
-            *all.entry((reason, name.into())).or_default() += count;
-        }
+impl Drops {
+    /// Adds so many, dropped `at` an lcore or port.
+    pub fn add(&mut self, at: &str, reason: String, packets: u64) {
+        *self.0.entry((reason, at.into())).or_default() += packets;
     }
-    let ports = running.ports().iter();
-    let ports = ports.map(|open| (open.name.as_str(), open.port.stats()));
-    for (name, stats) in ports.chain(others) {
-        for (direction, drops) in [("rx", &stats.rx_drops), ("tx", &stats.tx_drops)] {
-            for (reason, count) in drops.iter().filter(|(_, count)| *count > 0) {
-                let key = (format!("{direction}_{reason}"), name.into());
-                *all.entry(key).or_default() += count;
+
+    /// Adds those of a port, each for `rx_` or `tx_` with what it says.
+    pub fn add_port<R: AsRef<str>>(&mut self, name: &str, rx: &[(R, u64)], tx: &[(R, u64)]) {
+        for (direction, drops) in [("rx", rx), ("tx", tx)] {
+            for (reason, packets) in drops {
+                self.add(name, format!("{direction}_{}", reason.as_ref()), *packets);
             }
         }
     }
-    all.into_iter()
-        .map(|((reason, at), packets)| json!({ "reason": reason, "at": at, "packets": packets }))
-        .collect()
+
+    /// A row for each.
+    pub fn rows(self) -> Vec<Value> {
+        let row =
+            |((reason, at), packets)| json!({ "reason": reason, "at": at, "packets": packets });
+        self.0.into_iter().map(row).collect()
+    }
 }
 
 /// Leaves those rows of drops that count something, most first, and says how many packets that are.
-pub fn most_first(drops: &mut Vec<Value>) -> String {
+fn most_first(drops: &mut Vec<Value>) -> String {
     let packets = |row: &Value| row["packets"].as_u64().unwrap_or(0);
     drops.retain(|row| packets(row) > 0);
     // And then as they come: by reason and place.

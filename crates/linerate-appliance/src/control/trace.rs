@@ -4,6 +4,7 @@
 //! follows packets past the named points of any pipeline, and says where they are seen and how
 //! they have changed; one whose stages have more to say makes records of its own.
 
+use std::any::Any;
 use std::fmt::Write;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -58,13 +59,13 @@ pub struct Record {
 }
 
 /// A trace that has begun.
-pub struct Begun<G> {
+pub struct Begun {
     /// What is told.
     pub records: Receiver<Record>,
     /// What packets come by, by number.
     pub names: Vec<(u16, String)>,
     /// Ends the trace when it is dropped.
-    pub guard: G,
+    pub guard: Box<dyn Any + Send>,
 }
 
 /// Sends what became of the next packets that match, one line each, and then the answer. `begin` is
@@ -72,12 +73,12 @@ pub struct Begun<G> {
 ///
 /// # Errors
 /// The client does not read, or has gone.
-pub fn serve<G>(
+pub fn serve(
     stream: &mut UnixStream,
     id: Value,
     params: &Value,
     closing: &AtomicBool,
-    begin: impl FnOnce(Option<Filter>, u32) -> Result<Begun<G>, Problem>,
+    begin: impl FnOnce(Option<Filter>, u32) -> Result<Begun, Problem>,
 ) -> io::Result<()> {
     let begun = read::<Asked>(params).and_then(|asked| {
         let count = asked.count.clamp(1, MOST);
@@ -177,7 +178,7 @@ fn name_of(names: &[(u16, String)], number: u16) -> &str {
 }
 
 /// Follows packets past the points of all workers.
-pub fn of_points(taps: Taps, filter: &Option<Filter>, count: u32) -> Result<Begun<Taps>, Problem> {
+pub fn of_points(taps: Taps, filter: &Option<Filter>, count: u32) -> Result<Begun, Problem> {
     let names = taps.ports(&[])?;
     let (to, records) = mpsc::sync_channel(count as usize);
     let follower = || Follower {
@@ -202,7 +203,7 @@ pub fn of_points(taps: Taps, filter: &Option<Filter>, count: u32) -> Result<Begu
     Ok(Begun {
         records,
         names,
-        guard: taps,
+        guard: Box::new(taps),
     })
 }
 

@@ -49,7 +49,7 @@ pub struct RunArgs {
     json: bool,
     /// Check files and options and say what they mean, without touching anything
     #[arg(long)]
-    pub check: bool,
+    check: bool,
     /// Listen at this Unix socket for `linerate ctl --socket PATH`
     #[arg(long, value_name = "PATH")]
     control: Option<PathBuf>,
@@ -182,6 +182,8 @@ pub struct Run {
     pub watch: WatchOptions,
     /// How workers run.
     pub options: Options,
+    /// Whether only to say what would be done.
+    pub check: bool,
 }
 
 impl RunArgs {
@@ -189,7 +191,8 @@ impl RunArgs {
     ///
     /// # Errors
     /// An invalid duration.
-    pub fn over(&self, plan: PlanStanza, file: RunKeys) -> Result<Run, Error> {
+    pub fn over(&self, file: &RunFile) -> Result<Run, Error> {
+        let (plan, file) = (file.plan.clone(), file.keys.clone());
         let time = |key, value: Option<f64>| value.map(|value| seconds(key, value)).transpose();
         let period = time("period", self.period)?.or(file.period);
         Ok(Run {
@@ -210,6 +213,7 @@ impl RunArgs {
                 sleep: !self.no_sleep && file.sleep.unwrap_or(true),
                 spin: false,
             },
+            check: self.check,
         })
     }
 }

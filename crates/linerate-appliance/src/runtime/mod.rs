@@ -4,14 +4,16 @@
 //!
 //! Read [`wiring`] for the assignment of queues. [`OpenPorts`] has opened ports; [`Running`] has
 //! running workers, whose ports `change` adds and removes and whose packets `books` accounts for;
-//! [`watch()`] shows statistics until the end.
+//! [`watch()`] shows statistics until the end. [`forward()`] does all of it in order.
 
 mod args;
 mod books;
 mod change;
 pub mod claim;
+mod forward;
 mod observe;
 mod pools;
+mod readings;
 mod show;
 mod signals;
 #[cfg(test)]
@@ -36,13 +38,15 @@ use linerate_drivers::Drivers;
 use crate::error::Error;
 use claim::Claim;
 use pools::near;
+use show::planned;
 use wiring::{PortShape, Share};
 
 pub use args::{PlanArgs, Run, RunArgs, RunFile, RunKeys};
+pub use forward::{forward, places};
 pub use observe::{LcoreRow, Reading, Sample};
-pub use show::planned;
+pub use readings::Readings;
 pub use signals::{Interrupts, Signals};
-pub use watch::{WatchOptions, places, watch};
+pub use watch::{WatchOptions, watch};
 
 /// Packets that a ring between two workers holds.
 const HAND_OFF: usize = 1024;

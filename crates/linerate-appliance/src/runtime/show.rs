@@ -72,7 +72,7 @@ pub(super) fn started<S: Stage>(
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn planned(
+pub(super) fn planned(
     ports: &[PortStanza],
     plan: &Plan,
     path: impl Fn(usize) -> String,

@@ -1,30 +1,11 @@
 //! pcap: every kind of file, replayed, damaged, written, and written to a full disk.
 
 use crate::suite::{self, End, frame};
-use linerate_core::env::PrivateFolder;
 use linerate_core::packet::{Burst, PoolCache, Pools};
 use linerate_core::port::{Link, Port, PortConfig, RxQueue, SleepOn};
 use linerate_drivers::Drivers;
 use linerate_drivers::pcap::Reader;
-use std::fs;
-
-/// A directory of a test, removed afterwards.
-struct Dir(PrivateFolder);
-
-impl Dir {
-    fn new(test: &str) -> Self {
-        Self(PrivateFolder::new(test).unwrap())
-    }
-
-    fn file(&self, name: &str, bytes: &[u8]) -> String {
-        fs::write(self.0.join(name), bytes).unwrap();
-        self.path(name)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).display().to_string()
-    }
-}
+use linerate_testkit::Scratch;
 
 /// A pcap in either byte order and precision: frames of 60 bytes, one every 1.5 s from 10 s on.
 fn pcap(count: u64, big_endian: bool, nanoseconds: bool) -> Vec<u8> {
@@ -87,10 +68,10 @@ fn receiver(port: &mut dyn Port, pools: &Pools) -> (Box<dyn RxQueue>, PoolCache)
 
 #[test]
 fn pcap_conforms_alone() {
-    let dir = Dir::new("alone");
+    let scratch = Scratch::new();
     let (file, out) = (
-        dir.file("in.pcap", &pcap(1000, false, false)),
-        dir.path("out.pcapng"),
+        scratch.write("in.pcap", pcap(1000, false, false)),
+        scratch.file("out.pcapng"),
     );
     for spec in [
         format!("pcap:rx={file}"),
@@ -103,9 +84,9 @@ fn pcap_conforms_alone() {
 
 #[test]
 fn all_kinds_of_files_give_the_same_frames_and_times() {
-    let (dir, pools) = (Dir::new("kinds"), suite::pools(false));
+    let (scratch, pools) = (Scratch::new(), suite::pools(false));
     for (big_endian, nanoseconds) in [(false, false), (false, true), (true, false), (true, true)] {
-        let file = dir.file("in.pcap", &pcap(100, big_endian, nanoseconds));
+        let file = scratch.write("in.pcap", pcap(100, big_endian, nanoseconds));
         for options in ["", ",loop=on"] {
             let mut port = open(&format!("pcap:rx={file}{options}"));
             let (mut queue, mut cache) = receiver(&mut *port, &pools);
@@ -129,8 +110,8 @@ fn all_kinds_of_files_give_the_same_frames_and_times() {
 
 #[test]
 fn what_is_written_can_be_replayed_and_a_restart_adds_to_it() {
-    let (dir, pools) = (Dir::new("written"), suite::pools(false));
-    let out = dir.path("out.pcapng");
+    let (scratch, pools) = (Scratch::new(), suite::pools(false));
+    let out = scratch.file("out.pcapng");
     let mut end = End::new(open(&format!("pcap:tx={out},queues=2,snaplen=200")), &pools);
     for round in 0..2 {
         end.start(0, 2, &pools);
@@ -168,8 +149,8 @@ fn what_is_written_can_be_replayed_and_a_restart_adds_to_it() {
 
 #[test]
 fn a_loop_starts_again_from_memory_and_from_disk() {
-    let (dir, pools) = (Dir::new("loop"), suite::pools(false));
-    let file = dir.file("in.pcap", &pcap(100, false, false));
+    let (scratch, pools) = (Scratch::new(), suite::pools(false));
+    let file = scratch.write("in.pcap", pcap(100, false, false));
     for (options, mode) in [("", "100 frames loaded"), (",preload=0", "streamed")] {
         let mut port = open(&format!("pcap:rx={file},loop=on{options}"));
         let (mut queue, mut cache) = receiver(&mut *port, &pools);
@@ -193,7 +174,7 @@ fn a_loop_starts_again_from_memory_and_from_disk() {
 
 #[test]
 fn damage_in_the_middle_ends_the_replay_at_that_record() {
-    let (dir, pools) = (Dir::new("damage"), suite::pools(false));
+    let (scratch, pools) = (Scratch::new(), suite::pools(false));
     let whole = pcap(20, false, false);
     let mut long = whole.clone();
     long[24 + 5 * 76 + 8..][..4].copy_from_slice(&0x7fff_ffff_u32.to_le_bytes());
@@ -201,7 +182,7 @@ fn damage_in_the_middle_ends_the_replay_at_that_record() {
         (&whole[..24 + 12 * 76 + 30], 12, "ends inside"),
         (&long[..], 5, "ends inside"),
     ] {
-        let file = dir.file("bad.pcap", bytes);
+        let file = scratch.write("bad.pcap", bytes);
         for options in ["", ",loop=on"] {
             let mut port = open(&format!("pcap:rx={file}{options}"));
             let mut end = End::new(port, &pools);
@@ -226,30 +207,30 @@ fn damage_in_the_middle_ends_the_replay_at_that_record() {
 
 #[test]
 fn files_that_cannot_be_replayed_are_refused_by_name() {
-    let dir = Dir::new("refused");
-    let missing = refusal(&format!("pcap:rx={}", dir.path("missing.pcap")));
+    let scratch = Scratch::new();
+    let missing = refusal(&format!("pcap:rx={}", scratch.file("missing.pcap")));
     assert!(
         missing.contains("missing.pcap") && missing.contains("No such file"),
         "{missing}"
     );
-    assert!(refusal(&format!("pcap:rx={}", dir.file("empty", b""))).contains("it is empty"));
+    assert!(refusal(&format!("pcap:rx={}", scratch.write("empty", b""))).contains("it is empty"));
     assert!(
-        refusal(&format!("pcap:rx={}", dir.file("text", &[b'x'; 100])))
+        refusal(&format!("pcap:rx={}", scratch.write("text", [b'x'; 100])))
             .contains("not a pcap or pcapng file")
     );
     assert!(
         refusal(&format!(
             "pcap:rx={}",
-            dir.file("short", &pcap(0, false, false)[..20])
+            scratch.write("short", &pcap(0, false, false)[..20])
         ))
         .contains("header")
     );
     let mut wifi = pcap(1, false, false);
     wifi[20] = 105;
-    let wifi = refusal(&format!("pcap:rx={}", dir.file("wifi.pcap", &wifi)));
+    let wifi = refusal(&format!("pcap:rx={}", scratch.write("wifi.pcap", &wifi)));
     assert!(wifi.contains("link type is 105"), "{wifi}");
     assert!(refusal("pcap:").contains("pcap:rx=FILE"));
-    let good = dir.file("good.pcap", &pcap(1, false, false));
+    let good = scratch.write("good.pcap", pcap(1, false, false));
     assert!(refusal(&format!("pcap:rx={good},timing=x0")).contains("`original` or `xN`"));
 }
 
@@ -266,8 +247,8 @@ fn frame_check_sequences_are_left_out() {
 
 #[test]
 fn a_capture_is_paced_by_its_times() {
-    let (dir, pools) = (Dir::new("paced"), suite::pools(false));
-    let file = dir.file("in.pcap", &pcap(100, false, false));
+    let (scratch, pools) = (Scratch::new(), suite::pools(false));
+    let file = scratch.write("in.pcap", pcap(100, false, false));
     for options in ["", ",loop=on"] {
         // 1.5 s between frames: at original speed only the first is due.
         let mut port = open(&format!("pcap:rx={file},timing=original{options}"));
@@ -322,13 +303,13 @@ fn a_full_disk_costs_frames_and_nothing_else() {
 
 #[test]
 fn odd_lengths_are_counted_or_found_a_pool() {
-    let (dir, pools) = (Dir::new("lengths"), suite::pools(false));
+    let (scratch, pools) = (Scratch::new(), suite::pools(false));
     let mut file = pcap(0, false, false);
     for bytes in [13_u32, 14, 61, 2112, 2113, 9000, 65_600, 65_601] {
         file.extend([[0; 4], [0; 4], bytes.to_le_bytes(), bytes.to_le_bytes()].concat());
         file.extend(vec![bytes as u8; bytes as usize]);
     }
-    let file = dir.file("in.pcap", &file);
+    let file = scratch.write("in.pcap", &file);
     for options in ["", ",loop=on"] {
         let mut port = open(&format!("pcap:rx={file}{options}"));
         let (mut queue, mut cache) = receiver(&mut *port, &pools);

@@ -2,8 +2,7 @@
 
 use super::Exact;
 use super::hash::{Hash, KeyedHash};
-use super::layout::{LINE, Layout, Value};
-use linerate_core::arch::prefetch_read;
+use super::layout::{Layout, Value};
 use std::hint::select_unpredictable;
 
 /// Looks up keys into values, as many of one as of the other.
@@ -12,18 +11,11 @@ pub(crate) type Kernel<const K: usize, V> = fn(&Exact<K, V>, &[[u8; K]], &mut [O
 /// Keys whose buckets are fetched at once.
 pub(crate) const BLOCK: usize = 64;
 
-/// Asks for all lines of a bucket.
-#[inline(always)]
-pub(super) fn fetch(bucket: &[u8]) {
-    bucket
-        .chunks_exact(LINE)
-        .for_each(|line| prefetch_read(line.as_ptr()));
-}
-
 /// The loop of every kernel. `hash` fills in the hashes of up to [`BLOCK`] keys; `find` returns the
-/// slot of a key in a bucket, given its tag, or the number of slots.
+/// slot of a key in a bucket, or the number of slots. Unless `CERTAIN`, it is the first slot with
+/// the key's tag, whose key is compared when its line has come.
 #[inline(always)]
-pub(crate) fn lookup<const K: usize, V: Value>(
+pub(crate) fn lookup<const K: usize, V: Value, const CERTAIN: bool>(
     table: &Exact<K, V>,
     keys: &[[u8; K]],
     values: &mut [Option<V>],
@@ -35,10 +27,10 @@ pub(crate) fn lookup<const K: usize, V: Value>(
         hash(&table.hash, keys, &mut hashes);
         // A table that never grows lies in one piece, which spares a step for each key.
         match table.segments.only() {
-            Some(all) => probe(table, keys, values, &hashes, find, |bucket| {
+            Some(all) => probe::<K, V, CERTAIN>(table, keys, values, &hashes, find, |bucket| {
                 all.bucket(bucket)
             }),
-            None => probe(table, keys, values, &hashes, find, |bucket| {
+            None => probe::<K, V, CERTAIN>(table, keys, values, &hashes, find, |bucket| {
                 table.segments.bucket(bucket)
             }),
         }
@@ -59,7 +51,7 @@ pub(crate) fn hash_each<const K: usize>(
 
 /// Up to [`BLOCK`] lookups: `at` gives the bytes of a bucket.
 #[inline(always)]
-fn probe<'a, const K: usize, V: Value>(
+fn probe<'a, const K: usize, V: Value, const CERTAIN: bool>(
     table: &Exact<K, V>,
     keys: &[[u8; K]],
     values: &mut [Option<V>],
@@ -68,42 +60,77 @@ fn probe<'a, const K: usize, V: Value>(
     at: impl Fn(u32) -> &'a [u8],
 ) {
     // All of them, whatever the burst: the compiler makes vectors of it.
-    let near = hashes.map(|hash| table.spread.of(hash.first()));
+    let mut buckets = hashes.map(|hash| table.spread.of(hash.first()));
+    let mut slots = [0; BLOCK];
     let count = keys.len().min(BLOCK);
     // Slices of one length, indexed: chained iterators keep their state in memory, which is slow.
     let (keys, values) = (&keys[..count], &mut values[..count]);
-    let (near, hashes) = (&near[..count], &hashes[..count]);
-    for &bucket in near {
-        fetch(at(bucket));
+    let (buckets, slots) = (&mut buckets[..count], &mut slots[..count]);
+    for &bucket in &*buckets {
+        Layout::<K, V>::fetch_tags(at(bucket));
+    }
+    if table.is_beyond_caches() {
+        // A second bucket that may be needed comes with the first, not after it.
+        let far = hashes.map(|hash| table.spread.of(hash.second()));
+        for index in 0..count {
+            let spilled = table.spills.has(buckets[index]);
+            let bucket = select_unpredictable(spilled, far[index], buckets[index]);
+            Layout::<K, V>::fetch_tags(at(bucket));
+        }
     }
     // No branch depends on a key, since entries in their second bucket are unpredictable.
     let mut again = [0_u8; BLOCK];
     let mut missed = 0;
     for index in 0..count {
-        let bucket = at(near[index]);
+        let bucket = at(buckets[index]);
         let slot = find(bucket, &keys[index], hashes[index].tag());
-        values[index] = found::<K, V>(bucket, slot);
+        if CERTAIN {
+            values[index] = found::<K, V>(bucket, slot);
+        } else {
+            slots[index] = slot as u8;
+            Layout::<K, V>::fetch_entry(bucket, slot);
+        }
         again[missed % BLOCK] = index as u8;
         missed += usize::from(slot >= Layout::<K, V>::SLOTS);
     }
-    let far = |index: usize| at(table.spread.of(hashes[index].second()));
     let mut spilled = 0;
     for missed in 0..missed.min(BLOCK) {
         let index = again[missed];
-        if Layout::<K, V>::has_spilled(at(near[usize::from(index)])) {
-            fetch(far(index.into()));
-            again[spilled % BLOCK] = index;
-            spilled += 1;
-        }
+        again[spilled % BLOCK] = index;
+        let bucket = at(buckets[usize::from(index)]);
+        spilled += usize::from(Layout::<K, V>::has_spilled(bucket));
     }
     for &index in &again[..spilled.min(BLOCK)] {
         let index = usize::from(index);
-        let bucket = far(index);
+        let second = table.spread.of(hashes[index].second());
+        let bucket = at(second);
         let slot = find(bucket, &keys[index], hashes[index].tag());
-        values[index] = match found::<K, V>(bucket, slot) {
-            None if !table.stash.is_empty() => table.stashed(&keys[index]),
-            value => value,
-        };
+        if CERTAIN {
+            values[index] = found::<K, V>(bucket, slot);
+        } else {
+            (buckets[index], slots[index]) = (second, slot as u8);
+            Layout::<K, V>::fetch_entry(bucket, slot);
+        }
+    }
+    if !CERTAIN {
+        let mut others = 0;
+        for index in 0..count {
+            let (bucket, slot) = (at(buckets[index]), usize::from(slots[index]));
+            let equal = Layout::<K, V>::key_or_any(bucket, slot) == &keys[index];
+            let value = found::<K, V>(bucket, slot);
+            values[index] = select_unpredictable(equal, value, None);
+            again[others % BLOCK] = index as u8;
+            others += usize::from((slot < Layout::<K, V>::SLOTS) & !equal);
+        }
+        // Another key's tag was the same.
+        for &index in &again[..others.min(BLOCK)] {
+            let index = usize::from(index);
+            let place = table.find(&keys[index], hashes[index]);
+            values[index] = place.map(|place| table.value_at(place));
+        }
+    }
+    if !table.stash.is_empty() {
+        table.look_in_stash(keys, values);
     }
 }
 
@@ -114,13 +141,8 @@ fn found<const K: usize, V: Value>(bucket: &[u8], slot: usize) -> Option<V> {
     select_unpredictable(slot < Layout::<K, V>::SLOTS, Some(value), None)
 }
 
-/// The slot of a key as every level finds it that has no better way; the number of slots if the
-/// key is not there.
+/// What finds keys by their tags.
 #[inline(always)]
-pub(crate) fn find_by_tag<const K: usize, V: Value>(
-    bucket: &[u8],
-    key: &[u8; K],
-    tag: u8,
-) -> usize {
-    Layout::<K, V>::find(bucket, key, tag).unwrap_or(Layout::<K, V>::SLOTS)
+pub(crate) fn by_tag<const K: usize, V: Value>(bucket: &[u8], _: &[u8; K], tag: u8) -> usize {
+    Layout::<K, V>::slot(bucket, tag)
 }

@@ -119,10 +119,10 @@ impl Hash {
 
     /// Seven bits to tell keys of a bucket apart by, and the highest set: a slot with it is taken.
     ///
-    /// Buckets are selected by the highest and the lowest bits of the halves; these lie between.
+    /// Keys of one bucket share bits of one half, so these are of both.
     #[inline(always)]
     pub(crate) fn tag(self) -> u8 {
-        (self.0 >> 12) as u8 | TAKEN
+        (((self.0 >> 32) ^ self.0) >> 12) as u8 | TAKEN
     }
 }
 

@@ -8,9 +8,12 @@
 //!
 //! Keys first, then values, and at the very end a tag for each slot (0: free) and the count of
 //! entries that belong here but live in their second bucket. So a hit reads one line for small
-//! keys, and no second bucket is read for an absent key while nothing was spilled.
+//! keys, and no second bucket is read for an absent key while nothing was spilled. Of a bucket of
+//! several lines a lookup reads the last one, and those of a key whose tag fits.
 
 use super::hash::TAKEN;
+use linerate_core::arch::prefetch_read;
+use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 
 /// A cache line; arrays of them begin on a page.
@@ -83,18 +86,28 @@ impl<const K: usize, V: Value> Layout<K, V> {
         K + V::BYTES + 1
     };
 
-    /// Lines of a bucket: the fewest that hold three entries.
-    pub(crate) const LINES: usize = (Self::ENTRY * 3 + 1).div_ceil(LINE);
+    /// Lines of a bucket: the fewest that hold three entries, or eight if these waste less, as for
+    /// keys as long as a line (seven in eight lines, where four hold three).
+    pub(crate) const LINES: usize = {
+        let few = (Self::ENTRY * 3 + 1).div_ceil(LINE);
+        match Self::fit(8) * few > Self::fit(few) * 8 {
+            true => 8,
+            false => few,
+        }
+    };
     /// Bytes of a bucket.
     pub(super) const BYTES: usize = Self::LINES * LINE;
     /// Entries of a bucket: 3 to 7.
-    pub(crate) const SLOTS: usize = {
-        let fit = (Self::BYTES - 1) / Self::ENTRY;
-        if fit < 7 { fit } else { 7 }
-    };
+    pub(crate) const SLOTS: usize = Self::fit(Self::LINES);
     /// The last line's last eight bytes: tags, then the count of spilled entries.
     const SPILLED: usize = Self::BYTES - 1;
     const TAGS: usize = Self::SPILLED - Self::SLOTS;
+
+    /// Entries that fit into some lines.
+    const fn fit(lines: usize) -> usize {
+        let fit = (lines * LINE - 1) / Self::ENTRY;
+        if fit < 7 { fit } else { 7 }
+    }
 
     #[inline(always)]
     fn value_at(slot: usize) -> usize {
@@ -115,6 +128,16 @@ impl<const K: usize, V: Value> Layout<K, V> {
     #[inline(always)]
     pub(super) fn key(bucket: &[u8], slot: usize) -> &[u8; K] {
         bucket[slot * K..]
+            .first_chunk()
+            .expect("keys lie within the bucket")
+    }
+
+    /// The key in a slot, or anything of the line with the tags if there is no such slot.
+    #[inline(always)]
+    pub(super) fn key_or_any(bucket: &[u8], slot: usize) -> &[u8; K] {
+        let there = slot < Self::SLOTS;
+        let at = select_unpredictable(there, slot * K, Self::BYTES - K);
+        bucket[at..]
             .first_chunk()
             .expect("keys lie within the bucket")
     }
@@ -168,25 +191,64 @@ impl<const K: usize, V: Value> Layout<K, V> {
         (free != 0).then(|| free.trailing_zeros() as usize / 8)
     }
 
+    /// The highest bit of the byte of the first slot with this tag; above it there may be others,
+    /// for slots that have it not.
+    #[inline(always)]
+    fn with_tag(bucket: &[u8], tag: u8) -> u64 {
+        const ONES: u64 = 0x0101_0101_0101_0101;
+        const HIGHS: u64 = 0x8080_8080_8080_8080;
+        let other = Self::tags(bucket) ^ (u64::from(tag) * ONES);
+        other.wrapping_sub(ONES) & !other & (HIGHS >> (64 - 8 * Self::SLOTS))
+    }
+
+    /// The first slot with this tag; the number of slots if none has it.
+    #[inline(always)]
+    pub(super) fn slot(bucket: &[u8], tag: u8) -> usize {
+        let none = 0x80 << (8 * Self::SLOTS);
+        (Self::with_tag(bucket, tag) | none).trailing_zeros() as usize / 8
+    }
+
     /// The slot that holds `key`: tags of all slots are compared at once, then keys whose tag fits.
     #[inline(always)]
-    pub(crate) fn find(bucket: &[u8], key: &[u8; K], tag: u8) -> Option<usize> {
-        const ONES: u64 = 0x0101_0101_0101_0101;
-        let other = Self::tags(bucket) ^ (u64::from(tag) * ONES);
-        // The highest bit of each byte that is zero (and at times of a byte above one: keys
-        // decide).
-        let mut fits = other.wrapping_sub(ONES) & !other & 0x8080_8080_8080_8080;
+    pub(super) fn find(bucket: &[u8], key: &[u8; K], tag: u8) -> Option<usize> {
+        let mut fits = Self::with_tag(bucket, tag);
         while fits != 0 {
             let slot = fits.trailing_zeros() as usize / 8;
-            if slot >= Self::SLOTS {
-                return None;
-            }
             if Self::tag(bucket, slot) == tag && Self::key(bucket, slot) == key {
                 return Some(slot);
             }
             fits &= fits - 1;
         }
         None
+    }
+
+    /// Asks for all lines of a bucket.
+    #[inline(always)]
+    pub(super) fn fetch(bucket: &[u8]) {
+        let lines = bucket.chunks_exact(LINE);
+        lines.for_each(|line| prefetch_read(line.as_ptr()));
+    }
+
+    /// Asks for the line with the tags, which is the whole bucket if it has one.
+    #[inline(always)]
+    pub(super) fn fetch_tags(bucket: &[u8]) {
+        prefetch_read(bucket[Self::BYTES - LINE..].as_ptr());
+    }
+
+    /// Asks for the other lines of the entry in a slot, if there is such a slot.
+    #[inline(always)]
+    pub(super) fn fetch_entry(bucket: &[u8], slot: usize) {
+        if Self::LINES == 1 {
+            return;
+        }
+        let there = |at| select_unpredictable(slot < Self::SLOTS, at, Self::SPILLED);
+        prefetch_read(bucket[there(slot * K)..].as_ptr());
+        if !LINE.is_multiple_of(K) {
+            prefetch_read(bucket[there(slot * K + K - 1)..].as_ptr());
+        }
+        if Self::SLOTS * (V::BYTES + 1) >= LINE {
+            prefetch_read(bucket[there(Self::value_at(slot))..].as_ptr());
+        }
     }
 
     /// Whether entries that belong here live in their second bucket.

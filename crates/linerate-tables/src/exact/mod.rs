@@ -2,18 +2,18 @@
 //!
 //! [`Exact`] has one owner and is the fast form. Read `layout` for what a bucket is, `hash` for how
 //! a key finds its two buckets, `spread` for how their number grows, `place` for how an entry finds
-//! room. [`SharedExact`] has one writer and many readers.
+//! room, `bulk` how a burst is looked up. [`SharedExact`] has one writer and many readers.
 //!
 //! # Cost
 //!
 //! | operation | work |
 //! |---|---|
 //! | lookup, hit or miss | at most two buckets, and 16 entries of the stash (empty, but for attacks on a known seed) |
-//! | bulk lookup | the same; first buckets of 64 keys are fetched at once, then the second ones that are needed |
+//! | bulk lookup | the same; the buckets of 64 keys are fetched at once, second ones where entries spilled |
 //! | bulk insert | as insert, memory for 64 keys asked for at once |
 //! | insert | at most two splits of a bucket and 128 buckets read to make room; now and then one segment (2 MiB) mapped |
 //! | remove | as lookup, and one insert from the stash if it is not empty |
-//! | memory | a line of 64 bytes holds 3 keys of 16 bytes with 4 of value; 28.4 bytes per entry at the limit (three quarters of the slots) |
+//! | memory | a line of 64 bytes holds 3 keys of 16 bytes with 4 of value; 28.5 bytes per entry at the limit (three quarters of the slots) |
 //!
 //! An entry is found in its first bucket if that had room (six of seven times at the limit), else
 //! in its second. No entry is ever looked for elsewhere, nothing is left behind by a removal, and
@@ -47,6 +47,7 @@ mod place;
 mod reach;
 mod segments;
 mod shared;
+mod spills;
 mod spread;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,7 @@ pub use layout::Value;
 use linerate_core::env::Isa;
 use segments::Segments;
 pub use shared::{SharedExact, SharedReader};
+use spills::Spills;
 use spread::Spread;
 
 /// How a table is to be.
@@ -104,6 +106,9 @@ const BUCKETS_MIN: u32 = 16;
 /// Buckets that one insert splits at most.
 const SPLITS: usize = 2;
 
+/// Buckets of that many bytes are in the second level of most caches.
+const NEAR_BYTES: usize = 1 << 20;
+
 /// A table from keys of `K` bytes to values, changed and read by its owner.
 pub struct Exact<const K: usize, V> {
     name: String,
@@ -116,6 +121,7 @@ pub struct Exact<const K: usize, V> {
     /// With this many entries the next one makes the table grow, or is one too many.
     room: usize,
     segments: Segments<K, V>,
+    spills: Spills,
     /// Entries for which there was no room in reach: none, unless keys were made to collide.
     stash: Vec<([u8; K], V)>,
     /// Entries that were moved from one bucket to another.
@@ -154,6 +160,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
             most,
             room: 0,
             segments: Segments::new(most, base == most),
+            spills: Spills::new(most),
             stash: Vec::new(),
             moved: 0,
             bulk: crate::simd::exact::pick(config.isa),
@@ -186,6 +193,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
     /// All memory that it holds, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.segments.bytes()
+            + self.spills.bytes()
             + size_of::<Self>()
             + self.stash.capacity() * size_of::<([u8; K], V)>()
     }
@@ -243,13 +251,20 @@ impl<const K: usize, V: Value> Exact<K, V> {
             bulk::hash_each(&self.hash, keys, &mut hashes);
             let hashes = &hashes[..keys.len()];
             for &hash in hashes {
-                bulk::fetch(self.near(hash));
+                Layout::<K, V>::fetch_tags(self.near(hash));
             }
-            // Now that the first buckets arrive: some are full.
+            // Now that the tags arrive: the slot that will be compared or filled, and whether there
+            // is none.
             for &hash in hashes {
                 let near = self.near(hash);
-                if Layout::<K, V>::has_spilled(near) || Layout::<K, V>::free(near).is_none() {
-                    bulk::fetch(self.segments.bucket(self.spread.of(hash.second())));
+                let free = Layout::<K, V>::free(near);
+                let slot = match Layout::<K, V>::slot(near, hash.tag()) {
+                    slot if slot < Layout::<K, V>::SLOTS => slot,
+                    none => free.unwrap_or(none),
+                };
+                Layout::<K, V>::fetch_entry(near, slot);
+                if Layout::<K, V>::has_spilled(near) || free.is_none() {
+                    Layout::<K, V>::fetch(self.segments.bucket(self.spread.of(hash.second())));
                 }
             }
             for ((key, &value), &hash) in keys.iter().zip(values).zip(hashes) {
@@ -326,6 +341,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
             (0..Layout::<K, V>::SLOTS).for_each(|slot| Layout::<K, V>::clear(bucket, slot));
             Layout::<K, V>::set_spilled(bucket, 0);
         }
+        self.spills.clear();
         self.stash.clear();
         self.len = 0;
     }
@@ -333,12 +349,18 @@ impl<const K: usize, V: Value> Exact<K, V> {
     /// Asks for the memory that a lookup, insert or removal of `key` soon will need.
     #[inline]
     pub fn prefetch(&self, key: &[u8; K]) {
-        bulk::fetch(self.near(self.hash.of(key)));
+        Layout::<K, V>::fetch(self.near(self.hash.of(key)));
     }
 
     /// Entries that were moved from bucket to bucket so far, by growth and to make room.
     pub fn moved(&self) -> u64 {
         self.moved
+    }
+
+    /// Whether most lookups wait for memory.
+    #[inline(always)]
+    fn is_beyond_caches(&self) -> bool {
+        self.spread.count() as usize * Layout::<K, V>::BYTES > NEAR_BYTES
     }
 
     /// The first bucket of a hash.
@@ -347,11 +369,15 @@ impl<const K: usize, V: Value> Exact<K, V> {
         self.segments.bucket(self.spread.of(hash.first()))
     }
 
-    /// The value of a key in the stash.
+    /// The values of keys that are nowhere else.
     #[cold]
-    fn stashed(&self, key: &[u8; K]) -> Option<V> {
-        let entry = self.stash.iter().find(|(stashed, _)| stashed == key);
-        entry.map(|&(_, value)| value)
+    #[inline(never)]
+    fn look_in_stash(&self, keys: &[[u8; K]], values: &mut [Option<V>]) {
+        let absent = keys.iter().zip(values).filter(|(_, value)| value.is_none());
+        for (key, value) in absent {
+            let entry = self.stash.iter().find(|(stashed, _)| stashed == key);
+            *value = entry.map(|&(_, value)| value);
+        }
     }
 
     #[inline(always)]

@@ -72,7 +72,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
         self.spread.grow();
         // Those that spilled from the source now belong to either: both count them all.
         let spilled = Layout::<K, V>::spilled(self.segments.bucket(source));
-        Layout::<K, V>::set_spilled(self.segments.bucket_mut(fresh), spilled);
+        self.set_spilled(fresh, spilled);
         let mut free = 0;
         for slot in 0..Layout::<K, V>::SLOTS {
             if let Some(hash) = self.hash_at(source, slot)
@@ -150,18 +150,21 @@ impl<const K: usize, V: Value> Exact<K, V> {
 
     /// One entry more of this bucket lives elsewhere. 255 means: unknown.
     fn spill(&mut self, first: u32) {
-        let bucket = self.segments.bucket_mut(first);
-        let count = Layout::<K, V>::spilled(bucket).saturating_add(1);
-        Layout::<K, V>::set_spilled(bucket, count);
+        let count = Layout::<K, V>::spilled(self.segments.bucket(first));
+        self.set_spilled(first, count.saturating_add(1));
     }
 
     /// One less.
     pub(super) fn unspill(&mut self, first: u32) {
-        let bucket = self.segments.bucket_mut(first);
-        let count = Layout::<K, V>::spilled(bucket);
+        let count = Layout::<K, V>::spilled(self.segments.bucket(first));
         if count != u8::MAX {
-            Layout::<K, V>::set_spilled(bucket, count - 1);
+            self.set_spilled(first, count - 1);
         }
+    }
+
+    fn set_spilled(&mut self, bucket: u32, count: u8) {
+        Layout::<K, V>::set_spilled(self.segments.bucket_mut(bucket), count);
+        self.spills.set(bucket, count != 0);
     }
 
     /// Gives one entry of the stash another try, after something changed.

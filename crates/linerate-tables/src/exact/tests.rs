@@ -105,12 +105,22 @@ fn agree<const K: usize, V: Number>(isa: Isa, seed: u64, limit: usize, operation
         }
         assert_eq!(table.len(), model.len(), "{said}");
         if step % (operations / 8).max(1) == 0 {
+            assert!(spills_are_known(&table), "{said}");
             let all: BTreeMap<_, _> = table.iter().collect();
             assert!(all.len() == table.len() && all == model, "{said}");
         }
     }
     let spilled_everything = table.sweep(&mut Cursor::default(), usize::MAX, |_, _| false);
     assert!(spilled_everything && table.is_empty() && table.iter().next().is_none());
+    assert!(spills_are_known(&table));
+}
+
+/// Whether the bit of each bucket says what its count does.
+fn spills_are_known<const K: usize, V: Number>(table: &Exact<K, V>) -> bool {
+    (0..table.spread.count()).all(|bucket| {
+        let spilled = Layout::<K, V>::has_spilled(table.segments.bucket(bucket));
+        table.spills.has(bucket) == spilled
+    })
 }
 
 /// Every level, and buckets of each number of lines and slots.
@@ -123,6 +133,7 @@ fn agree_at_all_levels(seed: u64, limit: usize, operations: usize) {
         agree::<6, u16>(isa, seed, limit, operations / 4);
         agree::<13, u64>(isa, seed, limit, operations / 4);
         agree::<40, u32>(isa, seed, limit, operations / 4);
+        agree::<64, u32>(isa, seed, limit, operations / 4);
         agree::<64, [u8; 24]>(isa, seed, limit, operations / 4);
     }
 }
@@ -382,6 +393,39 @@ fn a_sweep_in_steps_sees_everything() {
         seen.iter()
             .all(|(key, times)| table.lookup(key) == Some(*times))
     );
+}
+
+/// Tables beyond the caches are asked in another way; keys of one line and of several, all of them
+/// there, none of them, and some of each.
+#[test]
+fn a_large_table_answers_bursts_as_it_does_single_keys() {
+    fn ask<const K: usize>(limit: usize) {
+        for isa in Isa::detect().levels() {
+            for config in [config(limit, isa), config(limit, isa).full_size()] {
+                let mut table = Exact::<K, u32>::new(&config).unwrap();
+                for number in 0..limit {
+                    table.insert(&key(number), number as u32).unwrap();
+                }
+                assert!(table.is_beyond_caches());
+                let mut found = [None; 64];
+                for burst in (0..2 * limit - 64).step_by(997) {
+                    let keys: [[u8; K]; 64] = std::array::from_fn(|at| key(burst + at));
+                    table.lookup_bulk(&keys, &mut found);
+                    let alone = keys.map(|key| table.lookup(&key));
+                    assert_eq!(found, alone, "K {K} {isa} from {burst}");
+                    let there = (burst..burst + 64).filter(|&number| number < limit);
+                    assert!(
+                        there
+                            .map(|number| Some(number as u32))
+                            .eq(found.into_iter().flatten().map(Some))
+                    );
+                }
+            }
+        }
+    }
+    ask::<16>(60_000);
+    ask::<40>(40_000);
+    ask::<64>(20_000);
 }
 
 #[test]

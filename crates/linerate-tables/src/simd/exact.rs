@@ -2,7 +2,7 @@
 //!
 //! A bucket of three 16-byte keys is one cache line with the keys at its front: one comparison of
 //! 512 bits (two of 256) finds which of them is the one that is looked for, without tags. Buckets
-//! of other shapes compare tags, eight bytes at a time, on every level.
+//! of other shapes compare tags, of all slots at once, on every level.
 
 use crate::exact::Value;
 use crate::exact::bulk::{self, Kernel};
@@ -25,13 +25,8 @@ pub(crate) fn pick<const K: usize, V: Value>(isa: Isa) -> Kernel<K, V> {
     }
     let _ = isa;
     |table, keys, values| {
-        bulk::lookup(
-            table,
-            keys,
-            values,
-            bulk::hash_each,
-            bulk::find_by_tag::<K, V>,
-        );
+        let by_tag = bulk::by_tag::<K, V>;
+        bulk::lookup::<K, V, false>(table, keys, values, bulk::hash_each, by_tag);
     }
 }
 
@@ -54,17 +49,12 @@ mod x86_64 {
         values: &mut [Option<V>],
     ) {
         if const { is_line_of_three::<K, V>() } {
-            bulk::lookup(table, keys, values, bulk::hash_each, |bucket, key, _| {
-                taken::<K, V>(bucket, equal_avx2(bucket, key))
-            });
+            let find =
+                |bucket: &[u8], key: &[u8; K], _| taken::<K, V>(bucket, equal_avx2(bucket, key));
+            bulk::lookup::<K, V, true>(table, keys, values, bulk::hash_each, find);
         } else {
-            bulk::lookup(
-                table,
-                keys,
-                values,
-                bulk::hash_each,
-                bulk::find_by_tag::<K, V>,
-            );
+            let by_tag = bulk::by_tag::<K, V>;
+            bulk::lookup::<K, V, false>(table, keys, values, bulk::hash_each, by_tag);
         }
     }
 
@@ -76,14 +66,13 @@ mod x86_64 {
         keys: &[[u8; K]],
         values: &mut [Option<V>],
     ) {
+        let hash = |hash: &_, keys: &[_], hashes: &mut _| hash_avx512(hash, keys, hashes);
         if const { is_line_of_three::<K, V>() } {
-            let hash = |hash: &_, keys: &[_], hashes: &mut _| hash_avx512(hash, keys, hashes);
-            bulk::lookup(table, keys, values, hash, |bucket, key, _| {
-                taken_avx512::<K, V>(bucket, equal_avx512(bucket, key))
-            });
+            let find =
+                |bucket: &[u8], key: &[u8; K], _| taken_avx512(bucket, equal_avx512(bucket, key));
+            bulk::lookup::<K, V, true>(table, keys, values, hash, find);
         } else {
-            let hash = |hash: &_, keys: &[_], hashes: &mut _| hash_avx512(hash, keys, hashes);
-            bulk::lookup(table, keys, values, hash, bulk::find_by_tag::<K, V>);
+            bulk::lookup::<K, V, false>(table, keys, values, hash, bulk::by_tag::<K, V>);
         }
     }
 
@@ -101,8 +90,9 @@ mod x86_64 {
     /// As [`taken`]. Every CPU of this level gathers bits fast, which those of AVX2 do not.
     #[inline]
     #[target_feature(enable = "bmi1,bmi2")]
-    fn taken_avx512<const K: usize, V: Value>(bucket: &[u8], equal: u32) -> usize {
-        let taken = _pext_u32(Layout::<K, V>::tags(bucket) as u32, 0x80_80_80);
+    fn taken_avx512(bucket: &[u8], equal: u32) -> usize {
+        let tags: &[u8; 4] = bucket.last_chunk().expect("a bucket has a line");
+        let taken = _pext_u32(u32::from_le_bytes(*tags), 0x80_80_80);
         let slots = _pext_u32(equal & (equal >> 1), 0b01_01_01) & taken;
         (slots | 0b1000).trailing_zeros() as usize
     }

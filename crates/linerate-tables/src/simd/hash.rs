@@ -1,4 +1,4 @@
-//! The keyed hash of exact match for eight 16-byte keys at a time.
+//! The keyed hash of exact match for eight keys at a time, of 16 bytes or of more.
 //!
 //! What it computes is told, and done for one key, in `exact::hash`.
 
@@ -10,34 +10,51 @@ pub(crate) mod x86_64 {
 
     /// The hashes of at most [`BLOCK`] keys; what follows the last key's is undefined.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
     pub(crate) fn hash_avx512<const K: usize>(
         hash: &KeyedHash,
         keys: &[[u8; K]],
         hashes: &mut [Hash; BLOCK],
     ) {
-        if K != 16 {
+        if K < 16 {
             bulk::hash_each(hash, keys, hashes);
             return;
         }
         let (eights, rest) = keys.as_chunks::<8>();
         let (into, _) = hashes.as_chunks_mut::<8>();
         for (eight, into) in eights.iter().zip(&mut *into) {
-            hash8(hash, eight.as_flattened(), into);
+            hash8(hash, eight, into);
         }
         if let Some(into) = into.get_mut(eights.len())
             && !rest.is_empty()
         {
             let mut eight = [[0; K]; 8];
             eight[..rest.len()].copy_from_slice(rest);
-            hash8(hash, eight.as_flattened(), into);
+            hash8(hash, &eight, into);
         }
     }
 
-    /// The hashes of eight keys, which are 128 bytes.
+    /// The hashes of eight keys.
     #[inline]
-    #[target_feature(enable = "avx512f,avx512dq")]
-    fn hash8(hash: &KeyedHash, keys: &[u8], into: &mut [Hash; 8]) {
+    #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
+    fn hash8<const K: usize>(hash: &KeyedHash, keys: &[[u8; K]; 8], into: &mut [Hash; 8]) {
+        let mut sum = match K {
+            16 => sums_of_16_bytes(hash, keys.as_flattened()),
+            _ => sums(hash, keys),
+        };
+        for factor in hash.mix {
+            sum = _mm512_xor_si512(sum, _mm512_srli_epi64::<32>(sum));
+            sum = _mm512_mullo_epi64(sum, _mm512_set1_epi64(factor as i64));
+        }
+        sum = _mm512_xor_si512(sum, _mm512_srli_epi64::<32>(sum));
+        // SAFETY: a `Hash` is a transparent `u64`, and there are eight.
+        unsafe { _mm512_storeu_si512(into.as_mut_ptr().cast(), sum) };
+    }
+
+    /// The sums of products of eight keys, which are 128 bytes.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn sums_of_16_bytes(hash: &KeyedHash, keys: &[u8]) -> __m512i {
         let keys: &[u8; 128] = keys.first_chunk().expect("eight keys of 16 bytes");
         // SAFETY: the secret has 64 bytes, of which these are the first 16.
         let secret = unsafe { _mm_loadu_si128(hash.secret.as_ptr().cast()) };
@@ -54,16 +71,38 @@ pub(crate) mod x86_64 {
         // Both products of keys 0, 4, 1, 5, 2, 6, 3, 7, in this order.
         let left = _mm512_unpacklo_epi64(first, last);
         let right = _mm512_unpackhi_epi64(first, last);
-        let mut sum = _mm512_add_epi64(left, right);
-        for factor in hash.mix {
-            sum = _mm512_xor_si512(sum, _mm512_srli_epi64::<32>(sum));
-            sum = _mm512_mullo_epi64(sum, _mm512_set1_epi64(factor as i64));
-        }
-        sum = _mm512_xor_si512(sum, _mm512_srli_epi64::<32>(sum));
         let order = _mm512_setr_epi64(0, 2, 4, 6, 1, 3, 5, 7);
-        let sum = _mm512_permutexvar_epi64(order, sum);
-        // SAFETY: a `Hash` is a transparent `u64`, and there are eight.
-        unsafe { _mm512_storeu_si512(into.as_mut_ptr().cast(), sum) };
+        _mm512_permutexvar_epi64(order, _mm512_add_epi64(left, right))
+    }
+
+    /// The sums of products of eight keys of up to 64 bytes.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw")]
+    fn sums<const K: usize>(hash: &KeyedHash, keys: &[[u8; K]; 8]) -> __m512i {
+        // SAFETY: the secret has 64 bytes.
+        let secret = unsafe { _mm512_loadu_si512(hash.secret.as_ptr().cast()) };
+        let products = |key: &[u8; K]| {
+            // SAFETY: the mask selects no byte beyond the key's last.
+            let key = unsafe { _mm512_maskz_loadu_epi8(u64::MAX >> (64 - K), key.as_ptr().cast()) };
+            let sums = _mm512_add_epi32(key, secret);
+            let words = u8::MAX >> (8 - K.div_ceil(8));
+            _mm512_maskz_mul_epu32(words, sums, _mm512_srli_epi64::<32>(sums))
+        };
+        // Halves are added to halves until a sum is one word: of two keys in each 128 bits, ...
+        let pair = |at: usize| {
+            let (a, b) = (products(&keys[at]), products(&keys[at + 1]));
+            _mm512_add_epi64(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b))
+        };
+        // ... four times, then twice, ...
+        let four = |at: usize| {
+            let (a, b) = (pair(at), pair(at + 2));
+            let low = _mm512_shuffle_i64x2::<0b01_00_01_00>(a, b);
+            _mm512_add_epi64(low, _mm512_shuffle_i64x2::<0b11_10_11_10>(a, b))
+        };
+        // ... then once.
+        let (a, b) = (four(0), four(4));
+        let even = _mm512_shuffle_i64x2::<0b10_00_10_00>(a, b);
+        _mm512_add_epi64(even, _mm512_shuffle_i64x2::<0b11_01_11_01>(a, b))
     }
 
     #[cfg(test)]
@@ -96,9 +135,12 @@ pub(crate) mod x86_64 {
                     }
                 }
             }
-            both::<16>();
             both::<13>();
+            both::<16>();
+            both::<17>();
             both::<40>();
+            both::<61>();
+            both::<64>();
         }
     }
 }

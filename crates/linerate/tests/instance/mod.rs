@@ -1,6 +1,7 @@
 //! A running command, and `linerate ctl` for it.
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
@@ -68,6 +69,17 @@ impl Instance {
     pub(crate) fn show(&self, words: &[&str]) -> Value {
         let text = self.ctl(&[&["show"], words, &["--json"]].concat()).unwrap();
         serde_json::from_str(&text).unwrap()
+    }
+
+    /// The page of metrics.
+    pub(crate) fn metrics(&self) -> String {
+        let mut stream = UnixStream::connect(&self.socket).unwrap();
+        stream.write_all(b"{\"method\": \"metrics\"}\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(stream).read_line(&mut line).unwrap();
+        let answer: Value = serde_json::from_str(&line).unwrap();
+        let page = answer["result"]["text"].as_str();
+        page.unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
     /// Sends SIGHUP; returns the line that it prints.

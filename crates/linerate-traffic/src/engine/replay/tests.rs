@@ -1,14 +1,11 @@
 //! Files written here by hand, and sent in virtual time.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use super::*;
 use crate::engine::schedule::{Pacer, Window};
-use linerate_core::env::PrivateFolder;
+use linerate_testkit::Scratch;
 use std::time::Duration;
-
-/// A temporary file, deleted with the value.
-struct Scratch(PathBuf, #[allow(dead_code)] PrivateFolder);
 
 /// A classic pcap with nanoseconds: frames of these lengths at these times, each filled with its
 /// number.
@@ -27,15 +24,9 @@ fn pcap(frames: &[(u64, usize)]) -> Vec<u8> {
     file
 }
 
-fn scratch(name: &str, file: &[u8]) -> Scratch {
-    let folder = PrivateFolder::new("replay").unwrap();
-    let path = folder.join(name);
-    std::fs::write(&path, file).unwrap();
-    Scratch(path, folder)
-}
-
 fn load(name: &str, file: &[u8]) -> Result<Recording, Error> {
-    Recording::load(&scratch(name, file).0, MOST_BYTES, 1514)
+    let scratch = Scratch::new();
+    Recording::load(Path::new(&scratch.write(name, file)), MOST_BYTES, 1514)
 }
 
 const FRAMES: [(u64, usize); 4] = [
@@ -90,8 +81,9 @@ fn what_is_damaged_cut_short_or_no_capture_is_refused_with_a_reason_and_a_fix() 
     assert!(empty.contains("it has no frame"), "{empty}");
     let long = said("long.pcap", &pcap(&[(0, 60), (1, 1515)]));
     assert!(long.contains("frame 2 has 1515 bytes"), "{long}");
-    let file = scratch("limit.pcap", &whole);
-    let limited = told(Recording::load(&file.0, 200, 1514).unwrap_err());
+    let scratch = Scratch::new();
+    let file = scratch.write("limit.pcap", &whole);
+    let limited = told(Recording::load(Path::new(&file), 200, 1514).unwrap_err());
     assert!(limited.contains("more than 200 bytes"), "{limited}");
     let absent = Recording::load(Path::new("/nowhere/x.pcap"), 1, 1).unwrap_err();
     assert!(absent.to_string().contains("/nowhere/x.pcap"));
@@ -118,10 +110,11 @@ fn a_recording_without_times_needs_a_rate_and_a_signature_needs_room() {
 
 #[test]
 fn the_keys_of_a_stream_say_how_a_capture_is_sent() {
-    let file = scratch("keys.pcap", &pcap(&FRAMES));
+    let scratch = Scratch::new();
+    let file = scratch.write("keys.pcap", pcap(&FRAMES));
     let of = |keys: &str| {
-        let spec: StreamSpec = format!("pcap={} {keys}", file.0.display()).parse().unwrap();
-        let recording = Recording::load(&file.0, MOST_BYTES, 1514).unwrap();
+        let spec: StreamSpec = format!("pcap={file} {keys}").parse().unwrap();
+        let recording = Recording::load(Path::new(&file), MOST_BYTES, 1514).unwrap();
         Replay::of(&spec, recording.into(), 3)
     };
     let asked = |keys: &str| {

@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include <rte_eal.h>
-#include <rte_memory.h>
 #include <rte_version.h>
 
 #include "peer.h"
@@ -69,21 +68,6 @@ static int measure(const struct ask *ask, struct answer *answer)
 		return l3fwd_row(ask, answer);
 	fprintf(stderr, "peer: no row %s\n", row);
 	return -1;
-}
-
-static const char *page_name(const void *memory)
-{
-	const struct rte_memseg_list *list = rte_mem_virt2memseg_list(memory);
-	switch (list == NULL ? 0 : list->page_sz) {
-	case 1ULL << 30:
-		return "1 GiB";
-	case 2ULL << 20:
-		return "2 MiB";
-	case 4096:
-		return "4 KiB";
-	default:
-		return "unknown";
-	}
 }
 
 int main(int argc, char **argv)

@@ -7,6 +7,7 @@
 
 #include <rte_cycles.h>
 #include <rte_lcore.h>
+#include <rte_memory.h>
 
 // The ring's size on both sides of the comparison.
 #define RING_SLOTS 1024
@@ -54,6 +55,21 @@ static inline double ns_per(uint64_t cycles, uint64_t elements)
 static inline uint64_t cycles_of(double seconds)
 {
 	return (uint64_t)(seconds * (double)rte_get_tsc_hz());
+}
+
+static inline const char *page_name(const void *memory)
+{
+	const struct rte_memseg_list *list = rte_mem_virt2memseg_list(memory);
+	switch (list == NULL ? 0 : list->page_sz) {
+	case 1ULL << 30:
+		return "1 GiB";
+	case 2ULL << 20:
+		return "2 MiB";
+	case 4096:
+		return "4 KiB";
+	default:
+		return "unknown";
+	}
 }
 
 #endif

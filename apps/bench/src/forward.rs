@@ -1,9 +1,9 @@
-//! Forwarding on one core: two ports and a worker; and one port alone.
+//! Forwarding on one core: two ports and a worker.
 
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 use linerate_core::env::{Clock, PrivateFolder};
-use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
+use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::port::pcapng::{Direction, PcapngWriter, Record};
 use linerate_core::port::{Port, PortConfig, PortError};
 use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker, WorkerHandle};
@@ -34,30 +34,10 @@ pub(super) const ROWS: &[Row] = &[
         about: "l2fwd between two looping captures of 1024 frames of 1518 bytes, each copied",
         run: |row, run| pcap_l2fwd(row, run, 1514),
     },
-    Row {
-        name: "veth.af_packet.rx.64",
-        about: "receive only from --port, and free",
-        run: receive,
-    },
-    Row {
-        name: "veth.af_packet.tx.64",
-        about: "transmit only into --port, frames of 64 bytes",
-        run: transmit,
-    },
-    Row {
-        name: "veth.af_xdp.rx.64",
-        about: "receive only from --port, and free",
-        run: receive,
-    },
-    Row {
-        name: "veth.af_xdp.tx.64",
-        about: "transmit only into --port, frames of 64 bytes",
-        run: transmit,
-    },
 ];
 
 /// 60 bytes of a UDP frame, the shortest on a wire.
-const FRAME: [u8; 60] = {
+pub(super) const FRAME: [u8; 60] = {
     let mut frame = [0; 60];
     frame[0] = 2;
     frame[6] = 2;
@@ -150,49 +130,6 @@ fn forward<const MAC: bool>(
     Ok(Sample::new(row, mpps, "Mpps", pages))
 }
 
-/// Mpps received from `--port`.
-fn receive(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let (mut ports, pools) = one_port(row, &run)?;
-    let pages = pools.primary().page_kind();
-    let (mpps, facts) = run.pinned(move |run| -> Result<_, PortError> {
-        let mut egress = Egress::new(PoolCache::new(pools.as_slice()));
-        let counted = egress.reason("counted");
-        let stage = move |burst: &mut Burst, out: &mut Egress| out.drop_burst(counted, burst);
-        let mut worker = connect(&mut ports, &pools, stage, egress, 0)?.0;
-        let mut poll = || worker.round() as u64;
-        rate(run.duration / 5, &mut poll);
-        Ok((rate(run.duration, &mut poll), facts(&ports)))
-    })??;
-    Ok(Sample::new(row, mpps, "Mpps", pages).with("port", facts))
-}
-
-/// Mpps that `--port` accepted for sending.
-fn transmit(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let (mut ports, pools) = one_port(row, &run)?;
-    let pages = pools.primary().page_kind();
-    let (mpps, facts) = run.pinned(move |run| -> Result<_, PortError> {
-        let mut cache = PoolCache::new(pools.as_slice());
-        let mut queues = ports[0].start(&PortConfig::default(), &pools)?;
-        let mut burst = Burst::with_room(32);
-        let mut send = || {
-            cache.fill(pools.primary(), &mut burst, 32);
-            for packet in burst.iter_mut().filter(|packet| packet.len() == 0) {
-                packet.set_data(&FRAME);
-            }
-            let sent: usize = queues
-                .tx
-                .iter_mut()
-                .map(|tx| tx.tx_burst(&mut burst, &mut cache))
-                .sum();
-            queues.tx.iter_mut().for_each(|tx| tx.flush(&mut cache));
-            sent as u64
-        };
-        rate(run.duration / 5, &mut send);
-        Ok((rate(run.duration, &mut send), facts(&ports)))
-    })??;
-    Ok(Sample::new(row, mpps, "Mpps", pages).with("port", facts))
-}
-
 /// Millions of packets per second that `turn` says it moved.
 pub(super) fn rate(duration: Duration, turn: &mut impl FnMut() -> u64) -> f64 {
     let (began, mut packets) = (Instant::now(), 0);
@@ -221,31 +158,6 @@ pub(super) fn between<S: Stage + 'static>(
     let mut poll = || worker.round() as u64;
     rate(run.duration / 10, &mut poll);
     Ok(rate(run.duration, &mut poll))
-}
-
-/// The facts of the ports, in one line.
-fn facts(ports: &[Box<dyn Port>]) -> String {
-    let facts = ports.iter().flat_map(|port| port.info().facts);
-    facts
-        .map(|(name, value)| format!("{name}: {value}"))
-        .collect::<Vec<_>>()
-        .join("; ")
-}
-
-type Opened = (Vec<Box<dyn Port>>, Pools);
-
-fn one_port(row: &'static str, run: &Run) -> Result<Opened, Error> {
-    let spec = run.port.clone().ok_or_else(|| Error::Usage {
-        problem: format!("row `{row}` measures a port"),
-        fix: "name it: `--port af_packet:eth0`".into(),
-    })?;
-    let ports = open(&mut Drivers::new(), &[spec])?;
-    let small = Pool::new(&PoolConfig::new("bench", 16_384))?;
-    let large = PoolConfig {
-        class: SlotClass::Large,
-        ..PoolConfig::new("large", 64)
-    };
-    Ok((ports, Pools::new(vec![small, Pool::new(&large)?])))
 }
 
 pub(super) fn open(drivers: &mut Drivers, specs: &[String]) -> Result<Vec<Box<dyn Port>>, Error> {

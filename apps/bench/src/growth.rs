@@ -122,7 +122,6 @@ fn measure(growth: &Growth, size: u64, args: &Args) -> Result<Line, Error> {
     let run = Run {
         duration: Duration::from_secs_f64(args.seconds.clamp(0.001, 3600.0)),
         cpus: cpus(args.cpus.as_deref())?,
-        port: None,
         quick: false,
     };
     let point = (growth.run)(size, run)?;

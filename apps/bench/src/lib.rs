@@ -25,6 +25,7 @@ mod parse;
 mod pktgen;
 mod pktgen_rx;
 mod pool;
+mod port;
 mod probe;
 mod random;
 mod reassembly;
@@ -75,6 +76,8 @@ enum What {
     Soak(suite::Options),
     /// Time rings, pools and forwarding, one row at a time
     Micro(MicroArgs),
+    /// Load ports or answer on them: one end of a measurement between two processes
+    Port(port::Args),
     /// Write what a row works on (routes and addresses, rules and packets) for another program
     Input(InputArgs),
     /// Show how tables grow with what they hold: time and memory, by powers of ten
@@ -95,7 +98,7 @@ struct InputArgs {
 
 #[derive(Parser)]
 struct MicroArgs {
-    /// Rows to run, by name or prefix; all that need no device when absent
+    /// Rows to run, by name or prefix; all when absent
     rows: Vec<String>,
     /// Seconds that each row runs
     #[arg(long, default_value_t = 1.0)]
@@ -103,9 +106,6 @@ struct MicroArgs {
     /// CPUs to pin to: the first for one-core rows, both for two-core rows
     #[arg(long, value_name = "LIST")]
     cpus: Option<String>,
-    /// The port of a `veth.` row
-    #[arg(long, value_name = "SPEC")]
-    port: Option<String>,
     /// Small tables and a short time: tests that a row works, not how fast it is
     #[arg(long)]
     quick: bool,
@@ -140,6 +140,18 @@ impl Sample {
         }
     }
 
+    /// As one line, or as one JSON object.
+    fn print(&self, json: bool) -> Result<(), Error> {
+        let line = match json {
+            true => serde_json::to_string(self).map_err(std::io::Error::from)?,
+            false => format!(
+                "{:28} {:10.3} {:5} {}",
+                self.row, self.value, self.unit, self.pages
+            ),
+        };
+        output::print(&format!("{line}\n"))
+    }
+
     fn with(mut self, key: &str, value: impl Into<serde_json::Value>) -> Self {
         self.detail.insert(key.into(), value.into());
         self
@@ -151,7 +163,6 @@ pub struct Run {
     duration: Duration,
     /// The CPUs of the first and the second lcore.
     cpus: [u32; 2],
-    port: Option<String>,
     /// Whether to use small tables, which makes the figure meaningless.
     quick: bool,
 }
@@ -166,7 +177,6 @@ impl Run {
         Self {
             duration: Duration::from_millis(10),
             cpus: [cpu; 2],
-            port: None,
             quick: true,
         }
     }
@@ -262,6 +272,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         What::BackToBack(options) => suite::run(method::Measurement::BackToBack, options),
         What::Soak(options) => suite::run(method::Measurement::Soak, options),
         What::Micro(args) => micro(args),
+        What::Port(args) => port::run(args),
         What::Input(args) => input(args),
         What::Growth(args) => growth::run(args),
         What::Diff(args) => diff::run(args),
@@ -298,9 +309,9 @@ fn micro(args: &MicroArgs) -> Result<(), Error> {
         row.name == wanted
             || (row.name.starts_with(wanted) && rows().all(|other| other.name != wanted))
     };
-    let wanted = |row: &&Row| match args.rows.as_slice() {
-        [] => !row.name.starts_with("veth."),
-        wanted => wanted.iter().any(|wanted| names(wanted, row)),
+    let wanted = |row: &&Row| {
+        let mut wanted = args.rows.iter();
+        args.rows.is_empty() || wanted.any(|wanted| names(wanted, row))
     };
     let rows: Vec<&Row> = rows().filter(wanted).collect();
     if rows.is_empty() {
@@ -321,18 +332,10 @@ fn micro(args: &MicroArgs) -> Result<(), Error> {
             Run {
                 duration,
                 cpus,
-                port: args.port.clone(),
                 quick: args.quick,
             },
         )?;
-        let line = match args.json {
-            true => serde_json::to_string(&sample).map_err(std::io::Error::from)?,
-            false => format!(
-                "{:28} {:10.3} {:5} {}",
-                sample.row, sample.value, sample.unit, sample.pages
-            ),
-        };
-        output::print(&format!("{line}\n"))?;
+        sample.print(args.json)?;
     }
     Ok(())
 }

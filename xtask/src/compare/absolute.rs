@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::full_table::frr;
 use super::machine::Cpus;
 use super::ours::Linerate;
+use super::pair;
 use super::sample::Sample;
 use crate::error::TaskError;
 use crate::process;
@@ -28,6 +29,7 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "router.fpm.1m",              unit: "s",      limit: Some(3.0),   on_request: false, measure: full_table },
     Absolute { name: "router.updates",             unit: "%",      limit: Some(5.0),   on_request: false, measure: updates },
     Absolute { name: "router.reload",              unit: "packets", limit: Some(0.0),  on_request: false, measure: reload },
+    Absolute { name: "memif.idle",                 unit: "%",      limit: Some(1.0),   on_request: false, measure: idle },
     Absolute { name: "router.frr.1m",              unit: "s",      limit: None,  on_request: true,  measure: frr },
     Absolute { name: "build.release.cold_seconds", unit: "s",      limit: Some(120.0), on_request: true,  measure: cold_build },
     Absolute { name: "build.c_dependencies",       unit: "crates", limit: Some(0.0),   on_request: true,  measure: c_dependencies },
@@ -116,6 +118,22 @@ fn reload(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     Ok(sample.value)
 }
 
+/// The CPU that a sleeping forwarder with one memif port takes.
+fn idle(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let linerate = linerate.ok_or_else(no_peer_side)?;
+    let idle = pair::idle(linerate, cpus, linerate.shortened(3.0))?;
+    let detail = numbers(&idle.woken);
+    eprintln!(
+        "memif.idle: a frame that wakes the port is back after {:.1} us (median of {}; longest \
+         percent {:.1} us; {} lost)",
+        idle.woken.value / 1e3,
+        detail("trips"),
+        detail("p99_ns") / 1e3,
+        detail("lost"),
+    );
+    Ok(idle.cpu_percent)
+}
+
 /// What a side has printed besides its value, by name.
 fn numbers(sample: &Sample) -> impl Fn(&str) -> f64 {
     |key| {
@@ -158,11 +176,15 @@ fn measured(
     seconds: f64,
     cpus: &str,
 ) -> Result<Sample, TaskError> {
-    let linerate = linerate.ok_or_else(|| TaskError::Missing {
+    let linerate = linerate.ok_or_else(no_peer_side)?;
+    linerate.micro(row, linerate.shortened(seconds), cpus)
+}
+
+fn no_peer_side() -> TaskError {
+    TaskError::Missing {
         what: "this row has no peer side".into(),
         fix: "leave out --peer-only".into(),
-    })?;
-    linerate.micro(row, linerate.shortened(seconds), cpus)
+    }
 }
 
 /// A release build into an empty folder, everything downloaded before.

@@ -397,6 +397,22 @@ impl Forwarder {
         })
     }
 
+    /// What all its threads have had of any CPU, in s.
+    pub(super) fn cpu_seconds(&self) -> Result<f64, TaskError> {
+        let tasks = PathBuf::from(format!("/proc/{}/task", self.child.id()));
+        let mut ns = 0;
+        for task in fs::read_dir(&tasks)
+            .map_err(TaskError::file(&tasks))?
+            .flatten()
+        {
+            // A thread may have ended since. The first of three numbers is the time on a CPU.
+            let text = fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            let first = text.split(' ').next().and_then(|ns| ns.parse::<u64>().ok());
+            ns += first.unwrap_or(0);
+        }
+        Ok(ns as f64 / 1e9)
+    }
+
     /// Ends it as its user would; kills it if it does not listen.
     pub(super) fn stop(&mut self) {
         // An error means that it has ended already.

@@ -68,8 +68,9 @@ impl Setting<'_> {
             | Peer::TwoCores
             | Peer::Own { .. }
             | Peer::Linux
-            | Peer::LinuxTcp { .. } => {
-                unreachable!("peer::micro, linerate and the kernel run these")
+            | Peer::LinuxTcp { .. }
+            | Peer::Pair(_) => {
+                unreachable!("peer::micro, linerate, pair and the kernel run these")
             }
         }
     }

@@ -3,9 +3,9 @@
 //! Read [`rows`] first: the table. Both sides of a row are processes that print one figure; they
 //! run ours, peer, ours, peer, for at least five rounds, one at a time, and the medians are
 //! compared. [`ours`] runs `linerate bench micro`, [`peer`] our C programs that drive DPDK,
-//! [`forward`] DPDK's own applications, [`crossing`] and [`tcp`] the kernel as a router. What is
-//! changed on the machine for it (huge pages, namespaces, the session's weight) is undone at the
-//! end.
+//! [`forward`] DPDK's own applications, [`pair`] two processes of either, [`crossing`] and [`tcp`]
+//! the kernel as a router. What is changed on the machine for it (huge pages, namespaces, the
+//! session's weight) is undone at the end.
 
 mod absolute;
 mod crossing;
@@ -15,6 +15,7 @@ mod hugepages;
 mod machine;
 mod near;
 mod ours;
+mod pair;
 mod peer;
 mod report;
 mod rows;
@@ -40,6 +41,7 @@ use hugepages::Hugepages;
 use machine::Cpus;
 use near::Patience;
 use ours::Linerate;
+use pair::{Ends, Pair};
 use peer::Dpdk;
 use report::{Limited, Line, Rounds, Status};
 use rows::{Peer, ROWS, Row};
@@ -120,6 +122,11 @@ pub(crate) fn limits() -> impl Iterator<Item = (&'static str, f64)> {
 
 /// Runs the selected rows and prints what came out.
 pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
+    Ok(exit_code(&compare(options)?, options.strict))
+}
+
+/// What became of the selected rows, which are printed.
+fn compare(options: &Options) -> Result<Vec<Status>, TaskError> {
     let started = Instant::now();
     let (rows, absolutes) = select(options)?;
     let _alone = wait_until_alone()?;
@@ -172,7 +179,7 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     } else {
         println!("stolen by the host meanwhile: {stolen_percent:.1}% of all CPU time");
     }
-    Ok(exit_code(&statuses, options.strict))
+    Ok(statuses)
 }
 
 /// Whether both sides work on what `linerate bench input` writes.
@@ -275,6 +282,8 @@ struct Bench<'a> {
     dpdk: Option<Dpdk>,
     /// Our C program, when a row needs it.
     micro: Option<PathBuf>,
+    /// The C program of rows of two processes, likewise.
+    port: Option<PathBuf>,
     xgen: Option<PathBuf>,
     linerate: Option<Linerate>,
 }
@@ -295,14 +304,21 @@ impl<'a> Bench<'a> {
         let dpdk = (!rows.iter().all(needs_no_dpdk))
             .then(|| Dpdk::find(options.dpdk.as_deref()))
             .transpose()?;
+        let is_pair = |row: &Row| matches!(row.peer, Peer::Pair(_));
         let is_micro = |row: &Row| {
-            matches!(
-                row.peer,
-                Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores | Peer::L3fwd { .. }
-            )
+            // Without ours, DPDK's side says how far the cores are apart.
+            (is_pair(row) && options.peer_only)
+                || matches!(
+                    row.peer,
+                    Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores | Peer::L3fwd { .. }
+                )
         };
         let micro = match &dpdk {
             Some(dpdk) if rows.iter().any(is_micro) => Some(dpdk.build_micro()?),
+            _ => None,
+        };
+        let port = match &dpdk {
+            Some(dpdk) if rows.iter().any(is_pair) => Some(dpdk.build_port()?),
             _ => None,
         };
         let on_veth = rows
@@ -326,6 +342,7 @@ impl<'a> Bench<'a> {
             pages,
             dpdk,
             micro,
+            port,
             xgen,
             linerate,
         })
@@ -337,7 +354,11 @@ impl<'a> Bench<'a> {
         let mut data = Rounds::default();
         let two = matches!(
             row.peer,
-            Peer::TwoCores | Peer::Veth { .. } | Peer::Linux | Peer::LinuxTcp { .. }
+            Peer::TwoCores
+                | Peer::Veth { .. }
+                | Peer::Linux
+                | Peer::LinuxTcp { .. }
+                | Peer::Pair(_)
         );
         if self.cpus.other.is_none() && two {
             data.note = Some("needs two CPUs".into());
@@ -362,6 +383,9 @@ impl<'a> Bench<'a> {
         if let Peer::LinuxTcp { plain } = row.peer {
             return self.tcp(row, plain, wanted, &mut undo, data);
         }
+        if let Peer::Pair(pair) = row.peer {
+            return self.pair(row, pair, (wanted, patience), &mut undo, data);
+        }
         let veth = match row.peer {
             Peer::Veth { tx, .. } => {
                 let xgen = self.xgen.clone().expect("built in prepare for these rows");
@@ -382,20 +406,74 @@ impl<'a> Bench<'a> {
         for round in 1..=wanted {
             progress(&format!("{} round {round} of {wanted}", row.name));
             let (ours, peer) = if row.peer == Peer::TwoCores {
-                let Some((turn, trip_ns)) = patience.near(|| self.core_to_core(), turn)? else {
-                    data.note = Some(format!(
-                        "the cores were far apart (round trip over {} ns) and did not come near in \
-                         time",
-                        near::NEAR_NS
-                    ));
+                let Some(turn) = self.near(patience, data, turn)? else {
                     return Ok(());
                 };
-                data.trips_ns.push(trip_ns);
                 turn
             } else if let (true, Some(peer)) = (once, data.peer.last()) {
                 (self.ours(row, veth.as_ref())?, peer.clone())
             } else {
                 turn()?
+            };
+            data.ours.extend(ours);
+            data.peer.push(peer);
+        }
+        Ok(())
+    }
+
+    /// What `turn` gave while the cores were near, or none, which the row's note says. A quick run
+    /// takes them as they are.
+    fn near<T>(
+        &self,
+        patience: &mut Patience,
+        data: &mut Rounds,
+        mut turn: impl FnMut() -> Result<T, TaskError>,
+    ) -> Result<Option<T>, TaskError> {
+        let probe = || self.core_to_core();
+        let near = match self.options.quick {
+            true => Some((turn()?, probe()?)),
+            false => patience.near(probe, turn)?,
+        };
+        let Some((turn, trip_ns)) = near else {
+            data.note = Some(format!(
+                "the cores were far apart (round trip over {} ns) and did not come near in time",
+                near::NEAR_NS
+            ));
+            return Ok(None);
+        };
+        data.trips_ns.push(trip_ns);
+        Ok(Some(turn))
+    }
+
+    /// The rounds of a row of two processes.
+    fn pair(
+        &self,
+        row: &Row,
+        pair: Pair,
+        (wanted, patience): (usize, &mut Patience),
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let seconds = self.seconds(row);
+        let version = &self.dpdk.as_ref().expect("found in prepare").version;
+        let port = self.port.as_ref().expect("built in prepare for these rows");
+        let mut ends = Ends::create(undo, pair, &self.cpus, (port, version), &self.pages)?;
+        if self
+            .near(patience, data, || ends.choose(row.name, linerate, seconds))?
+            .is_none()
+        {
+            return Ok(());
+        }
+        data.trips_ns.clear();
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            let turn = || {
+                let ours = linerate.map(|linerate| ends.ours(linerate, seconds));
+                Ok((ours.transpose()?, ends.peer(seconds)?))
+            };
+            let Some((ours, peer)) = self.near(patience, data, turn)? else {
+                return Ok(());
             };
             data.ours.extend(ours);
             data.peer.push(peer);
@@ -545,5 +623,62 @@ impl<'a> Bench<'a> {
             _ => 1.0,
         };
         self.options.seconds(by_default)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::process;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    /// That every row of these areas runs, on both sides. Whoever is slow is not asked here.
+    fn run(areas: &str) {
+        let line = ["compare", "--quick", "--only", areas];
+        let statuses = compare(&Line::parse_from(line).options).unwrap();
+        assert!(
+            !statuses.is_empty() && !statuses.contains(&Status::Failed),
+            "{statuses:?}"
+        );
+        assert!(!statuses.contains(&Status::Unmeasured), "{statuses:?}");
+    }
+
+    /// Why the rows cannot run here, where they cannot.
+    fn cannot_run(programs: &[&str]) -> Option<String> {
+        let is_missing = |program: &&&str| process::find_program(program).is_none();
+        if let Some(program) = programs.iter().find(is_missing) {
+            return Some(format!("needs the program {program}"));
+        }
+        match Cpus::choose() {
+            Ok(Cpus { other: Some(_), .. }) => (!process::is_root()).then(|| "not root".into()),
+            _ => Some("needs two CPUs".into()),
+        }
+    }
+
+    #[test]
+    #[ignore = "long: builds linerate, and TCP in five forms"]
+    fn rows_of_the_router_over_veth_run() {
+        match cannot_run(&["cc", "ip", "ethtool", "iperf3", "taskset"]) {
+            Some(reason) => println!("SKIP {reason}"),
+            None => run("router.veth"),
+        }
+    }
+
+    #[test]
+    #[ignore = "long: builds linerate, and runs twice nine pairs of processes"]
+    fn rows_of_two_processes_run() {
+        let reason = cannot_run(&["cc", "pkg-config"]);
+        match reason.or_else(|| Dpdk::find(None).err().map(|error| error.to_string())) {
+            Some(reason) => println!("SKIP {reason}"),
+            None => run("memif,vhost,shm"),
+        }
     }
 }

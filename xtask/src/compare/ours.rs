@@ -1,7 +1,8 @@
-//! Our side: `linerate bench micro ROW --seconds S --cpus A[,B] [--port SPEC] --json`.
+//! Our side: `linerate bench micro ROW --seconds S --cpus A[,B] --json`, and for ports that others
+//! open, too, `linerate bench port ROLE SPEC --seconds S --cpus A --json`.
 //!
 //! One line of JSON comes back (see [`super::sample`]). The first CPU is the worker. veth rows run
-//! in a namespace and get the port to open.
+//! in a namespace.
 //!
 //! What both sides agree on: rings have 1024 slots (DPDK's hold pointers); one-core ring rows put n
 //! in and take n out in turns; pools have 16384 slots (DPDK 16383, its cache 512), of which the
@@ -59,30 +60,26 @@ impl Linerate {
     }
 
     /// The arguments after the name of a program that starts others (`timeout`,
-    /// `ip netns exec NS timeout`).
-    fn arguments(&self, row: &str, seconds: f64, cpus: &str) -> Vec<OsString> {
+    /// `ip netns exec NS timeout`), for `what` there is to measure.
+    fn arguments(&self, what: &[&str], seconds: f64, cpus: &str) -> Vec<OsString> {
         let limit = (seconds * 4.0 + GRACE_SECONDS).to_string();
         let mut arguments: Vec<OsString> = vec!["--foreground".into(), "-k5".into(), limit.into()];
         arguments.push(self.program.clone().into());
+        arguments.push("bench".into());
+        arguments.extend(what.iter().map(OsString::from));
         let seconds = seconds.to_string();
-        let own = [
-            "bench",
-            "micro",
-            row,
-            "--seconds",
-            &seconds,
-            "--cpus",
-            cpus,
-            "--json",
-        ];
-        arguments.extend(own.map(OsString::from));
-        arguments.extend(self.quick.then(|| "--quick".into()));
+        let how = ["--seconds", &seconds, "--cpus", cpus, "--json"];
+        arguments.extend(how.map(OsString::from));
         arguments
     }
 
     /// Any row or probe that needs nothing from outside.
     pub(super) fn micro(&self, row: &str, seconds: f64, cpus: &str) -> Result<Sample, TaskError> {
-        sample::sample(Command::new("timeout").args(self.arguments(row, seconds, cpus)))
+        let what: &[&str] = match self.quick {
+            true => &["micro", row, "--quick"],
+            false => &["micro", row],
+        };
+        sample::sample(Command::new("timeout").args(self.arguments(what, seconds, cpus)))
     }
 
     /// Writes what the row works on; returns the file.
@@ -110,7 +107,7 @@ impl Linerate {
     ) -> Result<Sample, TaskError> {
         match (row.peer, veth) {
             (Peer::Veth { driver, tx }, Some(veth)) => {
-                self.on_veth(row, driver, tx, seconds, cpus, veth)
+                self.on_veth(driver, tx, seconds, cpus, veth)
             }
             (peer, _) => self.micro(row.name, seconds, &cpus.list(peer == Peer::TwoCores)),
         }
@@ -118,7 +115,6 @@ impl Linerate {
 
     fn on_veth(
         &self,
-        row: &Row,
         driver: Driver,
         tx: bool,
         seconds: f64,
@@ -131,10 +127,10 @@ impl Linerate {
         };
         // The sink's rate is read while it runs, so it runs a little longer.
         let longer = if tx { seconds + 2.0 } else { seconds };
+        let role = if tx { "source" } else { "sink" };
+        let what = ["port", role, &format!("{kind}:{}", veth::PORT)];
         let mut command = veth.inside("timeout");
-        command
-            .args(self.arguments(row.name, longer, &cpus.list(false)))
-            .args(["--port", &format!("{kind}:{}", veth::PORT)]);
+        command.args(self.arguments(&what, longer, &cpus.list(false)));
         let _far_end = veth.far_end()?;
         if !tx {
             return sample::sample(&mut command);

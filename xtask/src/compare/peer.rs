@@ -163,6 +163,11 @@ impl Dpdk {
         self.compile(&sources.map(source), "peer")
     }
 
+    /// One end of a pair of processes.
+    pub(super) fn build_port(&self) -> Result<PathBuf, TaskError> {
+        self.compile(&[source("port.c")], "port")
+    }
+
     /// `dpdk-testpmd` of this DPDK.
     pub(super) fn testpmd(&self) -> Result<PathBuf, TaskError> {
         self.program("dpdk-testpmd")

@@ -1,5 +1,7 @@
 //! The table of what is compared, and the bar for each row. Later work adds its rows here.
 
+use super::pair::{Job, Joint, Pair};
+
 /// What a row counts, and with it which way is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
@@ -58,6 +60,8 @@ pub(super) enum Peer {
     Linux,
     /// The same, of one TCP connection between two hosts. `plain`: without offloads anywhere.
     LinuxTcp { plain: bool },
+    /// Two processes on two cores that must be near, ours and in turns DPDK's.
+    Pair(Pair),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +131,40 @@ const fn tcp(name: &'static str, target: f64, plain: bool) -> Row {
         unit: Unit::Gbps,
         target: Some(target),
         peer: Peer::LinuxTcp { plain },
+    }
+}
+
+/// From one process to the other, in frames of so many bytes on a wire.
+const fn one_way(name: &'static str, target: f64, joint: Joint, wire_bytes: usize) -> Row {
+    pair(name, target, Job::OneWay, joint, wire_bytes)
+}
+
+const fn pair(name: &'static str, target: f64, job: Job, joint: Joint, wire_bytes: usize) -> Row {
+    Row {
+        name,
+        unit: Unit::Mpps,
+        target: Some(target),
+        peer: Peer::Pair(Pair {
+            job,
+            frame_bytes: wire_bytes - 4,
+            ours: joint,
+            peer: joint,
+        }),
+    }
+}
+
+/// A round trip of 60 bytes, against DPDK's over memif.
+const fn round_trip(name: &'static str, target: f64, ours: Joint) -> Row {
+    Row {
+        name,
+        unit: Unit::Ns,
+        target: Some(target),
+        peer: Peer::Pair(Pair {
+            job: Job::RoundTrip,
+            frame_bytes: 60,
+            ours,
+            peer: Joint::Memif,
+        }),
     }
 }
 
@@ -224,6 +262,15 @@ pub(super) const ROWS: &[Row] = &[
     veth("veth.af_packet.tx.64", Driver::AfPacket, true),
     veth("veth.af_xdp.rx.64",    Driver::AfXdp,    false),
     veth("veth.af_xdp.tx.64",    Driver::AfXdp,    true),
+    one_way("memif.oneway.64",    1.3, Joint::Memif, 64),
+    one_way("memif.oneway.1518",  1.3, Joint::Memif, 1518),
+    pair("memif.echo.64",         1.3, Job::Echo,  Joint::Memif, 64),
+    pair("memif.mixed.64",        1.0, Job::Mixed, Joint::Memif, 64),
+    one_way("memif.zero_copy.64", 1.1, Joint::MemifZeroCopy, 64),
+    one_way("vhost.oneway.64",    1.3, Joint::Vhost, 64),
+    one_way("vhost.oneway.1518",  1.3, Joint::Vhost, 1518),
+    pair("vhost.echo.64",         1.3, Job::Echo,  Joint::Vhost, 64),
+    round_trip("shm.rtt.64",      2.0, Joint::Shm),
 ];
 
 /// What DPDK 26.11 did where it was measured (2 vCPU Zen 5, veth, 64 bytes), in Mpps: used only

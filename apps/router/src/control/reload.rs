@@ -6,9 +6,9 @@
 //! routes are changed, then the old interfaces go: at no time does a route lead to an interface
 //! that a worker does not know, and none is taken away before its successor is there.
 //!
-//! The file is read by the thread that asks
-//! ([`reload_by`](super::server::reload_by)), so that control answers others meanwhile. Only what differs is told: no worker hears of a reload that changes routes
-//! alone, and the routing table of no route that stays.
+//! The thread that asks reads the file ([`reload_by`](super::server::reload_by)), so that control
+//! answers others meanwhile. Only differences are passed on: a reload that changes only routes does
+//! not reach workers, and routes that stay are not written to the table again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

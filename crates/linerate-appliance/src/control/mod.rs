@@ -4,8 +4,8 @@
 //!
 //! [`acceptor`] takes clients, for every kind of socket; [`server`] speaks requests and answers,
 //! lines of JSON, and [`http`] serves the metrics that [`exposition`] writes. [`answers`] is what
-//! every appliance is asked, and [`of_run`] one that has nothing of its own to say. [`show`] is what
-//! tables are, [`tables`] and [`metrics`] what every run of workers says in them of its ports,
+//! every appliance is asked, and [`of_run`] one that has nothing of its own to say. [`show`] is
+//! what tables are, [`tables`] and [`metrics`] what every run of workers says in them of its ports,
 //! lcores and drops, of its stages by [`path`], and of where its packets are by [`ledger`];
 //! [`cleared`] has counters shown from 0. [`capture`] and [`trace`] show packets as they pass the
 //! points at which [`taps`] are set. [`reload`] takes changed files over.

@@ -30,8 +30,8 @@ impl<S: Stage + 'static> RunTables<'_, S> {
         &Table::LEDGER,
     ];
 
-    /// All rows of one of them, counted since the start. The filter `cycles` of the path is no name:
-    /// it has the stages measured, and is taken away.
+    /// All rows of one of them, counted since the start. The filter `cycles` of the path is no
+    /// name: it has the stages measured, and is taken away.
     pub fn found(&self, table: &Table, filter: &mut String) -> Found {
         let (rows, notes) = match table.what {
             "ports" => (self.ports(), self.warnings()),

@@ -613,8 +613,8 @@ fn a_frame_over_the_border_of_two_regions_is_whole() {
     assert_eq!(both.receive(8).unwrap(), [sent]);
 }
 
-/// A side that writes anything anywhere at any time, for so long: every burst ends, with frames or a
-/// violation, and nothing beside the regions changes.
+/// A side that writes anything anywhere at any time, for so long: every burst ends, with frames or
+/// a violation, and nothing beside the regions changes.
 fn survives(kind: Kind, filled: Filled, device: bool, in_order: bool) {
     let pools = pools();
     let mut queue = Queue::new(kind, filled);

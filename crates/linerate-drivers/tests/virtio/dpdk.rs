@@ -43,7 +43,13 @@ fn testpmd(folder: &Path, device: &str, queues: u16) -> Option<Running> {
     ]);
     command.arg("--total-num-mbufs=4096");
     command.args([format!("--rxq={queues}"), format!("--txq={queues}")]);
-    Some(Running::start(&mut command))
+    let mut peer = Running::start(&mut command);
+    // It sets the device up when it probes it, and resets it for its configuration: what is sent
+    // between is lost.
+    peer.wait("testpmd to forward", |stdout, _| {
+        stdout.text().contains("packet forwarding - ports")
+    });
+    Some(peer)
 }
 
 /// A port of ours that is a server, with DPDK's virtio-user at it.

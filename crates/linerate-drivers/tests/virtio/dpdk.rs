@@ -1,49 +1,17 @@
 //! `dpdk-testpmd` at the other end, forwarding each frame to where it came from.
 
-use crate::End;
+use crate::{End, testpmd};
 use linerate_testkit::process::Running;
-use linerate_testkit::{Scratch, has, skip};
+use linerate_testkit::{Scratch, skip};
 use rustix::process::Signal;
-use std::path::Path;
-use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// One after the other: each keeps a CPU busy.
-static TURN: Mutex<()> = Mutex::new(());
-
-fn turn() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// testpmd with this device, `queues` both ways, or a line that says why there is none.
-fn testpmd(folder: &Path, device: &str, queues: u16) -> Option<Running> {
-    if !has(&["dpdk-testpmd"]) {
-        return None;
-    }
+fn forwarding(device: &str, queues: u16) -> Option<Running> {
     if !rustix::process::geteuid().is_root() {
         skip("dpdk-testpmd wants to be root");
         return None;
     }
-    // Not pinned: other tests run on the same CPUs.
-    let cpus = std::thread::available_parallelism().unwrap().get();
-    let lcores = format!("(0,1)@(0-{})", cpus - 1);
-    let name = folder.file_name().unwrap().to_str().unwrap();
-    let mut command = Command::new("dpdk-testpmd");
-    command.env("XDG_RUNTIME_DIR", folder);
-    command.args(["--lcores", &lcores, "--no-pci", "--no-huge", "-m", "128"]);
-    command.args(["--no-telemetry", "--file-prefix", name]);
-    command.arg(format!("--vdev={device}"));
-    command.args(["--", "--forward-mode=io", "--port-topology=loop"]);
-    // Frames may come before it begins; and with statistics it waits for no line of input.
-    command.args([
-        "--auto-start",
-        "--no-flush-rx",
-        "--stats-period=1",
-        "--nb-cores=1",
-    ]);
-    command.arg("--total-num-mbufs=4096");
-    command.args([format!("--rxq={queues}"), format!("--txq={queues}")]);
-    let mut peer = Running::start(&mut command);
+    let mut peer = testpmd::echo(device, queues)?;
     // It sets the device up when it probes it, and resets it for its configuration: what is sent
     // between is lost.
     peer.wait("testpmd to forward", |stdout, _| {
@@ -54,7 +22,7 @@ fn testpmd(folder: &Path, device: &str, queues: u16) -> Option<Running> {
 
 /// A port of ours that is a server, with DPDK's virtio-user at it.
 fn with_virtio_user(options: &str, queues: u16, killed: bool) {
-    let _turn = turn();
+    let _turn = testpmd::turn();
     let folder = Scratch::new();
     let socket = folder.path().join("s");
     let mut end = End::new(
@@ -65,7 +33,7 @@ fn with_virtio_user(options: &str, queues: u16, killed: bool) {
         "net_virtio_user0,path={},queues={queues},queue_size=256,{options}",
         socket.display()
     );
-    let Some(mut peer) = testpmd(folder.path(), &device, queues) else {
+    let Some(mut peer) = forwarding(&device, queues) else {
         return;
     };
     end.wait_up();
@@ -78,7 +46,7 @@ fn with_virtio_user(options: &str, queues: u16, killed: bool) {
     let reason = end.wait_down();
     assert!(reason.contains("closed"), "{reason}");
     if killed {
-        let mut peer = testpmd(folder.path(), &device, queues).unwrap();
+        let mut peer = forwarding(&device, queues).unwrap();
         end.wait_up();
         end.echo(0, 1_000, 160, 1514);
         peer.signal(Signal::KILL);
@@ -110,11 +78,11 @@ fn dpdk_drives_a_packed_ring_in_order_by_vectors() {
 
 /// A port of ours with DPDK's vhost library at it, which listens.
 fn with_vhost(options: &str, queues: u16, killed: bool) {
-    let _turn = turn();
+    let _turn = testpmd::turn();
     let folder = Scratch::new();
     let socket = folder.path().join("s");
     let device = format!("net_vhost0,iface={},queues={queues}", socket.display());
-    let Some(mut peer) = testpmd(folder.path(), &device, queues) else {
+    let Some(mut peer) = forwarding(&device, queues) else {
         return;
     };
     let spec = format!("virtio_user:{},queues={queues},{options}", socket.display());
@@ -128,7 +96,7 @@ fn with_vhost(options: &str, queues: u16, killed: bool) {
     end.wait_down();
     std::fs::remove_file(&socket).unwrap(); // DPDK does not take it over from the dead
     if killed {
-        let mut peer = testpmd(folder.path(), &device, queues).unwrap();
+        let mut peer = forwarding(&device, queues).unwrap();
         end.wait_up();
         end.echo(0, 1_000, 160, 1514);
         peer.signal(Signal::KILL);

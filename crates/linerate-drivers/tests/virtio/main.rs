@@ -5,6 +5,8 @@
 
 mod dpdk;
 mod messages;
+#[path = "../dpdk/testpmd.rs"]
+mod testpmd;
 
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Link, Port, PortConfig, Queues};

@@ -18,6 +18,7 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 
 #[cfg(all(target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
 mod bytes {
+    use crate::arch::blocks::{copy_16_bytes, copy_64_bytes};
     use std::arch::asm;
 
     #[inline(always)]
@@ -29,14 +30,19 @@ mod bytes {
                 return unsafe { copy_long(to, from, len) };
             }
             // SAFETY: the first and the last 16 bytes, which overlap below 32.
-            unsafe { move_16(to, from) };
+            unsafe { copy_16_bytes(to.cast(), from.cast()) };
             // SAFETY: as above.
-            unsafe { move_16(to.wrapping_add(last), from.wrapping_add(last)) };
+            unsafe { copy_16_bytes(to.wrapping_add(last).cast(), from.wrapping_add(last).cast()) };
             if len > 32 {
                 // SAFETY: up to 48 bytes, and 16 before the last.
-                unsafe { move_16(to.wrapping_add(16), from.wrapping_add(16)) };
+                unsafe { copy_16_bytes(to.wrapping_add(16).cast(), from.wrapping_add(16).cast()) };
                 // SAFETY: as above; from 16 on at least, since `len` is more than 32.
-                unsafe { move_16(to.wrapping_add(last - 16), from.wrapping_add(last - 16)) };
+                unsafe {
+                    copy_16_bytes(
+                        to.wrapping_add(last - 16).cast(),
+                        from.wrapping_add(last - 16).cast(),
+                    )
+                };
             }
             return;
         }
@@ -52,11 +58,11 @@ mod bytes {
         let mut done = 0;
         while done < last {
             // SAFETY: 64 bytes from `done` on are inside.
-            unsafe { move_64(to.wrapping_add(done), from.wrapping_add(done)) };
+            unsafe { copy_64_bytes(to.wrapping_add(done).cast(), from.wrapping_add(done).cast()) };
             done += 64;
         }
         // SAFETY: the last 64, of which some may have been copied before.
-        unsafe { move_64(to.wrapping_add(last), from.wrapping_add(last)) };
+        unsafe { copy_64_bytes(to.wrapping_add(last).cast(), from.wrapping_add(last).cast()) };
     }
 
     /// Fewer than 16 bytes.
@@ -88,39 +94,6 @@ mod bytes {
                     a = out(reg_byte) _, options(nostack, preserves_flags));
             }
             done += 1;
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn move_16(to: *mut u8, from: *const u8) {
-        // SAFETY: the caller's promise; SSE2 is part of x86-64.
-        unsafe {
-            asm!("movdqu {a}, [{from}]", "movdqu [{to}], {a}", from = in(reg) from,
-                to = in(reg) to, a = out(xmm_reg) _, options(nostack, preserves_flags));
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn move_64(to: *mut u8, from: *const u8) {
-        // SAFETY: the caller's promise; SSE2 is part of x86-64.
-        unsafe {
-            asm!(
-                "movdqu {a}, [{from}]",
-                "movdqu {b}, [{from} + 16]",
-                "movdqu {c}, [{from} + 32]",
-                "movdqu {d}, [{from} + 48]",
-                "movdqu [{to}], {a}",
-                "movdqu [{to} + 16], {b}",
-                "movdqu [{to} + 32], {c}",
-                "movdqu [{to} + 48], {d}",
-                from = in(reg) from,
-                to = in(reg) to,
-                a = out(xmm_reg) _,
-                b = out(xmm_reg) _,
-                c = out(xmm_reg) _,
-                d = out(xmm_reg) _,
-                options(nostack, preserves_flags),
-            );
         }
     }
 }

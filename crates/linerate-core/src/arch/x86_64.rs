@@ -72,9 +72,9 @@ unsafe fn copy_words(to: *mut u32, from: *const u32, len: usize) {
 }
 
 /// # Safety
-/// As [`copy_words`], for 16 words.
+/// As [`copy_words`], for 16 words, which need not be aligned.
 #[inline(always)]
-unsafe fn copy_64_bytes(to: *mut u32, from: *const u32) {
+pub(super) unsafe fn copy_64_bytes(to: *mut u32, from: *const u32) {
     // SAFETY: the caller's promise; SSE2 is part of x86-64.
     unsafe {
         asm!(
@@ -98,9 +98,9 @@ unsafe fn copy_64_bytes(to: *mut u32, from: *const u32) {
 }
 
 /// # Safety
-/// As [`copy_words`], for 4 words.
+/// As [`copy_words`], for 4 words, which need not be aligned.
 #[inline(always)]
-unsafe fn copy_16_bytes(to: *mut u32, from: *const u32) {
+pub(super) unsafe fn copy_16_bytes(to: *mut u32, from: *const u32) {
     // SAFETY: the caller's promise; SSE2 is part of x86-64.
     unsafe {
         asm!(

@@ -20,8 +20,18 @@ fn forwarding(device: &str, queues: u16) -> Option<Running> {
     Some(peer)
 }
 
+/// So many frames through each of the first queues and back, and then `kill -9` of the peer.
+fn echo_and_kill(end: &mut End, mut peer: Running, queues: u16, frames: u64) {
+    end.wait_up();
+    for queue in 0..usize::from(queues) {
+        end.echo(queue, frames, 160, 1514);
+    }
+    peer.signal(Signal::KILL);
+    peer.end();
+}
+
 /// A port of ours that is a server, with DPDK's virtio-user at it.
-fn with_virtio_user(options: &str, queues: u16, killed: bool) {
+fn with_virtio_user(options: &str, queues: u16, returns: bool) {
     let _turn = testpmd::turn();
     let folder = Scratch::new();
     let socket = folder.path().join("s");
@@ -33,24 +43,15 @@ fn with_virtio_user(options: &str, queues: u16, killed: bool) {
         "net_virtio_user0,path={},queues={queues},queue_size=256,{options}",
         socket.display()
     );
-    let Some(mut peer) = forwarding(&device, queues) else {
+    let Some(peer) = forwarding(&device, queues) else {
         return;
     };
-    end.wait_up();
-    for queue in 0..usize::from(queues) {
-        end.echo(queue, 4_000, 160, 1514);
-    }
-    // Killed, and perhaps back.
-    peer.signal(Signal::KILL);
-    peer.end();
+    echo_and_kill(&mut end, peer, queues, 4_000);
     let reason = end.wait_down();
     assert!(reason.contains("closed"), "{reason}");
-    if killed {
-        let mut peer = forwarding(&device, queues).unwrap();
-        end.wait_up();
-        end.echo(0, 1_000, 160, 1514);
-        peer.signal(Signal::KILL);
-        peer.end();
+    if returns {
+        let peer = forwarding(&device, queues).unwrap();
+        echo_and_kill(&mut end, peer, 1, 1_000);
     }
     assert_eq!(end.port.stats().violations, []);
     end.finish();
@@ -77,30 +78,22 @@ fn dpdk_drives_a_packed_ring_in_order_by_vectors() {
 }
 
 /// A port of ours with DPDK's vhost library at it, which listens.
-fn with_vhost(options: &str, queues: u16, killed: bool) {
+fn with_vhost(options: &str, queues: u16, returns: bool) {
     let _turn = testpmd::turn();
     let folder = Scratch::new();
     let socket = folder.path().join("s");
     let device = format!("net_vhost0,iface={},queues={queues}", socket.display());
-    let Some(mut peer) = forwarding(&device, queues) else {
+    let Some(peer) = forwarding(&device, queues) else {
         return;
     };
     let spec = format!("virtio_user:{},queues={queues},{options}", socket.display());
     let mut end = End::new(&spec, queues);
-    end.wait_up();
-    for queue in 0..usize::from(queues) {
-        end.echo(queue, 4_000, 160, 1514);
-    }
-    peer.signal(Signal::KILL);
-    peer.end();
+    echo_and_kill(&mut end, peer, queues, 4_000);
     end.wait_down();
     std::fs::remove_file(&socket).unwrap(); // DPDK does not take it over from the dead
-    if killed {
-        let mut peer = forwarding(&device, queues).unwrap();
-        end.wait_up();
-        end.echo(0, 1_000, 160, 1514);
-        peer.signal(Signal::KILL);
-        peer.end();
+    if returns {
+        let peer = forwarding(&device, queues).unwrap();
+        echo_and_kill(&mut end, peer, 1, 1_000);
     }
     assert_eq!(end.port.stats().violations, []);
     end.finish();

@@ -36,7 +36,7 @@ mod session;
 use crate::peer::violations::Violations;
 use crate::virtqueue::queue::{Receiver, Sender};
 use crate::{Counters, Opener, PortKind};
-use control::{Control, MODE, OWNER, ROLE, Role, Shared, Where};
+use control::{Control, MODE, OWNER, ROLE, Role, Shared, Side, Where};
 use linerate_core::packet::Pools;
 use linerate_core::port::{
     Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
@@ -83,60 +83,139 @@ pub(crate) const LARGEST_FRAME_BYTES: usize = 65_535 + ethernet::HEADER_LEN + vl
 /// [`PortError::BadValue`].
 pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Vhost, PortError> {
     Ok(Vhost {
-        port: spec.name(),
-        at: Where::read(spec, Role::Server)?,
+        base: Base::read(spec, opener, Role::Server)?,
         pairs: spec.number("queues", 1, 1..=MOST_PAIRS)?,
         offloads: spec.switch("offloads", true)?,
-        opener: opener.clone(),
-        counters: Counters::default(),
-        violations: Arc::default(),
-        running: None,
     })
 }
 
 /// A port to a virtio driver.
 pub struct Vhost {
-    port: String,
-    at: Where,
+    base: Base,
     pairs: u16,
     offloads: bool,
+}
+
+/// What ports over a vhost-user socket have in common, whichever side of the device they are.
+pub(crate) struct Base {
+    port: String,
+    at: Where,
     opener: Arc<dyn Opener>,
     counters: Counters,
     violations: Arc<Violations>,
     running: Option<Running>,
 }
 
+impl Base {
+    /// Reads the options that both sides have; `role` is the usual one.
+    pub(crate) fn read(
+        spec: &Spec,
+        opener: &Arc<dyn Opener>,
+        role: Role,
+    ) -> Result<Self, PortError> {
+        Ok(Self {
+            port: spec.name(),
+            at: Where::read(spec, role)?,
+            opener: opener.clone(),
+            counters: Counters::default(),
+            violations: Arc::default(),
+            running: None,
+        })
+    }
+
+    pub(crate) fn info(&self, kind: &'static str, pairs: u16, offloads: bool) -> PortInfo {
+        PortInfo {
+            name: self.port.clone(),
+            kind,
+            mac: None,
+            max_frame_bytes: MAX_FRAME_BYTES,
+            max_rx_queues: pairs,
+            max_tx_queues: pairs,
+            numa_node: None,
+            tx_offloads: offloads,
+            aligned_pool: false,
+            facts: self.running.as_ref().map_or(Vec::new(), Running::facts),
+        }
+    }
+
+    /// Starts control with what `side` makes for so many pairs. `received`: as for [`queues`].
+    pub(crate) fn start<S: Side>(
+        &mut self,
+        info: &PortInfo,
+        config: &PortConfig,
+        pools: &Pools,
+        received: usize,
+        side: impl FnOnce(&str, usize, Arc<Shared>) -> S,
+    ) -> Result<Queues, PortError> {
+        self.counters.check_start(info, config)?;
+        self.running = None;
+        let pairs = usize::from(config.rx_queues.max(config.tx_queues).max(1));
+        let shared = shared(&self.port, pairs, &self.violations)?;
+        let side = side(&self.port, pairs, shared.clone());
+        let control = Control::start(&self.port, &self.at, &self.opener, shared.clone(), side)?;
+        let queues = queues(&shared, config, pools, &mut self.counters, received);
+        self.running = Some(Running::new(control, shared));
+        Ok(queues)
+    }
+
+    pub(crate) fn link(&self) -> Link {
+        match &self.running {
+            Some(running) => running.link(),
+            None => Link::Down(format!("port `{}` is not started", self.port)),
+        }
+    }
+
+    pub(crate) fn stats(&self) -> PortStats {
+        PortStats {
+            violations: self.violations.read(),
+            notifications: self.running.as_ref().map_or(0, Running::notified),
+            ..self.counters.sum()
+        }
+    }
+
+    pub(crate) fn warning(&self) -> Option<String> {
+        self.violations.warning()
+    }
+
+    pub(crate) fn stop(&mut self) -> Result<(), PortError> {
+        self.counters.check_stop(&self.port)?;
+        self.running = None;
+        self.violations.forget_warning();
+        Ok(())
+    }
+}
+
 /// What there is of a port while it is started.
-pub(crate) struct Running {
+struct Running {
     /// Ends before what it shares.
     _control: Control,
     shared: Arc<Shared>,
 }
 
 impl Running {
-    pub(crate) fn new(control: Control, shared: Arc<Shared>) -> Self {
+    fn new(control: Control, shared: Arc<Shared>) -> Self {
         Self {
             _control: control,
             shared,
         }
     }
 
-    pub(crate) fn link(&self) -> Link {
+    fn link(&self) -> Link {
         self.shared.status().link.clone()
     }
 
-    pub(crate) fn facts(&self) -> Vec<(&'static str, String)> {
+    fn facts(&self) -> Vec<(&'static str, String)> {
         self.shared.status().facts.clone()
     }
 
-    pub(crate) fn notified(&self) -> u64 {
+    fn notified(&self) -> u64 {
         self.shared.notified.load(Ordering::Relaxed)
     }
 }
 
 /// The queues of a started port. `received` says which queue of a pair we receive from: 1 as the
 /// device, 0 as the driver.
-pub(crate) fn queues(
+fn queues(
     shared: &Shared,
     config: &PortConfig,
     pools: &Pools,
@@ -169,65 +248,41 @@ pub(crate) fn queues(
 
 impl Port for Vhost {
     fn info(&self) -> PortInfo {
-        PortInfo {
-            name: self.port.clone(),
-            kind: KIND.name,
-            mac: None,
-            max_frame_bytes: MAX_FRAME_BYTES,
-            max_rx_queues: self.pairs,
-            max_tx_queues: self.pairs,
-            numa_node: None,
-            tx_offloads: self.offloads,
-            aligned_pool: false,
-            facts: self.running.as_ref().map_or(Vec::new(), Running::facts),
-        }
+        self.base.info(KIND.name, self.pairs, self.offloads)
     }
 
     fn start(&mut self, config: &PortConfig, pools: &Pools) -> Result<Queues, PortError> {
-        self.counters.check_start(&self.info(), config)?;
-        self.running = None;
-        let pairs = usize::from(config.rx_queues.max(config.tx_queues).max(1));
-        let shared = shared(&self.port, pairs, &self.violations)?;
-        let offer = Offer {
-            pairs,
-            offloads: self.offloads,
-            large: pools.for_frame(LARGEST_FRAME_BYTES).is_some(),
-        };
-        let side = Backend::new(&self.port, offer, shared.clone());
-        let control = Control::start(&self.port, &self.at, &self.opener, shared.clone(), side)?;
-        let queues = queues(&shared, config, pools, &mut self.counters, 1);
-        self.running = Some(Running::new(control, shared));
-        Ok(queues)
+        let (info, offloads) = (self.info(), self.offloads);
+        let large = pools.for_frame(LARGEST_FRAME_BYTES).is_some();
+        self.base
+            .start(&info, config, pools, 1, |port, pairs, shared| {
+                let offer = Offer {
+                    pairs,
+                    offloads,
+                    large,
+                };
+                Backend::new(port, offer, shared)
+            })
     }
 
     fn link(&self) -> Link {
-        match &self.running {
-            Some(running) => running.link(),
-            None => Link::Down(format!("port `{}` is not started", self.port)),
-        }
+        self.base.link()
     }
 
     fn stats(&self) -> PortStats {
-        PortStats {
-            violations: self.violations.read(),
-            notifications: self.running.as_ref().map_or(0, Running::notified),
-            ..self.counters.sum()
-        }
+        self.base.stats()
     }
 
     fn warning(&self) -> Option<String> {
-        self.violations.warning()
+        self.base.warning()
     }
 
     fn stop(&mut self) -> Result<(), PortError> {
-        self.counters.check_stop(&self.port)?;
-        self.running = None;
-        self.violations.forget_warning();
-        Ok(())
+        self.base.stop()
     }
 }
 
-pub(crate) fn shared(
+fn shared(
     port: &str,
     pairs: usize,
     violations: &Arc<Violations>,

@@ -27,11 +27,10 @@
 
 mod session;
 
-use crate::peer::violations::Violations;
-use crate::vhost::control::{Control, MODE, OWNER, ROLE, Role, Where};
-use crate::vhost::{self, LARGEST_FRAME_BYTES, MAX_FRAME_BYTES, MOST_PAIRS, Running};
+use crate::vhost::control::{MODE, OWNER, ROLE, Role};
+use crate::vhost::{self, Base, LARGEST_FRAME_BYTES, MOST_PAIRS};
 use crate::virtqueue::frames::LEAST_BUFFER_BYTES;
-use crate::{Counters, Opener, PortKind};
+use crate::{Opener, PortKind};
 use linerate_core::packet::Pools;
 use linerate_core::port::{
     Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
@@ -105,84 +104,52 @@ pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<VirtioUser, PortErr
         return Err(spec.bad("buffer", "a multiple of 64"));
     }
     Ok(VirtioUser {
-        port: spec.name(),
-        at: Where::read(spec, Role::Client)?,
+        base: Base::read(spec, opener, Role::Client)?,
         wish,
-        opener: opener.clone(),
-        counters: Counters::default(),
-        violations: Arc::default(),
-        running: None,
     })
 }
 
 /// A port to a virtio device.
 pub struct VirtioUser {
-    port: String,
-    at: Where,
+    base: Base,
     wish: Wish,
-    opener: Arc<dyn Opener>,
-    counters: Counters,
-    violations: Arc<Violations>,
-    running: Option<Running>,
 }
 
 impl Port for VirtioUser {
     fn info(&self) -> PortInfo {
-        let pairs = self.wish.pairs as u16;
-        PortInfo {
-            name: self.port.clone(),
-            kind: KIND.name,
-            mac: None,
-            max_frame_bytes: MAX_FRAME_BYTES,
-            max_rx_queues: pairs,
-            max_tx_queues: pairs,
-            numa_node: None,
-            tx_offloads: self.wish.offloads,
-            aligned_pool: false,
-            facts: self.running.as_ref().map_or(Vec::new(), Running::facts),
-        }
+        let Wish {
+            pairs, offloads, ..
+        } = self.wish;
+        self.base.info(KIND.name, pairs as u16, offloads)
     }
 
     fn start(&mut self, config: &PortConfig, pools: &Pools) -> Result<Queues, PortError> {
-        self.counters.check_start(&self.info(), config)?;
-        self.running = None;
-        let pairs = usize::from(config.rx_queues.max(config.tx_queues).max(1));
-        let shared = vhost::shared(&self.port, pairs, &self.violations)?;
-        let wish = Wish {
-            pairs,
-            large: pools.for_frame(LARGEST_FRAME_BYTES).is_some(),
-            ..self.wish
-        };
-        let side = FrontEnd::new(&self.port, wish, shared.clone());
-        let control = Control::start(&self.port, &self.at, &self.opener, shared.clone(), side)?;
-        let queues = vhost::queues(&shared, config, pools, &mut self.counters, 0);
-        self.running = Some(Running::new(control, shared));
-        Ok(queues)
+        let (info, wish) = (self.info(), self.wish);
+        let large = pools.for_frame(LARGEST_FRAME_BYTES).is_some();
+        self.base
+            .start(&info, config, pools, 0, |port, pairs, shared| {
+                let wish = Wish {
+                    pairs,
+                    large,
+                    ..wish
+                };
+                FrontEnd::new(port, wish, shared)
+            })
     }
 
     fn link(&self) -> Link {
-        match &self.running {
-            Some(running) => running.link(),
-            None => Link::Down(format!("port `{}` is not started", self.port)),
-        }
+        self.base.link()
     }
 
     fn stats(&self) -> PortStats {
-        PortStats {
-            violations: self.violations.read(),
-            notifications: self.running.as_ref().map_or(0, Running::notified),
-            ..self.counters.sum()
-        }
+        self.base.stats()
     }
 
     fn warning(&self) -> Option<String> {
-        self.violations.warning()
+        self.base.warning()
     }
 
     fn stop(&mut self) -> Result<(), PortError> {
-        self.counters.check_stop(&self.port)?;
-        self.running = None;
-        self.violations.forget_warning();
-        Ok(())
+        self.base.stop()
     }
 }

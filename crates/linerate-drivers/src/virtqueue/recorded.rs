@@ -61,9 +61,9 @@ pub(crate) trait Recordable: Ring + Debug + Send {
     /// The range that it wrote to say whether it wants to be notified.
     fn wished(&self, memory: &Memory, log: u64, notify: bool) -> Option<(u64, u64)>;
 
-    /// Puts what another device left under way into an empty batch, up to `most` chains.
+    /// As [`Ring::take`], but first what another device left under way.
     fn resubmit(
-        &self,
+        &mut self,
         inflight: &Inflight,
         memory: &Memory,
         batch: &mut Batch,

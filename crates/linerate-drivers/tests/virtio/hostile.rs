@@ -11,7 +11,7 @@ use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::packet::Burst;
 use linerate_core::port::Link;
 use linerate_testkit::process::Running;
-use linerate_testkit::{PATIENCE, Random, Scratch};
+use linerate_testkit::{PATIENCE, Random, Scratch, wait};
 use rustix::process::{Signal, set_parent_process_death_signal};
 use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
@@ -394,10 +394,15 @@ fn play_device(socket: &UnixStream, random: &mut Random) -> Option<()> {
 }
 
 /// Uses the port for this long, whatever its peer does; how many frames came.
-fn use_for(end: &mut End, neighbours: &mut (End, End), peer: &mut Running, time: Duration) -> u64 {
+fn use_for(
+    end: &mut End,
+    neighbours: &mut Neighbours,
+    peer: &mut Running,
+    time: Duration,
+) -> u64 {
     let start = Instant::now();
     let (mut frames, mut number, mut looked) = (0, 0_u64, Instant::now());
-    let (mut burst, mut other) = (Burst::new(), Burst::new());
+    let mut burst = Burst::new();
     // Longer where nothing has happened yet: what else has the CPU is not ours to say.
     let shown = |end: &End, frames| frames > 0 && !end.port.stats().violations.is_empty();
     while start.elapsed() < time || (!shown(end, frames) && start.elapsed() < time + PATIENCE) {
@@ -415,16 +420,7 @@ fn use_for(end: &mut End, neighbours: &mut (End, End), peer: &mut Running, time:
         end.queues.tx[0].tx_burst(&mut burst, &mut end.cache);
         end.queues.tx[0].flush(&mut end.cache);
         end.cache.free(&mut burst);
-        // The neighbours' stream, in order and whole.
-        let (from, to) = &mut *neighbours;
-        let frame = crate::frame(number, 64);
-        other.push(from.cache.copy_of(&frame).unwrap()).unwrap();
-        if from.queues.tx[0].tx_burst(&mut other, &mut from.cache) == 1 {
-            to.queues.rx[0].rx_burst(&mut other, &mut to.cache);
-            assert_eq!((other.len(), other.as_packets()[0].data()), (1, &frame[..]));
-            to.cache.free(&mut other);
-        }
-        from.cache.free(&mut other);
+        neighbours.step(true);
         number += 1;
         if looked.elapsed() > Duration::from_millis(100) {
             looked = Instant::now();
@@ -434,6 +430,44 @@ fn use_for(end: &mut End, neighbours: &mut (End, End), peer: &mut Running, time:
     frames
 }
 
+/// Two ports that are joined to each other, and their stream, which comes whole and in order.
+struct Neighbours {
+    from: End,
+    to: End,
+    sent: u64,
+    came: u64,
+}
+
+impl Neighbours {
+    fn step(&mut self, send: bool) {
+        let (from, to) = (&mut self.from, &mut self.to);
+        let mut burst = Burst::new();
+        if send && self.sent < self.came + 100 {
+            let frame = crate::frame(self.sent, 64);
+            burst.push(from.cache.copy_of(&frame).unwrap()).unwrap();
+            self.sent += from.queues.tx[0].tx_burst(&mut burst, &mut from.cache) as u64;
+            from.cache.free(&mut burst);
+        }
+        to.queues.rx[0].rx_burst(&mut burst, &mut to.cache);
+        for packet in burst.iter() {
+            assert!(packet.data() == crate::frame(self.came, 64), "{}", self.came);
+            self.came += 1;
+        }
+        to.cache.free(&mut burst);
+    }
+
+    fn finish(mut self) {
+        wait("the neighbours' last frames", || {
+            self.step(false);
+            self.came == self.sent
+        });
+        assert!(self.came > 0);
+        assert_eq!(self.from.port.link(), Link::Up);
+        self.from.finish();
+        self.to.finish();
+    }
+}
+
 /// One port with a peer of this role, for this long.
 fn plays(role: &str, spec: impl Fn(&Path) -> String, time: Duration) {
     let folder = Scratch::new();
@@ -441,19 +475,22 @@ fn plays(role: &str, spec: impl Fn(&Path) -> String, time: Duration) {
     let mut peer = hostile(role, &path);
     let mut end = End::new(&spec(&path), 1);
     let near = |kind: &str| End::new(&format!("{kind}:{}", folder.path().join("n").display()), 1);
-    let mut neighbours = (near("vhost"), near("virtio_user"));
-    neighbours.0.wait_up();
-    neighbours.1.wait_up();
+    let mut neighbours = Neighbours {
+        from: near("vhost"),
+        to: near("virtio_user"),
+        sent: 0,
+        came: 0,
+    };
+    neighbours.from.wait_up();
+    neighbours.to.wait_up();
     let frames = use_for(&mut end, &mut neighbours, &mut peer, time);
     let stats = end.port.stats();
     eprintln!("{frames} frames came, {stats:?}");
     assert!(frames > 0 && !stats.violations.is_empty());
     assert!(peer.is_alive(), "{}{}", peer.stdout.text(), peer.stderr.text());
     drop(peer);
-    assert_eq!(neighbours.0.port.link(), Link::Up);
-    for end in [end, neighbours.0, neighbours.1] {
-        end.finish();
-    }
+    end.finish();
+    neighbours.finish();
 }
 
 fn driver(time: Duration) {

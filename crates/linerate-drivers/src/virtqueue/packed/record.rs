@@ -7,7 +7,7 @@ use super::{Device, Driver, INDIRECT, NEXT, Position, Rest};
 use crate::virtqueue::inflight::{Area, CURRENT, DESC_NUM, Inflight, VERSION};
 use crate::virtqueue::memory::{Memory, Place};
 use crate::virtqueue::recorded::Recordable;
-use crate::virtqueue::{Batch, DESCRIPTOR, MOST_SEGMENTS, Violation};
+use crate::virtqueue::{Batch, Chain, DESCRIPTOR, MOST_SEGMENTS, Ring, Violation};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes before the entries.
@@ -56,6 +56,11 @@ fn set_state(
 
 const NOW: [usize; 3] = [USED_IDX, USED_WRAP, FREE_HEAD];
 const OLD: [usize; 3] = [OLD_USED_IDX, OLD_USED_WRAP, OLD_FREE_HEAD];
+
+/// Places of the ring that some chains take.
+fn places(chains: &[Chain]) -> usize {
+    chains.iter().map(|chain| usize::from(chain.places)).sum()
+}
 
 /// The descriptors of the chain at an entry, as words of a ring.
 fn saved(inflight: &Inflight, head: u16) -> Result<Vec<AtomicU64>, Violation> {
@@ -224,7 +229,7 @@ impl Recordable for Device {
     }
 
     fn resubmit(
-        &self,
+        &mut self,
         inflight: &Inflight,
         memory: &Memory,
         batch: &mut Batch,
@@ -241,7 +246,20 @@ impl Recordable for Device {
                 break;
             }
         }
-        Ok(())
+        let size = usize::from(self.table.size);
+        let whole = batch.chains.len() == inflight.left.len();
+        if whole && batch.chains.len() < most && places(&batch.chains) < size {
+            // A frame may take more than those. What is new comes behind them.
+            let seen = self.seen;
+            self.seen = seen.plus(places(&batch.chains), self.table.size);
+            let taken = self.take(memory, batch, most);
+            self.seen = seen;
+            taken?;
+        }
+        match places(&batch.chains) > size {
+            true => Err(Violation::ChainTooLong), // lengths were changed meanwhile
+            false => Ok(()),
+        }
     }
 
     fn begin(
@@ -253,36 +271,32 @@ impl Recordable for Device {
     ) -> Result<(), Violation> {
         let (area, size) = (inflight.area.clone(), self.table.size);
         let words = self.table.view(memory)?;
-        let mut position = self.seen;
+        let (old, new) = batch.chains[..count].split_at(count.min(inflight.left.len()));
+        let mut position = self.seen.plus(places(old), size);
         let mut free = area.u16(FREE_HEAD)?.get();
         inflight.giving.clear();
-        if inflight.is_left() {
-            inflight.giving.extend(inflight.left.iter().take(count));
-            let places = batch.chains[..count].iter().map(|chain| usize::from(chain.places));
-            position = position.plus(places.sum(), size);
-        } else {
-            for chain in &batch.chains[..count] {
-                let head = inflight.entry(free)?;
-                area.u16(entry(head) + NUM)?.set(0);
-                area.u64(entry(head) + COUNTER)?.set(inflight.counter);
-                area.u8(entry(head))?.set(1);
-                inflight.counter = inflight.counter.wrapping_add(1);
-                for place in 1..=chain.places {
-                    let (at, word) = (entry(inflight.entry(free)?), 2 * usize::from(position.at));
-                    let rest = Rest::load(&words[word + 1]);
-                    area.u64(at + ADDR)?.set(words[word].load(Ordering::Relaxed));
-                    area.u32(at + LEN)?.set(rest.bytes);
-                    area.u16(at + ID)?.set(rest.id);
-                    area.u16(at + FLAGS)?.set(rest.flags);
-                    area.u16(entry(head) + LAST)?.set(free);
-                    area.u16(entry(head) + NUM)?.set(place);
-                    free = area.u16(at + NEXT_OF)?.get();
-                    area.u16(FREE_HEAD)?.set(free);
-                    position = position.plus(1, size);
-                }
-                area.u16(OLD_FREE_HEAD)?.set(free);
-                inflight.giving.push(head);
+        inflight.giving.extend(inflight.left.iter().take(count));
+        for chain in new {
+            let head = inflight.entry(free)?;
+            area.u16(entry(head) + NUM)?.set(0);
+            area.u64(entry(head) + COUNTER)?.set(inflight.counter);
+            area.u8(entry(head))?.set(1);
+            inflight.counter = inflight.counter.wrapping_add(1);
+            for place in 1..=chain.places {
+                let (at, word) = (entry(inflight.entry(free)?), 2 * usize::from(position.at));
+                let rest = Rest::load(&words[word + 1]);
+                area.u64(at + ADDR)?.set(words[word].load(Ordering::Relaxed));
+                area.u32(at + LEN)?.set(rest.bytes);
+                area.u16(at + ID)?.set(rest.id);
+                area.u16(at + FLAGS)?.set(rest.flags);
+                area.u16(entry(head) + LAST)?.set(free);
+                area.u16(entry(head) + NUM)?.set(place);
+                free = area.u16(at + NEXT_OF)?.get();
+                area.u16(FREE_HEAD)?.set(free);
+                position = position.plus(1, size);
             }
+            area.u16(OLD_FREE_HEAD)?.set(free);
+            inflight.giving.push(head);
         }
         for &head in &inflight.giving {
             let last = inflight.entry(area.u16(entry(head) + LAST)?.get())?;

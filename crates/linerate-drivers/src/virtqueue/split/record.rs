@@ -4,7 +4,7 @@ use super::{Descriptor, Device, Driver, INDIRECT, NEXT, RING_HEAD, WRITE, index_
 use crate::virtqueue::inflight::{Area, CURRENT, DESC_NUM, Inflight, VERSION};
 use crate::virtqueue::memory::Memory;
 use crate::virtqueue::recorded::Recordable;
-use crate::virtqueue::{Batch, MOST_SEGMENTS, Violation};
+use crate::virtqueue::{Batch, MOST_SEGMENTS, Ring, Violation};
 use std::sync::atomic::Ordering;
 
 /// Bytes before the entries.
@@ -100,7 +100,7 @@ impl Recordable for Device {
     }
 
     fn resubmit(
-        &self,
+        &mut self,
         inflight: &Inflight,
         memory: &Memory,
         batch: &mut Batch,
@@ -120,7 +120,16 @@ impl Recordable for Device {
             }
         }
         batch.last = near.region;
-        Ok(())
+        let left = inflight.left.len();
+        if batch.chains.len() < left || left >= most || batch.segments.len() >= MOST_SEGMENTS {
+            return Ok(());
+        }
+        // A frame may take more than those. What is new comes behind them.
+        let seen = self.seen;
+        self.seen = seen.wrapping_add(left as u16);
+        let taken = self.take(memory, batch, most - left);
+        self.seen = seen;
+        taken
     }
 
     fn begin(
@@ -131,11 +140,11 @@ impl Recordable for Device {
         count: usize,
     ) -> Result<(), Violation> {
         let area = inflight.area.clone();
-        let fresh = !inflight.is_left();
+        let left = inflight.left.len();
         inflight.giving.clear();
-        for chain in &batch.chains[..count] {
+        for (index, chain) in batch.chains[..count].iter().enumerate() {
             inflight.giving.push(inflight.entry(chain.id)?);
-            if fresh {
+            if index >= left {
                 area.u64(entry(chain.id) + COUNTER)?.set(inflight.counter);
                 area.u8(entry(chain.id))?.set(1);
                 inflight.counter = inflight.counter.wrapping_add(1);

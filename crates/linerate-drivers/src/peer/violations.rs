@@ -21,8 +21,8 @@ pub(crate) enum Violation {
     RingIndex,
     /// A ring is not whole inside a region, not aligned, or not set up.
     RingOutside,
-    /// A region is no memory, too short, overlaps another, or its addresses wrap; or what it says is
-    /// in flight cannot be.
+    /// A region is no memory, too short, overlaps another, or its addresses wrap; or what it says
+    /// is in flight cannot be.
     RegionBad,
     /// A message of a wrong length, type or order, or with a number out of range.
     MessageBad,

@@ -4,7 +4,8 @@
 use super::MAX_FRAME_BYTES;
 use linerate_wire::ethernet;
 
-/// Bytes that have a meaning: mac, status, max_virtqueue_pairs, mtu, speed, duplex, and three of RSS.
+/// Bytes that have a meaning: mac, status, max_virtqueue_pairs, mtu, speed, duplex, and three of
+/// RSS.
 const BYTES: usize = 24;
 /// `VHOST_USER_MAX_CONFIG_SIZE`: what is behind the meaning reads as zeros.
 const MOST_BYTES: u32 = 256;
@@ -16,7 +17,8 @@ const SPEED: usize = 12;
 const LINK_UP: u16 = 1;
 /// Offset, size and flags, before the bytes themselves.
 pub(crate) const HEAD: usize = 12;
-/// In the flags: the values are those of a guest that migrates here (VHOST_SET_CONFIG_TYPE_MIGRATION).
+/// In the flags: the values are those of a guest that migrates here
+/// (VHOST_SET_CONFIG_TYPE_MIGRATION).
 const MIGRATION: u32 = 1;
 
 /// The space, as one front end sees it.
@@ -101,13 +103,20 @@ mod tests {
         let read = |offset, size| config.read(&payload(offset, size, 0, &vec![0; size as usize]));
         let all = read(0, 24);
         assert_eq!(all[..12], payload(0, 24, 0, &[]));
-        assert_eq!(all[12 + 6..][..6], [1, 0, 3, 0, 0x28, 0x23], "status, pairs, MTU 9000");
+        assert_eq!(
+            all[12 + 6..][..6],
+            [1, 0, 3, 0, 0x28, 0x23],
+            "status, pairs, MTU 9000"
+        );
         assert_eq!(read(8, 2)[12..], [3, 0]);
         assert_eq!(read(20, 60)[12..], [0; 60]);
         for (offset, size) in [(0, 0), (200, 57), (u32::MAX, 2)] {
             assert!(config.read(&payload(offset, size, 0, &[0; 2])).is_empty());
         }
-        assert!(config.read(&payload(0, 24, 0, &[0; 23])).is_empty(), "not as long as it says");
+        assert!(
+            config.read(&payload(0, 24, 0, &[0; 23])).is_empty(),
+            "not as long as it says"
+        );
         assert!(config.read(&[0; 11]).is_empty());
     }
 
@@ -125,7 +134,13 @@ mod tests {
     #[test]
     fn an_mtu_is_at_least_68_and_at_most_what_is_sent() {
         let mut config = Config::new(1);
-        for (mtu, is_one) in [(67, false), (68, true), (9000, true), (9001, false), (u64::MAX, false)] {
+        for (mtu, is_one) in [
+            (67, false),
+            (68, true),
+            (9000, true),
+            (9001, false),
+            (u64::MAX, false),
+        ] {
             assert_eq!(config.set_mtu(mtu), is_one, "{mtu}");
         }
     }

@@ -1,16 +1,16 @@
 //! How the driver sets its device up over a vhost-user socket: a fixed row of requests, answers
 //! within a deadline, and fresh memory for each peer.
 //!
-//! Unless the peer just ended, kept a record of what it had in flight (`GET_INFLIGHT_FD`), and comes
-//! again as the same user who agrees on the same: then it gets the same memory with what is in its
-//! rings, and the record.
+//! Unless the peer just ended, kept a record of what it had in flight (`GET_INFLIGHT_FD`), and
+//! comes again as the same user who agrees on the same: then it gets the same memory with what is
+//! in its rings, and the record.
 
 use crate::peer::kick::{self, Notifier};
 use crate::peer::socket;
 use crate::peer::violations::Violation;
 use crate::vhost::control::{Shared, Side};
-use crate::vhost::{describe, inflight_fields, memory_file};
 use crate::vhost::message::{Channel, End, Message, bad, feature, protocol, request};
+use crate::vhost::{describe, inflight_fields, memory_file};
 use crate::virtqueue::frames::Shape;
 use crate::virtqueue::memory::{Memory, Region};
 use crate::virtqueue::queue::{Active, AnyRing, takes};
@@ -310,8 +310,8 @@ impl FrontEnd {
         channel.send(&Message::new(request::SET_OWNER))?;
         let features = Message::with_u64(request::SET_FEATURES, agreement.features);
         channel.tell(features, acknowledged, &bell)?;
-        // Where its rings are to go on, by what the last peer left there; where that is nothing that
-        // a driver goes on with, from the start.
+        // Where its rings are to go on, by what the last peer left there; where that is nothing
+        // that a driver goes on with, from the start.
         let found = before.and_then(|was| {
             let bases = rings.iter().map(|ring| ring.used(&was.memory));
             Some((bases.collect::<Option<Vec<_>>>()?, was))
@@ -439,9 +439,7 @@ impl FrontEnd {
                 notify: (notify.clone(), index),
             };
             self.shared.queues[index].state.change().active = Some(active);
-            if index.is_multiple_of(2) {
-                notify.notify(index); // there are buffers
-            }
+            notify.notify(index); // there are buffers, or what the last peer left
         }
     }
 }
@@ -473,17 +471,27 @@ impl Side for FrontEnd {
     }
 
     fn leaves(&mut self, end: &End) {
-        let tracked = self.memory.as_ref().is_some_and(|was| was.inflight.is_some());
+        let tracked = self
+            .memory
+            .as_ref()
+            .is_some_and(|was| was.inflight.is_some());
         if !matches!(end, End::Closed) || !tracked {
             (self.memory, self.rings) = (None, Vec::new());
             return;
         }
-        let count = self.memory.as_ref().map_or(0, |was| 2 * was.agreement.pairs);
+        let count = self
+            .memory
+            .as_ref()
+            .map_or(0, |was| 2 * was.agreement.pairs);
         let queues = self.shared.queues.iter().take(count);
         let rings = queues.map(|queue| {
             let mut state = queue.state.change();
             let broken = state.broken.is_some();
-            state.active.take().filter(|_| !broken).map(|active| active.ring)
+            state
+                .active
+                .take()
+                .filter(|_| !broken)
+                .map(|active| active.ring)
         });
         // All, or none; where it went before they ran, they are here already.
         if let Some(rings) = rings.collect::<Option<_>>() {

@@ -1,9 +1,10 @@
-//! What a device has under way, in memory that outlives it: the region of `GET_INFLIGHT_FD`, laid out
-//! as vhost-user says ("Inflight I/O tracking"), so that any back end can take over from any other.
+//! What a device has under way, in memory that outlives it: the region of `GET_INFLIGHT_FD`, laid
+//! out as vhost-user says ("Inflight I/O tracking"), so that any back end can take over from any
+//! other.
 //!
 //! This is the memory itself; what a ring of either kind writes there is in `split/record.rs` and
-//! `packed/record.rs`. The front end keeps it, and may write anything to it at any time: each word is
-//! loaded once and checked.
+//! `packed/record.rs`. The front end keeps it, and may write anything to it at any time: each word
+//! is loaded once and checked.
 
 use super::Violation;
 use linerate_core::mem::Untrusted;

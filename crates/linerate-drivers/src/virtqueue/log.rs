@@ -1,7 +1,7 @@
 //! Which pages of a guest's memory were written to: the log of a live migration, one bit a page.
 //!
-//! The front end reads and clears the bits while we set them. They lie in memory of its own, reached
-//! as all such memory is.
+//! The front end reads and clears the bits while we set them. They lie in memory of its own,
+//! reached as all such memory is.
 
 use super::Violation;
 use linerate_core::mem::Untrusted;
@@ -31,9 +31,7 @@ impl Log {
         if bytes == 0 {
             return Ok(());
         }
-        let last = guest
-            .checked_add(bytes - 1)
-            .ok_or(Violation::LogOutside)?;
+        let last = guest.checked_add(bytes - 1).ok_or(Violation::LogOutside)?;
         for page in guest / PAGE..=last / PAGE {
             let byte = usize::try_from(page / 8).ok();
             let byte = byte.and_then(|byte| self.0.u8s(byte, 1)?.first());

@@ -48,8 +48,8 @@ impl AnyRing {
         }
     }
 
-    /// Of a driver: up to where the device used the ring, as `SET_VRING_BASE` tells it; `None` where
-    /// that cannot be, or for a device.
+    /// Of a driver: up to where the device used the ring, as `SET_VRING_BASE` tells it; `None`
+    /// where that cannot be, or for a device.
     pub(crate) fn used(&self, memory: &Memory) -> Option<u32> {
         match self {
             Self::SplitDriver(ring) => ring.used(memory).ok().map(u32::from),

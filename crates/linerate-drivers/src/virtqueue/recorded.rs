@@ -1,15 +1,15 @@
-//! A device that keeps a record of what it does: which pages it writes to, for a live migration, and
-//! what it has under way, for whoever comes after it.
+//! A device that keeps a record of what it does: which pages it writes to, for a live migration,
+//! and what it has under way, for whoever comes after it.
 //!
-//! This is a [`Ring`] around a device's ring. Without a record there is none of it, and a queue takes
-//! the path that it always took.
+//! This is a [`Ring`] around a device's ring. Without a record there is none of it, and a queue
+//! takes the path that it always took.
 //!
-//! *Where a record of what is under way matters.* Our device looks at a burst, copies it and gives it
-//! back before it looks at the next, so between two bursts nothing is under way, and a process that
-//! ends while it copies has moved nothing. What is left is the moment in which a burst is given back. A
-//! split ring publishes it by one store. A packed ring by several, and nothing in it says up to where
-//! a device was: there the record is what makes a device replaceable. And the device before us may
-//! have been one that works out of order; what it left is done first.
+//! *Where a record of what is under way matters.* Our device looks at a burst, copies it and gives
+//! it back before it looks at the next, so between two bursts nothing is under way, and a process
+//! that ends while it copies has moved nothing. What is left is the moment in which a burst is
+//! given back. A split ring publishes it by one store. A packed ring by several, and nothing in it
+//! says up to where a device was: there the record is what makes a device replaceable. And the
+//! device before us may have been one that works out of order; what it left is done first.
 
 use super::inflight::Inflight;
 use super::log::Log;

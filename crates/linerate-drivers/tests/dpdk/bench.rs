@@ -1,5 +1,5 @@
-//! A port of ours, whose peer is another process that sends back what it gets and is killed at times,
-//! and two neighbours whose stream must not notice any of it.
+//! A port of ours, whose peer is another process that sends back what it gets and is killed at
+//! times, and two neighbours whose stream must not notice any of it.
 
 use crate::suite::{self, End, PATIENCE};
 use linerate_core::packet::Pools;
@@ -15,8 +15,8 @@ pub(crate) const BURST: u64 = 32;
 
 pub(crate) struct Bench {
     queues: u16,
-    /// Frames under way: as many as a ring has room for, so that testpmd, which drops what it cannot
-    /// send, never has to.
+    /// Frames under way: as many as a ring has room for, so that testpmd, which drops what it
+    /// cannot send, never has to.
     window: u64,
     pools: Pools,
     pub(crate) end: End,
@@ -139,7 +139,10 @@ impl Bench {
             }
             let frames = bench.end.receive();
             for &(number, _) in &frames {
-                assert!(number >= next, "{number} came late or twice, {next} was next");
+                assert!(
+                    number >= next,
+                    "{number} came late or twice, {next} was next"
+                );
                 next = number + 1;
             }
             came += frames.len() as u64;
@@ -152,14 +155,20 @@ impl Bench {
             let start = Instant::now();
             while round < most {
                 round += turn(self, true) as u64;
-                assert!(start.elapsed() < linerate_testkit::PATIENCE, "it stands still");
+                assert!(
+                    start.elapsed() < linerate_testkit::PATIENCE,
+                    "it stands still"
+                );
             }
             // Nobody stops for it.
             peer.signal(rustix::process::Signal::KILL);
             let start = Instant::now();
             while self.end.port.link() == Link::Up {
                 turn(self, true);
-                assert!(start.elapsed() < linerate_testkit::PATIENCE, "the link stays up");
+                assert!(
+                    start.elapsed() < linerate_testkit::PATIENCE,
+                    "the link stays up"
+                );
             }
         }
         let Some(_peer) = self.peer() else { return };
@@ -172,7 +181,10 @@ impl Bench {
         let stats = self.end.port.stats();
         let dropped: u64 = stats.tx_drops.iter().map(|(_, count)| count).sum();
         let lost = self.end.taken - dropped - came;
-        eprintln!("{} sent, {dropped} while there was no peer, {lost} lost", self.end.taken);
+        eprintln!(
+            "{} sent, {dropped} while there was no peer, {lost} lost",
+            self.end.taken
+        );
         assert!(lost <= kills * BURST, "{lost} lost: {stats:?}");
     }
 
@@ -242,7 +254,10 @@ impl Neighbours {
         for end in [&mut self.from, &mut self.to] {
             end.check_stats();
             let stats = end.port.stats();
-            assert!(stats.violations.is_empty() && stats.tx_drops.is_empty(), "{stats:?}");
+            assert!(
+                stats.violations.is_empty() && stats.tx_drops.is_empty(),
+                "{stats:?}"
+            );
             end.stop();
         }
         drop((self.from, self.to));

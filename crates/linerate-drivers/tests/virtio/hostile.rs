@@ -1,8 +1,8 @@
-//! Peers that rewrite rings, regions and whatever else they share with us, at random, as fast as they
-//! can, while we use it: each a process of its own, this test binary again.
+//! Peers that rewrite rings, regions and whatever else they share with us, at random, as fast as
+//! they can, while we use it: each a process of its own, this test binary again.
 //!
-//! What is checked: the port neither panics nor faults, no packet is longer than its slot, no slot is
-//! lost; in the hostile process, that canaries beside its regions stay as they were; and that a
+//! What is checked: the port neither panics nor faults, no packet is longer than its slot, no slot
+//! is lost; in the hostile process, that canaries beside its regions stay as they were; and that a
 //! neighbour's stream goes on, in order and whole.
 
 use crate::End;
@@ -75,7 +75,9 @@ impl Guarded {
         let all = Untrusted::map("all", file.as_fd(), 0, bytes as usize, FileFrom::User).unwrap();
         let guarded = Self { file, all };
         for words in guarded.canaries() {
-            words.iter().for_each(|word| word.store(CANARY, Ordering::Relaxed));
+            words
+                .iter()
+                .for_each(|word| word.store(CANARY, Ordering::Relaxed));
         }
         guarded
     }
@@ -87,7 +89,9 @@ impl Guarded {
 
     fn check(&self) {
         for words in self.canaries() {
-            let whole = words.iter().all(|word| word.load(Ordering::Relaxed) == CANARY);
+            let whole = words
+                .iter()
+                .all(|word| word.load(Ordering::Relaxed) == CANARY);
             assert!(whole, "a byte beside the region was written");
         }
     }
@@ -139,7 +143,13 @@ fn play_driver(path: &Path, random: &mut Random) {
     let logged = u64::from(random.one_in(2));
     for ring in 0..2_u32 {
         let at = RINGS[ring as usize];
-        let parts = [u64::from(ring) | logged << 32, at, at + 0x2000, at + 0x1000, at + 0x2000];
+        let parts = [
+            u64::from(ring) | logged << 32,
+            at,
+            at + 0x2000,
+            at + 0x1000,
+            at + 0x2000,
+        ];
         peer.send(SET_VRING_ADDR, &parts, &[]);
         let event = eventfd();
         peer.state(SET_VRING_NUM, ring, ENTRIES as u32);
@@ -153,7 +163,8 @@ fn play_driver(path: &Path, random: &mut Random) {
             scribble(&memory, packed, &mut wraps, random);
             if tracked && random.one_in(500) {
                 let at = 0x1000 + random.bits() % 0x2000;
-                log.u16(at).store(random.bits() as u16 % 80, Ordering::Relaxed);
+                log.u16(at)
+                    .store(random.bits() as u16 % 80, Ordering::Relaxed);
             }
         }
         if random.one_in(40) {
@@ -173,8 +184,16 @@ fn scribble(memory: &Guarded, packed: bool, wraps: &mut [bool; 2], random: &mut 
     let (ring, entry) = (RINGS[which], any % ENTRIES);
     let wild = random.one_in(20_000);
     let (at, len) = (random.bits(), random.bits());
-    let at = if wild { at } else { BUFFERS + at % (REGION - BUFFERS - 4096) };
-    let len = if wild { len as u32 } else { 64 + len as u32 % 2000 };
+    let at = if wild {
+        at
+    } else {
+        BUFFERS + at % (REGION - BUFFERS - 4096)
+    };
+    let len = if wild {
+        len as u32
+    } else {
+        64 + len as u32 % 2000
+    };
     let direction = if which == 0 { 2 } else { 0 };
     let flags = match (wild, random.bits() % 64) {
         (true, flags) => flags,
@@ -204,17 +223,27 @@ fn scribble(memory: &Guarded, packed: bool, wraps: &mut [bool; 2], random: &mut 
             if next.wrapping_sub(used) < ENTRIES as u16 {
                 next = next.wrapping_add(1);
             }
-            let next = if random.one_in(100_000) { any as u16 } else { next };
+            let next = if random.one_in(100_000) {
+                any as u16
+            } else {
+                next
+            };
             index.store(next, Ordering::Release);
         }
         1 => {
             let head = if wild { any as u16 } else { entry as u16 };
             let slot = random.bits() % ENTRIES;
-            memory.u16(ring + 0x1004 + 2 * slot).store(head, Ordering::Relaxed);
+            memory
+                .u16(ring + 0x1004 + 2 * slot)
+                .store(head, Ordering::Relaxed);
         }
-        2 => memory.u16(ring + 0x1000).store(any as u16 & 1, Ordering::Relaxed),
+        2 => memory
+            .u16(ring + 0x1000)
+            .store(any as u16 & 1, Ordering::Relaxed),
         3 if random.one_in(50_000) => {
-            memory.u16(ring + 0x2002).store(any as u16, Ordering::Relaxed);
+            memory
+                .u16(ring + 0x2002)
+                .store(any as u16, Ordering::Relaxed);
         }
         _ => {
             let next = random.bits() % ENTRIES;
@@ -230,7 +259,11 @@ fn message(peer: &Peer, memory: &Guarded, log: &Guarded, random: &mut Random) {
     let any = random.bits();
     let ring = random.bits() % 2;
     match random.bits() % 12 {
-        0 => peer.send(SET_MEM_TABLE, &[1, 0, REGION, 0, BEFORE], &[memory.file.as_fd()]),
+        0 => peer.send(
+            SET_MEM_TABLE,
+            &[1, 0, REGION, 0, BEFORE],
+            &[memory.file.as_fd()],
+        ),
         1 => {
             let words = [0, REGION, 4096, REGION, BEFORE];
             peer.send(ADD_MEM_REG, &words, &[log.file.as_fd()]);
@@ -238,7 +271,11 @@ fn message(peer: &Peer, memory: &Guarded, log: &Guarded, random: &mut Random) {
         }
         2 => peer.send(GET_VRING_BASE, &[ring], &[]),
         3 => peer.send(SET_VRING_KICK, &[ring], &[eventfd().as_fd()]),
-        4 => peer.send(SET_LOG_BASE, &[64, BEFORE + any % 512 * 8], &[log.file.as_fd()]),
+        4 => peer.send(
+            SET_LOG_BASE,
+            &[64, BEFORE + any % 512 * 8],
+            &[log.file.as_fd()],
+        ),
         5 => {
             let record = [0x8000, BEFORE + 0x1000 + any % 2 * 64, ENTRIES << 16 | 2];
             peer.send(SET_INFLIGHT_FD, &record, &[log.file.as_fd()]);
@@ -250,14 +287,22 @@ fn message(peer: &Peer, memory: &Guarded, log: &Guarded, random: &mut Random) {
             // Back to its length, with zeros, which are no canaries any more.
             let _ = rustix::fs::ftruncate(&memory.file, BEFORE + REGION + BEHIND);
             let [_, behind] = memory.canaries();
-            behind.iter().for_each(|word| word.store(CANARY, Ordering::Relaxed));
+            behind
+                .iter()
+                .for_each(|word| word.store(CANARY, Ordering::Relaxed));
         }
         9 if random.one_in(20) => {
             let at = random.bits() % (REGION * 2);
-            peer.send(SET_VRING_ADDR, &[ring, at, at + 0x2000, at + 0x1000, any], &[]);
+            peer.send(
+                SET_VRING_ADDR,
+                &[ring, at, at + 0x2000, at + 0x1000, any],
+                &[],
+            );
         }
         10 if random.one_in(20) => {
-            let bytes: Vec<u8> = (0..random.bits() % 64).map(|_| random.bits() as u8).collect();
+            let bytes: Vec<u8> = (0..random.bits() % 64)
+                .map(|_| random.bits() as u8)
+                .collect();
             peer.put([any as u32 % 48, 1, bytes.len() as u32], &bytes, &[]);
         }
         11 if random.one_in(20) => peer.state(SET_VRING_BASE, ring as u32, any as u32),
@@ -300,7 +345,9 @@ fn receive(socket: &UnixStream) -> Option<Got> {
 
 /// A device: it answers as one, and then writes to the driver's rings.
 fn play_device(socket: &UnixStream, random: &mut Random) -> Option<()> {
-    socket.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    socket
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
     let answer = Peer(socket.try_clone().unwrap());
     let reply = |request: u32, payload: &[u8]| {
         answer.put([request, 1 | 1 << 2, payload.len() as u32], payload, &[]);
@@ -314,7 +361,10 @@ fn play_device(socket: &UnixStream, random: &mut Random) -> Option<()> {
         };
         match request {
             GET_FEATURES if rings.is_empty() => {
-                reply(request, &(FEATURES | 1 << 34 | 1 << 35 | 1 << 15 | 1 << 29).to_le_bytes());
+                reply(
+                    request,
+                    &(FEATURES | 1 << 34 | 1 << 35 | 1 << 15 | 1 << 29).to_le_bytes(),
+                );
                 continue;
             }
             GET_FEATURES => {
@@ -394,12 +444,7 @@ fn play_device(socket: &UnixStream, random: &mut Random) -> Option<()> {
 }
 
 /// Uses the port for this long, whatever its peer does; how many frames came.
-fn use_for(
-    end: &mut End,
-    neighbours: &mut Neighbours,
-    peer: &mut Running,
-    time: Duration,
-) -> u64 {
+fn use_for(end: &mut End, neighbours: &mut Neighbours, peer: &mut Running, time: Duration) -> u64 {
     let start = Instant::now();
     let (mut frames, mut number, mut looked) = (0, 0_u64, Instant::now());
     let mut burst = Burst::new();
@@ -424,7 +469,12 @@ fn use_for(
         number += 1;
         if looked.elapsed() > Duration::from_millis(100) {
             looked = Instant::now();
-            assert!(peer.is_alive(), "{}{}", peer.stdout.text(), peer.stderr.text());
+            assert!(
+                peer.is_alive(),
+                "{}{}",
+                peer.stdout.text(),
+                peer.stderr.text()
+            );
         }
     }
     frames
@@ -450,7 +500,11 @@ impl Neighbours {
         }
         to.queues.rx[0].rx_burst(&mut burst, &mut to.cache);
         for packet in burst.iter() {
-            assert!(packet.data() == crate::frame(self.came, 64), "{}", self.came);
+            assert!(
+                packet.data() == crate::frame(self.came, 64),
+                "{}",
+                self.came
+            );
             self.came += 1;
         }
         to.cache.free(&mut burst);
@@ -487,7 +541,12 @@ fn plays(role: &str, spec: impl Fn(&Path) -> String, time: Duration) {
     let stats = end.port.stats();
     eprintln!("{frames} frames came, {stats:?}");
     assert!(frames > 0 && !stats.violations.is_empty());
-    assert!(peer.is_alive(), "{}{}", peer.stdout.text(), peer.stderr.text());
+    assert!(
+        peer.is_alive(),
+        "{}{}",
+        peer.stdout.text(),
+        peer.stderr.text()
+    );
     drop(peer);
     end.finish();
     neighbours.finish();
@@ -499,7 +558,12 @@ fn driver(time: Duration) {
 
 fn device(time: Duration) {
     // Each kind of ring for its part of the time.
-    for options in ["packed=on", "packed=off", "packed=on,in_order=off", "packed=off,in_order=off"] {
+    for options in [
+        "packed=on",
+        "packed=off",
+        "packed=on,in_order=off",
+        "packed=off,in_order=off",
+    ] {
         let spec = |path: &Path| format!("virtio_user:{},size=64,{options}", path.display());
         plays("device", spec, time / 4);
     }

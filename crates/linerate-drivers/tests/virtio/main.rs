@@ -1,9 +1,10 @@
-//! vhost and virtio_user ports against peers of the tests' own, which know the protocol: one keeps to
-//! it, others do not.
+//! vhost and virtio_user ports against peers of the tests' own, which know the protocol: one keeps
+//! to it, others do not.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod hostile;
 mod messages;
+mod migration;
 mod peer;
 mod protocol;
 

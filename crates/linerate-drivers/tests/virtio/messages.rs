@@ -131,9 +131,13 @@ fn each_broken_rule_has_its_reason_and_the_next_peer_is_served() {
         ("to be told of the log by memory", "not_eventfd", |peer| {
             peer.send(SET_LOG_FD, &[], &[memory(4096).as_fd()]);
         }),
-        ("a record of more queues than there are", "message_bad", |peer| {
-            peer.send(GET_INFLIGHT_FD, &[0, 0, 64 << 16 | 3], &[]);
-        }),
+        (
+            "a record of more queues than there are",
+            "message_bad",
+            |peer| {
+                peer.send(GET_INFLIGHT_FD, &[0, 0, 64 << 16 | 3], &[]);
+            },
+        ),
         ("a record too short for its queues", "region_bad", |peer| {
             let words = [2000, 0, 64 << 16 | 2];
             peer.send(SET_INFLIGHT_FD, &words, &[memory(4096).as_fd()]);

@@ -112,4 +112,3 @@ pub(crate) fn eventfd() -> OwnedFd {
 pub(crate) fn poke(file: &OwnedFd, at: u64, bytes: &[u8]) {
     assert_eq!(rustix::io::pwrite(file, bytes, at), Ok(bytes.len()));
 }
-

@@ -1,5 +1,5 @@
-//! A front end that keeps to vhost-user: each message is answered as the specification says, and does
-//! what it says.
+//! A front end that keeps to vhost-user: each message is answered as the specification says, and
+//! does what it says.
 
 use crate::End;
 use crate::peer::*;
@@ -97,7 +97,11 @@ impl Peer {
     }
 
     fn told_bytes(&mut self, request: u32, payload: &[u8]) -> u64 {
-        self.put([request, 1 | NEED_REPLY, payload.len() as u32], payload, &[]);
+        self.put(
+            [request, 1 | NEED_REPLY, payload.len() as u32],
+            payload,
+            &[],
+        );
         let mut answer = [0; 20];
         self.0.read_exact(&mut answer).unwrap();
         let head = [request, ANSWER, 8].map(u32::to_le_bytes).concat();
@@ -156,8 +160,16 @@ fn offer(file: &OwnedFd, ring: usize, count: u16) {
     for index in 0..count {
         let flags = if ring == 0 { 2 } else { 0 };
         let at = BUFFERS + u64::from(index) * 5000;
-        poke(file, table + u64::from(index) * 16, &descriptor(at, 1514, flags));
-        poke(file, available + 4 + 2 * u64::from(index), &index.to_le_bytes());
+        poke(
+            file,
+            table + u64::from(index) * 16,
+            &descriptor(at, 1514, flags),
+        );
+        poke(
+            file,
+            available + 4 + 2 * u64::from(index),
+            &index.to_le_bytes(),
+        );
     }
     poke(file, available + 2, &count.to_le_bytes());
 }
@@ -201,7 +213,11 @@ fn pages_that_we_write_to_are_logged_while_that_is_asked_for() {
     // A frame over the end of a page.
     peer.send(SET_VRING_ADDR, &[0, table, used, available, 0], &[]);
     let at = BUFFERS + 5 * 5000;
-    poke(&file, table + 5 * 16, &descriptor(at / 4096 * 4096 + 4090, 1514, 2));
+    poke(
+        &file,
+        table + 5 * 16,
+        &descriptor(at / 4096 * 4096 + 4090, 1514, 2),
+    );
     peer.settle();
     bench.send(1);
     assert_eq!(pages(&log), [at / 4096, at / 4096 + 1]);
@@ -232,10 +248,16 @@ fn the_configuration_space_is_read_and_written_as_the_specification_says() {
         assert_eq!(answer[..12], request(10, &[0; 2], 0)[..12]);
         u16::from_le_bytes(answer[12..].try_into().unwrap())
     };
-    assert_eq!(peer.asked_bytes(GET_CONFIG, &request(0, &[0; 24], 0)).len(), 36);
+    assert_eq!(
+        peer.asked_bytes(GET_CONFIG, &request(0, &[0; 24], 0)).len(),
+        36
+    );
     assert_eq!(mtu(&mut peer), 9000);
     // An empty payload is the answer to what cannot be read.
-    assert!(peer.asked_bytes(GET_CONFIG, &request(250, &[0; 7], 0)).is_empty());
+    assert!(
+        peer.asked_bytes(GET_CONFIG, &request(250, &[0; 7], 0))
+            .is_empty()
+    );
     // The mtu as the front end sets it; nothing that is none.
     assert_eq!(peer.told(NET_SET_MTU, &[1500]), 0);
     assert_ne!(peer.told(NET_SET_MTU, &[67]), 0);
@@ -347,7 +369,10 @@ fn what_another_back_end_had_in_flight_is_done_first() {
     assert_eq!(bench.receive(), 0);
     let mut marks = [0; 64 * 16];
     rustix::io::pread(&region, &mut marks, part + 16).unwrap();
-    assert!(marks.chunks(16).all(|entry| entry[0] == 0), "nothing is under way");
+    assert!(
+        marks.chunks(16).all(|entry| entry[0] == 0),
+        "nothing is under way"
+    );
     let mut used = [0; 2];
     rustix::io::pread(&file, &mut used, RING[1][1] + 2).unwrap();
     assert_eq!(used, [6, 0]);

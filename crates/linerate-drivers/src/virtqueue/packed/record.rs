@@ -114,7 +114,9 @@ impl Device {
             CURRENT => {}
             _ => return Err(Violation::RegionBad),
         }
-        let words = memory.at(ring).and_then(|at| at.u64s(ring.at, 2 * usize::from(size)));
+        let words = memory
+            .at(ring)
+            .and_then(|at| at.u64s(ring.at, 2 * usize::from(size)));
         let words = words.ok_or(Violation::RingOutside)?;
         let (mut old, now) = (state(&area, OLD)?, state(&area, NOW)?);
         if !old.0.is_in(size) || !now.0.is_in(size) {
@@ -147,9 +149,9 @@ impl Device {
 }
 
 impl Inflight {
-    /// Puts descriptors of what is under way back into the ring, from `position` on. The device before
-    /// may have written some of a batch as used before the first one, by which the driver would
-    /// have seen it; given back in other batches now, they must not count before their turn.
+    /// Puts descriptors of what is under way back into the ring, from `position` on. The device
+    /// before may have written some of a batch as used before the first one, by which the driver
+    /// would have seen it; given back in other batches now, they must not count before their turn.
     fn restore(&self, words: &[AtomicU64], mut position: Position) -> Result<(), Violation> {
         let mut places = 0;
         for &head in &self.left {
@@ -285,7 +287,8 @@ impl Recordable for Device {
             for place in 1..=chain.places {
                 let (at, word) = (entry(inflight.entry(free)?), 2 * usize::from(position.at));
                 let rest = Rest::load(&words[word + 1]);
-                area.u64(at + ADDR)?.set(words[word].load(Ordering::Relaxed));
+                area.u64(at + ADDR)?
+                    .set(words[word].load(Ordering::Relaxed));
                 area.u32(at + LEN)?.set(rest.bytes);
                 area.u16(at + ID)?.set(rest.id);
                 area.u16(at + FLAGS)?.set(rest.flags);

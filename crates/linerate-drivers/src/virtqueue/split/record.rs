@@ -75,14 +75,7 @@ impl Recordable for Device {
         Device::base(self).into()
     }
 
-    fn given(
-        &self,
-        _: &Memory,
-        log: u64,
-        base: u32,
-        _: &Batch,
-        count: usize,
-    ) -> Vec<(u64, u64)> {
+    fn given(&self, _: &Memory, log: u64, base: u32, _: &Batch, count: usize) -> Vec<(u64, u64)> {
         let mask = self.rings.size - 1;
         let entries = (0..count).map(|index| {
             let at = (base as u16).wrapping_add(index as u16) & mask;

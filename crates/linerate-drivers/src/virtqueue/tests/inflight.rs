@@ -130,7 +130,10 @@ impl Bench {
         }));
         let number = |packet: &linerate_core::packet::Packet| {
             let number = u64::from_le_bytes(packet.data()[..8].try_into().unwrap());
-            assert!(packet.data() == frame(number, len(number)), "frame {number}");
+            assert!(
+                packet.data() == frame(number, len(number)),
+                "frame {number}"
+            );
             number
         };
         let numbers = burst.iter().map(number).collect();
@@ -144,8 +147,8 @@ impl Bench {
         words.map(|word| word.load(Ordering::Relaxed)).collect()
     }
 
-    /// Undoes all but the first `stores` of those by which the device published a batch: as if it had
-    /// ended there. How many there were.
+    /// Undoes all but the first `stores` of those by which the device published a batch: as if it
+    /// had ended there. How many there were.
     fn tear(&mut self, before: &[u64], stores: usize) -> usize {
         let mapped = self.memory.regions()[0].mapped.clone();
         let words = mapped.u64s(0, BUFFERS / 8).unwrap();
@@ -181,7 +184,13 @@ const FRAMES: u64 = 60;
 /// Everything passes although the device ends in burst `burst` after so many stores to the record,
 /// and, if it had published that, all but `torn` stores of it undone. Whether it did end, and by
 /// how many stores it had published.
-fn passes(queue: Queue, pools: &Pools, burst: u64, stores: u32, torn: Option<usize>) -> (bool, usize) {
+fn passes(
+    queue: Queue,
+    pools: &Pools,
+    burst: u64,
+    stores: u32,
+    torn: Option<usize>,
+) -> (bool, usize) {
     let mut bench = Bench::new(queue, pools);
     let by_driver = queue.filled == Filled::ByDriver;
     let (mut sent, mut next, mut doubt) = (0, 0, 0);
@@ -273,9 +282,8 @@ fn a_device_that_ends_at_any_store_is_taken_over() {
                     }
                     assert!(stores > 10, "it stored little: {stores}");
                     // Where the record's last word before the batch was published is the end.
-                    let at = (0..stores).find(|&stores| {
-                        passes(queue, &pools, burst, stores, None).1 > 0
-                    });
+                    let at = (0..stores)
+                        .find(|&stores| passes(queue, &pools, burst, stores, None).1 > 0);
                     let at = at.unwrap();
                     let count = passes(queue, &pools, burst, at, None).1;
                     for torn in 0..count {
@@ -290,8 +298,14 @@ fn a_device_that_ends_at_any_store_is_taken_over() {
 /// The layouts of the specification, byte by byte.
 #[test]
 fn records_lie_as_vhost_user_says() {
-    assert_eq!(inflight::bytes(false, 256), (16 + 256 * 16_usize).next_multiple_of(64));
-    assert_eq!(inflight::bytes(true, 256), (32 + 256 * 32_usize).next_multiple_of(64));
+    assert_eq!(
+        inflight::bytes(false, 256),
+        (16 + 256 * 16_usize).next_multiple_of(64)
+    );
+    assert_eq!(
+        inflight::bytes(true, 256),
+        (32 + 256 * 32_usize).next_multiple_of(64)
+    );
     let pools = pools();
     for kind in KINDS {
         let mut bench = Bench::new(Queue::new(kind, Filled::ByDriver), &pools);
@@ -305,29 +319,48 @@ fn records_lie_as_vhost_user_says() {
         let _ = bench.receive(true, 4);
         LEFT.with(|left| left.set(None));
         let at = inflight::bytes(kind == Kind::Packed, 16);
-        let half = |offset: usize| bench.record.u16s(at + offset, 1).unwrap()[0].load(Ordering::Relaxed);
-        let byte = |offset: usize| bench.record.u8s(at + offset, 1).unwrap()[0].load(Ordering::Relaxed);
-        let word = |offset: usize| bench.record.u64s(at + offset, 1).unwrap()[0].load(Ordering::Relaxed);
-        assert_eq!((word(0), half(8), half(10)), (0, 1, 16), "features, version, entries");
+        let half =
+            |offset: usize| bench.record.u16s(at + offset, 1).unwrap()[0].load(Ordering::Relaxed);
+        let byte =
+            |offset: usize| bench.record.u8s(at + offset, 1).unwrap()[0].load(Ordering::Relaxed);
+        let word =
+            |offset: usize| bench.record.u64s(at + offset, 1).unwrap()[0].load(Ordering::Relaxed);
+        assert_eq!(
+            (word(0), half(8), half(10)),
+            (0, 1, 16),
+            "features, version, entries"
+        );
         if kind == Kind::Split {
             // Heads 0 to 3; the last frame is in buffers 3 and 4.
             assert_eq!((half(12), half(14)), (3, 0), "last batch, used index");
             for head in 0..4 {
                 let entry = 16 + 16 * head;
                 assert_eq!((byte(entry), word(entry + 8)), (1, head as u64));
-                assert_eq!(half(entry + 6), (head as u16).saturating_sub(1), "the batch's list");
+                assert_eq!(
+                    half(entry + 6),
+                    (head as u16).saturating_sub(1),
+                    "the batch's list"
+                );
             }
             assert_eq!(byte(16 + 16 * 4), 0, "no head");
             continue;
         }
         // Entries 0 to 4: the last frame has two.
-        assert_eq!([half(12), half(14)], [3, 5], "free list: after the batch, before it");
+        assert_eq!(
+            [half(12), half(14)],
+            [3, 5],
+            "free list: after the batch, before it"
+        );
         assert_eq!([half(16), half(18)], [5, 0], "used index, old one");
         for (head, places) in [(0, 1), (1, 1), (2, 1), (3, 2)] {
             let entry = 32 + 32 * head;
             assert_eq!((byte(entry), word(entry + 8)), (1, head as u64));
             let last = head as u16 + places - 1;
-            assert_eq!([half(entry + 4), half(entry + 6)], [last, places], "last, num");
+            assert_eq!(
+                [half(entry + 4), half(entry + 6)],
+                [last, places],
+                "last, num"
+            );
             assert_eq!(half(entry + 16), head as u16, "id");
             let address = GUEST + BUFFERS as u64 + 2048 * head as u64;
             assert_eq!(word(entry + 24), address);
@@ -377,5 +410,8 @@ fn any_record_is_taken_or_refused() {
             }
         }
     }
-    assert!(seen.contains("taken") && seen.contains("region_bad"), "{seen:?}");
+    assert!(
+        seen.contains("taken") && seen.contains("region_bad"),
+        "{seen:?}"
+    );
 }

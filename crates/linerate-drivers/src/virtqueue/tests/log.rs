@@ -93,7 +93,11 @@ fn exactly_the_pages_that_a_device_writes_are_marked() {
             } else {
                 both.send(number, &lens).unwrap();
             }
-            assert_eq!(marked(&bits), changed(&both.memory, &mut before), "{queue:?}");
+            assert_eq!(
+                marked(&bits),
+                changed(&both.memory, &mut before),
+                "{queue:?}"
+            );
             if by_device {
                 while !both.receive(64).unwrap().is_empty() {}
                 changed(&both.memory, &mut before);
@@ -107,7 +111,10 @@ fn exactly_the_pages_that_a_device_writes_are_marked() {
         for notify in [true, false] {
             ring.want(&both.memory, notify);
             let (marked, changed) = (marked(&bits), changed(&both.memory, &mut before));
-            assert!(changed.iter().all(|page| marked.contains(page)), "{queue:?}: {changed:?}");
+            assert!(
+                changed.iter().all(|page| marked.contains(page)),
+                "{queue:?}: {changed:?}"
+            );
         }
     }
 }

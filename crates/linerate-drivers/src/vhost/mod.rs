@@ -21,12 +21,15 @@
 //! connect again; `ctl show ports` says what it did. The state machine and the parser take any
 //! message at any time.
 //!
-//! *Reconnect*: a server goes on listening, a client tries every 100 ms. What was in the rings when
-//! the peer went is gone with it.
+//! *Reconnect*: a server goes on listening, a client tries every 100 ms. What is in the rings stays
+//! there: a driver that tracks what is in flight (`GET_INFLIGHT_FD`; `virtio_user` does) hands it
+//! to whoever is its device next. *Live migration*: pages that we write to are logged while the
+//! front end asks for it.
 //!
 //! # See also
 //! QEMU's `docs/interop/vhost-user.rst`, DPDK's `net_vhost`, `virtio_user` for the other end.
 
+pub(crate) mod config;
 pub(crate) mod control;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
@@ -43,7 +46,7 @@ use linerate_core::port::{
 };
 use linerate_wire::{ethernet, vlan};
 use session::Backend;
-pub(crate) use session::{Offer, describe};
+pub(crate) use session::{Offer, describe, inflight_fields, memory_file};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

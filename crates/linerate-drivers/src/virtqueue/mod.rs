@@ -18,9 +18,12 @@ mod buffers;
 pub(crate) mod frames;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
+pub(crate) mod inflight;
+pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod packed;
 pub(crate) mod queue;
+pub(crate) mod recorded;
 pub(crate) mod split;
 
 use crate::peer::violations::Violation;

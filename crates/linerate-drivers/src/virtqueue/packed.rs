@@ -2,6 +2,8 @@
 //! the device overwrites them as used. Which of the two one is say two of its flags, against a wrap
 //! counter that each side changes whenever it comes to the table's start.
 
+pub(super) mod record;
+
 use super::buffers::Buffers;
 use super::memory::{Memory, Place};
 use super::{

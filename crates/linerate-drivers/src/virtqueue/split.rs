@@ -1,6 +1,8 @@
 //! The split ring (virtio 1.2, 2.7): a table of descriptors, a ring of chains that the driver made
 //! available, and a ring of those that the device used.
 
+pub(super) mod record;
+
 use super::buffers::Buffers;
 use super::memory::{Memory, Place};
 use super::{

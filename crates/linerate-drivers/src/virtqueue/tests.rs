@@ -1,6 +1,9 @@
 //! Both sides of both rings, over one memory: clause by clause, at random, and against a side that
 //! writes anything at any time.
 
+pub(super) mod inflight;
+mod log;
+
 use super::frames::{Receiving, Shape, Transmitting};
 use super::memory::tests::mapped;
 use super::memory::{Memory, Region};

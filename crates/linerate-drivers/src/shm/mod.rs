@@ -195,6 +195,7 @@ impl Port for Shm {
             numa_node: None,
             tx_offloads: false,
             aligned_pool: false,
+            exposed_pool: false,
             facts,
         }
     }

@@ -134,6 +134,7 @@ impl Base {
             numa_node: None,
             tx_offloads: offloads,
             aligned_pool: false,
+            exposed_pool: false,
             facts: self.running.as_ref().map_or(Vec::new(), Running::facts),
         }
     }

@@ -14,6 +14,9 @@ use std::time::{Duration, Instant};
 /// send, never has to.
 const WINDOW: u64 = 1000;
 
+/// What makes a client give its pool to the server.
+const TRUST: &str = ",trust=full";
+
 /// Which end DPDK is.
 #[derive(Clone, Copy, PartialEq)]
 enum Dpdk {
@@ -31,14 +34,21 @@ struct Bench {
 
 impl Bench {
     fn new(dpdk: Dpdk, queues: u16) -> Self {
-        let (folder, pools) = (Scratch::new(), suite::pools(false));
+        Self::with(dpdk, queues, "")
+    }
+
+    /// With more options of our port.
+    fn with(dpdk: Dpdk, queues: u16, options: &str) -> Self {
+        let folder = Scratch::new();
         let socket = folder.file("s");
         let role = match dpdk {
             Dpdk::Server => "client",
             Dpdk::Client => "server",
         };
-        let spec = format!("memif:{socket},role={role},queues={queues},secret=told");
-        let mut end = End::new(Drivers::new().open(&spec).unwrap(), &pools);
+        let spec = format!("memif:{socket},role={role},queues={queues},secret=told{options}");
+        let port = Drivers::new().open(&spec).unwrap();
+        let pools = suite::pools_for(&[&*port]);
+        let mut end = End::new(port, &pools);
         end.start(0, queues, &pools);
         Self {
             folder,
@@ -126,7 +136,10 @@ impl Bench {
 
 fn echoes(dpdk: Dpdk, queues: u16, frames: u64) {
     let _turn = testpmd::turn();
-    let mut bench = Bench::new(dpdk, queues);
+    echoes_on(Bench::new(dpdk, queues), frames);
+}
+
+fn echoes_on(mut bench: Bench, frames: u64) {
     let Some(peer) = bench.peer() else { return };
     bench.wait_link(true, &peer);
     let facts = bench.end.port.info().facts;
@@ -142,7 +155,10 @@ fn echoes(dpdk: Dpdk, queues: u16, frames: u64) {
 /// The peer is killed in the middle of traffic, several times.
 fn survives_kills(dpdk: Dpdk, kills: usize) {
     let _turn = testpmd::turn();
-    let mut bench = Bench::new(dpdk, 1);
+    survives_kills_on(Bench::new(dpdk, 1), kills);
+}
+
+fn survives_kills_on(mut bench: Bench, kills: usize) {
     for kill in 0..kills {
         let Some(peer) = bench.peer() else { return };
         bench.wait_link(true, &peer);
@@ -178,6 +194,21 @@ fn memif_with_a_dpdk_client_and_two_queues() {
     echoes(Dpdk::Client, 2, 20_000);
 }
 
+/// DPDK copies into and out of slots of ours.
+#[test]
+fn memif_without_a_copy_with_a_dpdk_server() {
+    let _turn = testpmd::turn();
+    for queues in [1, 2] {
+        echoes_on(Bench::with(Dpdk::Server, queues, TRUST), 20_000);
+    }
+}
+
+#[test]
+fn memif_without_a_copy_survives_kills_of_a_dpdk_server() {
+    let _turn = testpmd::turn();
+    survives_kills_on(Bench::with(Dpdk::Server, 1, TRUST), 2);
+}
+
 #[test]
 fn memif_survives_kills_of_a_dpdk_server() {
     survives_kills(Dpdk::Server, 2);
@@ -193,6 +224,8 @@ fn memif_survives_kills_of_a_dpdk_client() {
 fn memif_with_dpdk_moves_ten_million_frames() {
     echoes(Dpdk::Server, 1, 10_000_000);
     echoes(Dpdk::Client, 1, 10_000_000);
+    let _turn = testpmd::turn();
+    echoes_on(Bench::with(Dpdk::Server, 1, TRUST), 10_000_000);
 }
 
 #[test]
@@ -200,4 +233,6 @@ fn memif_with_dpdk_moves_ten_million_frames() {
 fn memif_survives_a_hundred_kills() {
     survives_kills(Dpdk::Server, 50);
     survives_kills(Dpdk::Client, 50);
+    let _turn = testpmd::turn();
+    survives_kills_on(Bench::with(Dpdk::Server, 1, TRUST), 50);
 }

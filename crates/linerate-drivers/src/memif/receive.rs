@@ -317,6 +317,9 @@ impl Frames<'_> {
                 return (0, now);
             };
             let len = window.len();
+            if let Some(Some(next)) = windows.get(number + 1) {
+                next.prefetch_rest();
+            }
             window.read(&mut room[..len]);
             bytes += len as u64;
             (len as u32, now)

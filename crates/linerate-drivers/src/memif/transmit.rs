@@ -368,6 +368,14 @@ fn put_own(
     next: u16,
     packets: &[Packet],
 ) -> (u16, u64) {
+    // The peer's core has these lines since it read what was in them: asked for all at once they
+    // come beside each other, and stores, which wait for each in turn, find them here.
+    for number in 0..packets.len() {
+        let place = buffers.empty(next.wrapping_add(number as u16));
+        if let Some(window) = regions.window(place, 1) {
+            window.prefetch_write();
+        }
+    }
     let (mut done, mut bytes) = (0_u16, 0);
     for packet in packets {
         let (data, index) = (packet.data(), next.wrapping_add(done));
@@ -397,6 +405,12 @@ fn put_lent(view: View<'_>, regions: AtHand<'_>, next: u16, packets: &[Packet]) 
         [] => regions,
         _ => regions.near(view.read(next)),
     };
+    for number in 0..packets.len() {
+        let place = view.read(next.wrapping_add(number as u16));
+        if let Some(window) = regions.window(place, 1) {
+            window.prefetch_write();
+        }
+    }
     let (mut done, mut bytes) = (0_u16, 0);
     for packet in packets {
         let (data, index) = (packet.data(), next.wrapping_add(done));

@@ -42,7 +42,7 @@ use crate::{Counters, Opener, PortKind};
 use control::{Control, MODE, OWNER, ROLE, Role, Shared, Side, Where};
 use linerate_core::packet::Pools;
 use linerate_core::port::{
-    Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
+    Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, RingFill, Spec,
 };
 use linerate_wire::{ethernet, vlan};
 use session::Backend;
@@ -137,6 +137,7 @@ impl Base {
             numa_node: None,
             tx_offloads: offloads,
             aligned_pool: false,
+            exposed_pool: false,
             facts: self.running.as_ref().map_or(Vec::new(), Running::facts),
         }
     }
@@ -157,7 +158,7 @@ impl Base {
         let side = side(&self.port, pairs, shared.clone());
         let control = Control::start(&self.port, &self.at, &self.opener, shared.clone(), side)?;
         let queues = queues(&shared, config, pools, &mut self.counters, received);
-        self.running = Some(Running::new(control, shared));
+        self.running = Some(Running::new(control, shared, received));
         Ok(queues)
     }
 
@@ -172,6 +173,7 @@ impl Base {
         PortStats {
             violations: self.violations.read(),
             notifications: self.running.as_ref().map_or(0, Running::notified),
+            rings: self.running.as_ref().map_or(Vec::new(), Running::rings),
             ..self.counters.sum()
         }
     }
@@ -193,13 +195,16 @@ struct Running {
     /// Ends before what it shares.
     _control: Control,
     shared: Arc<Shared>,
+    /// Which queue of a pair we receive from.
+    received: usize,
 }
 
 impl Running {
-    fn new(control: Control, shared: Arc<Shared>) -> Self {
+    fn new(control: Control, shared: Arc<Shared>, received: usize) -> Self {
         Self {
             _control: control,
             shared,
+            received,
         }
     }
 
@@ -209,6 +214,27 @@ impl Running {
 
     fn facts(&self) -> Vec<(&'static str, String)> {
         self.shared.status().facts.clone()
+    }
+
+    /// How full the rings are. A burst of a queue may come empty for it.
+    fn rings(&self) -> Vec<RingFill> {
+        let mut rings = Vec::new();
+        for (direction, first) in [("receive", self.received), ("transmit", 1 - self.received)] {
+            let queues = self.shared.queues.iter().skip(first).step_by(2);
+            for (queue, of) in queues.enumerate() {
+                let mut state = of.state.change();
+                if let Some(active) = &mut state.active {
+                    let ring = active.ring.as_dyn();
+                    rings.push(RingFill {
+                        direction,
+                        queue: queue as u16,
+                        waiting: ring.fill(&active.memory).into(),
+                        size: ring.size().into(),
+                    });
+                }
+            }
+        }
+        rings
     }
 
     fn notified(&self) -> u64 {

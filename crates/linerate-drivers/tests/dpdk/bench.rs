@@ -32,8 +32,9 @@ impl Bench {
         window: u64,
         start: impl Fn() -> Option<Running> + 'static,
     ) -> Self {
-        let pools = suite::pools(false);
-        let mut end = End::new(Drivers::new().open(spec).unwrap(), &pools);
+        let port = Drivers::new().open(spec).unwrap();
+        let pools = suite::pools_for(&[&*port]);
+        let mut end = End::new(port, &pools);
         end.start(0, queues, &pools);
         Self {
             queues,

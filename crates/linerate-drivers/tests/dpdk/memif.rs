@@ -4,6 +4,9 @@ use crate::bench::Bench;
 use crate::testpmd;
 use linerate_testkit::Scratch;
 
+/// What makes a client give its pool to the server.
+const TRUST: &str = ",trust=full";
+
 /// Which end DPDK is.
 #[derive(Clone, Copy, PartialEq)]
 enum Dpdk {
@@ -12,13 +15,18 @@ enum Dpdk {
 }
 
 fn bench(dpdk: Dpdk, queues: u16) -> Bench {
+    bench_with(dpdk, queues, "")
+}
+
+/// With more options of our port.
+fn bench_with(dpdk: Dpdk, queues: u16, options: &str) -> Bench {
     let (ours, theirs) = match dpdk {
         Dpdk::Server => ("client", "server"),
         Dpdk::Client => ("server", "client"),
     };
     let folder = Scratch::new();
     let socket = folder.file("s");
-    let spec = format!("memif:{socket},role={ours},queues={queues},secret=told");
+    let spec = format!("memif:{socket},role={ours},queues={queues},secret=told{options}");
     let device = format!(
         "net_memif0,role={theirs},id=0,socket={socket},socket-abstract=no,secret=told,rsize=10"
     );
@@ -33,7 +41,10 @@ fn bench(dpdk: Dpdk, queues: u16) -> Bench {
 
 fn echoes(dpdk: Dpdk, queues: u16, frames: u64) {
     let _turn = testpmd::turn();
-    let mut bench = bench(dpdk, queues);
+    echoes_on(bench(dpdk, queues), frames);
+}
+
+fn echoes_on(mut bench: Bench, frames: u64) {
     let Some(peer) = bench.peer() else { return };
     let facts = bench.end.port.info().facts;
     let who = facts.iter().find(|(name, _)| *name == "peer");
@@ -47,7 +58,10 @@ fn echoes(dpdk: Dpdk, queues: u16, frames: u64) {
 
 fn survives_kills(dpdk: Dpdk, kills: usize) {
     let _turn = testpmd::turn();
-    let mut bench = bench(dpdk, 1);
+    survives_kills_on(bench(dpdk, 1), kills);
+}
+
+fn survives_kills_on(mut bench: Bench, kills: usize) {
     if bench.survives_kills(kills) {
         bench.finish();
     }
@@ -73,6 +87,21 @@ fn memif_with_a_dpdk_client_and_two_queues() {
     echoes(Dpdk::Client, 2, 20_000);
 }
 
+/// DPDK copies into and out of slots of ours.
+#[test]
+fn memif_without_a_copy_with_a_dpdk_server() {
+    let _turn = testpmd::turn();
+    for queues in [1, 2] {
+        echoes_on(bench_with(Dpdk::Server, queues, TRUST), 20_000);
+    }
+}
+
+#[test]
+fn memif_without_a_copy_survives_kills_of_a_dpdk_server() {
+    let _turn = testpmd::turn();
+    survives_kills_on(bench_with(Dpdk::Server, 1, TRUST), 2);
+}
+
 #[test]
 fn memif_survives_kills_of_a_dpdk_server() {
     survives_kills(Dpdk::Server, 2);
@@ -88,6 +117,8 @@ fn memif_survives_kills_of_a_dpdk_client() {
 fn memif_with_dpdk_moves_ten_million_frames() {
     echoes(Dpdk::Server, 1, 10_000_000);
     echoes(Dpdk::Client, 1, 10_000_000);
+    let _turn = testpmd::turn();
+    echoes_on(bench_with(Dpdk::Server, 1, TRUST), 10_000_000);
 }
 
 #[test]
@@ -95,4 +126,6 @@ fn memif_with_dpdk_moves_ten_million_frames() {
 fn memif_survives_a_hundred_kills() {
     survives_kills(Dpdk::Server, 50);
     survives_kills(Dpdk::Client, 50);
+    let _turn = testpmd::turn();
+    survives_kills_on(bench_with(Dpdk::Server, 1, TRUST), 50);
 }

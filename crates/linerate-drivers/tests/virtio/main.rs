@@ -5,6 +5,7 @@
 
 mod dpdk;
 mod messages;
+mod ovs;
 #[path = "../dpdk/testpmd.rs"]
 mod testpmd;
 

@@ -248,7 +248,7 @@ impl TxQueue for Sender {
         if self.finisher.held() > 0 {
             self.tx_burst(&mut Burst::new(), cache);
         }
-        // A receiver that waits for what is gone is helped, also while nothing is sent.
+        // Also while nothing is sent: the receiver may wait for a frame that was overwritten.
         if self.wire.is_due() {
             self.wire.check();
         }

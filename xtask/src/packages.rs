@@ -82,6 +82,8 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("man-db",      "man",          "whether the man pages are right"),
     program("fish",        "fish",         "completion in fish"),
     program("zsh",         "zsh",          "completion in zsh"),
+    guest("openvswitch-switch-dpdk", Probe::File("/usr/lib/openvswitch-switch-dpdk/\
+        ovs-vswitchd-dpdk"), "a switch between ports of ours, in the long scenarios"),
     guest("lintian",           Probe::Program("lintian"),    "Debian's opinion of our package, in \
         the long scenarios"),
     guest("mmdebstrap",        Probe::Program("mmdebstrap"), "a clean Debian to install our \

@@ -246,13 +246,14 @@ impl Ring {
         }
     }
 
-    /// For the owner of the memory: an empty ring, with nothing to notify.
+    /// For the owner of the memory: an empty ring, whose receiver wants to be notified until it
+    /// says otherwise. VPP and libmemif never say that they want to.
     pub(super) fn set_up(regions: &Regions, at: usize) {
         Self::mark(regions, at);
         let Some(header) = regions.0[0].u16s(at, HEADER_LEN / 2) else {
             return;
         };
-        header[word::FLAGS].store(MASK_INT, Ordering::Relaxed);
+        header[word::FLAGS].store(0, Ordering::Relaxed);
         header[word::HEAD].store(0, Ordering::Relaxed);
         header[word::TAIL].store(0, Ordering::Relaxed);
     }

@@ -372,6 +372,21 @@ fn a_sender_wakes_a_receiver_that_sleeps_and_spares_one_that_polls() {
     }
 }
 
+/// VPP and libmemif as servers say only that they want none.
+#[test]
+fn a_server_that_says_nothing_of_notifications_gets_them() {
+    let folder = Scratch::new();
+    let path = folder.file("s");
+    let listener = raw::listener(&path);
+    let spec = format!("memif:{path},role=client");
+    let mut client = End::start(&mut Drivers::new(), &spec);
+    let _server = raw::Server::serve(&listener);
+    client.wait_up();
+    assert!(client.send(60));
+    client.wait("the count", |client| client.port.stats().notifications > 0);
+    client.stop();
+}
+
 #[test]
 fn a_receiver_that_sleeps_since_before_the_connection_is_woken() {
     let (folder, mut drivers) = (Scratch::new(), Drivers::new());

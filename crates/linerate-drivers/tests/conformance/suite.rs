@@ -105,7 +105,7 @@ pub(crate) fn alone(open: &dyn Fn() -> Box<dyn Port>) {
 /// One port in the hands of the suite.
 pub(crate) struct End {
     pub(crate) port: Box<dyn Port>,
-    queues: Queues,
+    pub(crate) queues: Queues,
     cache: PoolCache,
     /// Packets and bytes that `tx_burst` took.
     pub(crate) taken: u64,

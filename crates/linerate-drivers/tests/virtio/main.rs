@@ -5,8 +5,11 @@
 mod hostile;
 mod messages;
 mod migration;
+mod ovs;
 mod peer;
 mod protocol;
+#[path = "../dpdk/testpmd.rs"]
+mod testpmd;
 
 use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Link, Port, PortConfig, Queues};

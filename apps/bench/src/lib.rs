@@ -37,6 +37,7 @@ mod router_updates;
 mod rss;
 mod shm;
 mod timers;
+mod vhost;
 mod zebra;
 
 use std::path::Path;
@@ -233,6 +234,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         pool::ROWS,
         forward::ROWS,
         memif::ROWS,
+        vhost::ROWS,
         shm::ROWS,
         l3fwd::ROWS,
         router::ROWS,

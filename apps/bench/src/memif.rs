@@ -1,7 +1,8 @@
 //! memif: from a client to a server, on one core in turns or from one core to the other.
 //!
 //! Both ends are in this process, each with a pool of its own; the memory between them is shared as
-//! between processes. The sender takes a slot for each frame, as one that makes frames does.
+//! between processes. The sender takes a slot for each frame, as one that makes frames does. The
+//! rows of `vhost` do the same.
 
 use super::probe::pause;
 use super::{Row, Run, Sample};
@@ -14,46 +15,58 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
-/// Of a client that gives its pool to the server.
-const TRUST: &str = ",trust=full";
 /// Packets of a burst.
 const BURST: usize = 32;
+
+/// A client and its server, as ports at a socket.
+pub(super) type Specs = [fn(&str) -> String; 2];
+
+const SPECS: Specs = [
+    |socket| format!("memif:{socket},role=client"),
+    |socket| format!("memif:{socket}"),
+];
+
+/// The client gives its pool to the server.
+const TRUSTED: Specs = [
+    |socket| format!("memif:{socket},role=client,trust=full"),
+    |socket| format!("memif:{socket}"),
+];
 
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "memif.1core.64",
         about: "memif, 64 bytes from client to server and freed, one core in turns",
-        run: |row, run| in_turns(row, run, 64, ""),
+        run: |row, run| in_turns(row, run, SPECS, 64),
     },
     Row {
         name: "memif.1core.1518",
         about: "the same with 1518 bytes",
-        run: |row, run| in_turns(row, run, 1518, ""),
+        run: |row, run| in_turns(row, run, SPECS, 1518),
     },
     Row {
         name: "memif.1core.zero_copy.64",
         about: "memif, 64 bytes from a client whose slots the server reads, one core in turns",
-        run: |row, run| in_turns(row, run, 64, TRUST),
+        run: |row, run| in_turns(row, run, TRUSTED, 64),
     },
     Row {
         name: "memif.oneway.64",
         about: "memif, 64 bytes from a client on one core to a server on another, Mpps",
-        run: |row, run| one_way(row, run, 64, ""),
+        run: |row, run| one_way(row, run, SPECS, 64),
     },
     Row {
         name: "memif.oneway.1518",
         about: "the same with 1518 bytes",
-        run: |row, run| one_way(row, run, 1518, ""),
+        run: |row, run| one_way(row, run, SPECS, 1518),
     },
     Row {
         name: "memif.zero_copy.64",
         about: "memif, 64 bytes from a client whose slots the server reads to another core, Mpps",
-        run: |row, run| one_way(row, run, 64, TRUST),
+        run: |row, run| one_way(row, run, TRUSTED, 64),
     },
     Row {
         name: "memif.echo.64",
         about: "memif, 64 bytes to another core and back, Mpps",
-        run: echo,
+        run: |row, run| echo(row, run, SPECS),
     },
 ];
 
@@ -119,17 +132,15 @@ impl Side {
     }
 }
 
-/// A client, with these options, and its server, connected.
-fn pair(row: &'static str, options: &str) -> Result<[Side; 2], Error> {
+/// A client and its server, connected.
+fn pair(row: &'static str, specs: Specs) -> Result<[Side; 2], Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let socket = format!("@{row}-{}-{number}", std::process::id());
     let mut drivers = Drivers::new();
-    let server = Side::open(&mut drivers, &format!("memif:{socket}"))?;
-    let client = Side::open(
-        &mut drivers,
-        &format!("memif:{socket},role=client{options}"),
-    )?;
+    let [client, server] = specs.map(|spec| spec(&socket));
+    let server = Side::open(&mut drivers, &server)?;
+    let client = Side::open(&mut drivers, &client)?;
     let up = |side: &Side| side._port.link() == Link::Up;
     while !(up(&server) && up(&client)) {
         std::thread::sleep(Duration::from_millis(1));
@@ -138,8 +149,13 @@ fn pair(row: &'static str, options: &str) -> Result<[Side; 2], Error> {
 }
 
 /// Nanoseconds for a frame to be sent and received, on one core.
-fn in_turns(row: &'static str, run: Run, len: u32, options: &str) -> Result<Sample, Error> {
-    let [mut client, mut server] = pair(row, options)?;
+pub(super) fn in_turns(
+    row: &'static str,
+    run: Run,
+    specs: Specs,
+    len: u32,
+) -> Result<Sample, Error> {
+    let [mut client, mut server] = pair(row, specs)?;
     let pages = client.pool.page_kind();
     let ns = run.pinned(move |run| {
         run.time(|| {
@@ -151,8 +167,13 @@ fn in_turns(row: &'static str, run: Run, len: u32, options: &str) -> Result<Samp
 }
 
 /// Millions of frames a second from one core to the other.
-fn one_way(row: &'static str, run: Run, len: u32, options: &str) -> Result<Sample, Error> {
-    let [mut client, mut server] = pair(row, options)?;
+pub(super) fn one_way(
+    row: &'static str,
+    run: Run,
+    specs: Specs,
+    len: u32,
+) -> Result<Sample, Error> {
+    let [mut client, mut server] = pair(row, specs)?;
     let pages = client.pool.page_kind();
     let other = Other::start(run.cpus[1], move || client.send(len))?;
     let ns = run.pinned(move |run| {
@@ -170,8 +191,8 @@ fn one_way(row: &'static str, run: Run, len: u32, options: &str) -> Result<Sampl
 }
 
 /// Millions of frames a second that are back from the other core.
-fn echo(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let [mut client, mut server] = pair(row, "")?;
+pub(super) fn echo(row: &'static str, run: Run, specs: Specs) -> Result<Sample, Error> {
+    let [mut client, mut server] = pair(row, specs)?;
     let pages = client.pool.page_kind();
     let other = Other::start(run.cpus[1], move || server.turn_round())?;
     let ns = run.pinned(move |run| {

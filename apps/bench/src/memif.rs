@@ -14,6 +14,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
+/// Of a client that gives its pool to the server.
+const TRUST: &str = ",trust=full";
 /// Packets of a burst.
 const BURST: usize = 32;
 
@@ -21,22 +23,32 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "memif.1core.64",
         about: "memif, 64 bytes from client to server and freed, one core in turns",
-        run: |row, run| in_turns(row, run, 64),
+        run: |row, run| in_turns(row, run, 64, ""),
     },
     Row {
         name: "memif.1core.1518",
         about: "the same with 1518 bytes",
-        run: |row, run| in_turns(row, run, 1518),
+        run: |row, run| in_turns(row, run, 1518, ""),
+    },
+    Row {
+        name: "memif.1core.zero_copy.64",
+        about: "memif, 64 bytes from a client whose slots the server reads, one core in turns",
+        run: |row, run| in_turns(row, run, 64, TRUST),
     },
     Row {
         name: "memif.oneway.64",
         about: "memif, 64 bytes from a client on one core to a server on another, Mpps",
-        run: |row, run| one_way(row, run, 64),
+        run: |row, run| one_way(row, run, 64, ""),
     },
     Row {
         name: "memif.oneway.1518",
         about: "the same with 1518 bytes",
-        run: |row, run| one_way(row, run, 1518),
+        run: |row, run| one_way(row, run, 1518, ""),
+    },
+    Row {
+        name: "memif.zero_copy.64",
+        about: "memif, 64 bytes from a client whose slots the server reads to another core, Mpps",
+        run: |row, run| one_way(row, run, 64, TRUST),
     },
     Row {
         name: "memif.echo.64",
@@ -57,8 +69,12 @@ struct Side {
 
 impl Side {
     fn open(drivers: &mut Drivers, spec: &str) -> Result<Self, Error> {
-        let pools = Pools::new(vec![Pool::new(&PoolConfig::new("bench", 4096))?]);
         let mut port = drivers.open(spec)?;
+        let pool = PoolConfig {
+            exposed: port.info().exposed_pool,
+            ..PoolConfig::new("bench", 4096)
+        };
+        let pools = Pools::new(vec![Pool::new(&pool)?]);
         let mut queues = port.start(&PortConfig::default(), &pools)?;
         let (rx, tx) = (queues.rx.remove(0), queues.tx.remove(0));
         Ok(Self {
@@ -103,14 +119,17 @@ impl Side {
     }
 }
 
-/// A client and its server, connected.
-fn pair(row: &'static str) -> Result<[Side; 2], Error> {
+/// A client, with these options, and its server, connected.
+fn pair(row: &'static str, options: &str) -> Result<[Side; 2], Error> {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
     let socket = format!("@{row}-{}-{number}", std::process::id());
     let mut drivers = Drivers::new();
     let server = Side::open(&mut drivers, &format!("memif:{socket}"))?;
-    let client = Side::open(&mut drivers, &format!("memif:{socket},role=client"))?;
+    let client = Side::open(
+        &mut drivers,
+        &format!("memif:{socket},role=client{options}"),
+    )?;
     let up = |side: &Side| side._port.link() == Link::Up;
     while !(up(&server) && up(&client)) {
         std::thread::sleep(Duration::from_millis(1));
@@ -119,8 +138,8 @@ fn pair(row: &'static str) -> Result<[Side; 2], Error> {
 }
 
 /// Nanoseconds for a frame to be sent and received, on one core.
-fn in_turns(row: &'static str, run: Run, len: u32) -> Result<Sample, Error> {
-    let [mut client, mut server] = pair(row)?;
+fn in_turns(row: &'static str, run: Run, len: u32, options: &str) -> Result<Sample, Error> {
+    let [mut client, mut server] = pair(row, options)?;
     let pages = client.pool.page_kind();
     let ns = run.pinned(move |run| {
         run.time(|| {
@@ -132,8 +151,8 @@ fn in_turns(row: &'static str, run: Run, len: u32) -> Result<Sample, Error> {
 }
 
 /// Millions of frames a second from one core to the other.
-fn one_way(row: &'static str, run: Run, len: u32) -> Result<Sample, Error> {
-    let [mut client, mut server] = pair(row)?;
+fn one_way(row: &'static str, run: Run, len: u32, options: &str) -> Result<Sample, Error> {
+    let [mut client, mut server] = pair(row, options)?;
     let pages = client.pool.page_kind();
     let other = Other::start(run.cpus[1], move || client.send(len))?;
     let ns = run.pinned(move |run| {
@@ -152,7 +171,7 @@ fn one_way(row: &'static str, run: Run, len: u32) -> Result<Sample, Error> {
 
 /// Millions of frames a second that are back from the other core.
 fn echo(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let [mut client, mut server] = pair(row)?;
+    let [mut client, mut server] = pair(row, "")?;
     let pages = client.pool.page_kind();
     let other = Other::start(run.cpus[1], move || server.turn_round())?;
     let ns = run.pinned(move |run| {

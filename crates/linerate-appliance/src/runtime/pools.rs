@@ -1,6 +1,9 @@
 //! The pools and their NUMA nodes: on each node with ports one that they receive into, and one of
 //! 64 KiB slots if the kernel delivers unsegmented frames, or a stage makes such.
 //!
+//! Where a port gives its pool to a peer that is trusted with it (`trust=full`), all pools are such
+//! that it can: packets of any port may be sent there.
+//!
 //! On a machine with one node, or whose ports are on one, that is one of each. A port or an lcore
 //! uses those that are [`near`] it; a slot goes back to its own pool wherever it is freed.
 
@@ -56,6 +59,7 @@ fn configs(
     }
     let of = |node| ports.iter().filter(move |port| node_of(port) == node);
     let is_aligned = ports.iter().any(|port| port.aligned_pool);
+    let exposed = ports.iter().any(|port| port.exposed_pool);
     let main = nodes.iter().map(|&node| {
         let (here, all) = (of(node).count() as u64, ports.len() as u64);
         let share = |of: u32| match nodes.len() {
@@ -70,6 +74,7 @@ fn configs(
                 false => Layout::Staggered,
             },
             numa_node: node,
+            exposed,
             ..PoolConfig::new("packets", slots.map_or(chosen, share))
         }
     });
@@ -79,6 +84,7 @@ fn configs(
         (wanted > 0).then(|| PoolConfig {
             class: SlotClass::Large,
             numa_node: node,
+            exposed,
             ..PoolConfig::new("oversized", LARGE_SLOTS * wanted)
         })
     });
@@ -140,6 +146,7 @@ mod tests {
             numa_node: place.node,
             tx_offloads: false,
             aligned_pool: false,
+            exposed_pool: false,
             facts: Vec::new(),
         }
     }
@@ -230,6 +237,22 @@ mod tests {
             pools(&one, &["af_packet:eth0", "tap:t0"], None),
             [(Small, None, 5 * 4096), (Large, None, 512)]
         );
+    }
+
+    #[test]
+    fn one_port_that_gives_its_pool_away_exposes_all() {
+        let topology = machine("two-sockets-12x2");
+        let places = places(
+            &topology,
+            &["pci:0000:03:00.0", "tap:t0", "pci:0000:82:00.0"],
+        );
+        let mut infos: Vec<PortInfo> = places.iter().map(info).collect();
+        for trusts in [false, true] {
+            infos[2].exposed_pool = trusts;
+            let configs = configs(&infos.iter().collect::<Vec<_>>(), 6, None, false);
+            assert_eq!(configs.len(), 3, "on each node, and large slots");
+            assert!(configs.iter().all(|pool| pool.exposed == trusts));
+        }
     }
 
     #[test]

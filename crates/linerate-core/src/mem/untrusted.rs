@@ -239,7 +239,7 @@ impl Window<'_> {
             "more than the window has room for"
         );
         // SAFETY: as above; a peer sees stores to memory that it shares.
-        unsafe { peer::copy(self.at.as_ptr(), from.as_ptr(), from.len()) };
+        unsafe { peer::copy_to_peer(self.at.as_ptr(), from.as_ptr(), from.len()) };
     }
 
     /// Copies all of `head` to its start, and all of `rest` behind that.
@@ -278,6 +278,17 @@ impl Window<'_> {
         crate::arch::prefetch_write(self.at.as_ptr());
     }
 
+    /// Brings all cache lines but the first near, for reading: the processor foresees little of a
+    /// frame that another core wrote.
+    #[inline(always)]
+    pub fn prefetch_rest(&self) {
+        let mut at = LINE;
+        while at < self.bytes {
+            crate::arch::prefetch_read(self.at.as_ptr().wrapping_add(at));
+            at += LINE;
+        }
+    }
+
     /// Brings its first cache line near, for reading.
     #[inline(always)]
     pub fn prefetch(&self) {
@@ -285,6 +296,7 @@ impl Window<'_> {
     }
 }
 
+const LINE: usize = 64;
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 const TMPFS: u64 = 0x0102_1994;
 const HUGETLBFS: u64 = 0x9584_58f6;

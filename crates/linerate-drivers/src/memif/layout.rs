@@ -42,6 +42,8 @@ pub(super) struct Shape {
     pub(super) to_client: u16,
     pub(super) log2_size: u8,
     pub(super) buffer_bytes: u32,
+    /// Behind the rings there are buffers; otherwise slots of pools are.
+    pub(super) has_buffers: bool,
 }
 
 impl Shape {
@@ -61,7 +63,9 @@ impl Shape {
 
     /// Bytes of it all.
     pub(super) fn bytes(self) -> usize {
-        self.rings() * (self.ring_bytes() + (self.stride() << self.log2_size))
+        let buffers = self.stride() << self.log2_size;
+        let buffers = if self.has_buffers { buffers } else { 0 };
+        self.rings() * (self.ring_bytes() + buffers)
     }
 
     /// Where ring `number` is, those to the server first.
@@ -129,6 +133,7 @@ mod tests {
             to_client: 3,
             log2_size: 4,
             buffer_bytes: 2048,
+            has_buffers: true,
         };
         let (_file, regions) = shape.make("test").unwrap();
         let regions = Arc::new(regions);

@@ -45,12 +45,13 @@ impl Regions {
         region.window(offset as usize, len as usize)
     }
 
-    /// The same regions for a burst: the first one, where nearly all buffers lie, at hand.
+    /// The same regions for a burst: the first one at hand.
     #[inline(always)]
     pub(super) fn at_hand(&self) -> Option<AtHand<'_>> {
         let first = self.0.first()?;
         Some(AtHand {
-            first: first.window(0, first.len())?,
+            number: 0,
+            near: first.window(0, first.len())?,
             all: self,
         })
     }
@@ -64,7 +65,8 @@ impl Regions {
 /// [`Regions`] for a burst.
 #[derive(Clone, Copy)]
 pub(super) struct AtHand<'a> {
-    first: Window<'a>,
+    number: u16,
+    near: Window<'a>,
     all: &'a Regions,
 }
 
@@ -72,10 +74,30 @@ impl<'a> AtHand<'a> {
     /// As [`Regions::window`], of a descriptor's place.
     #[inline(always)]
     pub(super) fn window(&self, place: Descriptor, len: u32) -> Option<Window<'a>> {
-        if place.region() == 0 {
-            return self.first.part(place.offset() as usize, len as usize);
+        if place.region() == self.number {
+            return self.near.part(place.offset() as usize, len as usize);
         }
         self.far(place, len)
+    }
+
+    /// With the region at hand in which a descriptor's buffer lies: nearly all lie in the same.
+    #[inline(always)]
+    pub(super) fn near(self, place: Descriptor) -> Self {
+        match place.region() == self.number {
+            true => self,
+            false => self.other(place.region()).unwrap_or(self),
+        }
+    }
+
+    #[inline(never)]
+    fn other(self, number: u16) -> Option<Self> {
+        let region = self.all.0.get(usize::from(number))?;
+        let near = region.window(0, region.len())?;
+        Some(Self {
+            number,
+            near,
+            ..self
+        })
     }
 
     #[cold]
@@ -284,6 +306,15 @@ impl View<'_> {
         Descriptor {
             first: pair[0].load(Ordering::Relaxed),
             second: pair[1].load(Ordering::Relaxed),
+        }
+    }
+
+    /// What is in the buffer at an index that runs on for ever, for whoever knows where it lies.
+    #[inline(always)]
+    pub(super) fn read_content(&self, index: u16) -> Descriptor {
+        Descriptor {
+            first: self.pair(index)[0].load(Ordering::Relaxed),
+            second: 0,
         }
     }
 

@@ -1,12 +1,13 @@
 //! What a peer may do on the socket and in the rings, by a peer that does it.
 
 mod bad_input;
+mod exposed;
 mod hostile;
 mod raw;
 
 use super::*;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, SlotClass};
-use linerate_core::port::SleepOn;
+use linerate_core::port::{RingFill, SleepOn};
 use linerate_core::run::doorbell::Doorbell;
 use linerate_core::run::nap_on;
 use linerate_testkit::Scratch;
@@ -34,7 +35,10 @@ struct End {
 
 impl End {
     fn start(drivers: &mut Drivers, spec: &str) -> Self {
-        let pools = pools();
+        Self::start_with(drivers, spec, pools())
+    }
+
+    fn start_with(drivers: &mut Drivers, spec: &str, pools: Pools) -> Self {
         let mut port = drivers.open(spec).unwrap();
         let queues = port.start(&PortConfig::default(), &pools).unwrap();
         Self {
@@ -302,12 +306,26 @@ fn who_the_peer_is_can_be_seen() {
         (&"64".into(), &"1 (sealed)".into())
     );
     assert_eq!(fact("rings"), "1 to the server, 1 to the client");
-    assert_eq!(fact("receive rings hold"), "1");
-    let facts = client.port.info().facts;
-    let held = facts
-        .iter()
-        .find(|(known, _)| *known == "transmit rings hold");
-    assert_eq!(held.unwrap().1, "1");
+    let rings = |end: &End| {
+        let rings = end.port.stats().rings.into_iter();
+        let of = |ring: RingFill| (ring.direction, ring.queue, ring.waiting, ring.size);
+        rings.map(of).collect::<Vec<_>>()
+    };
+    let [full, empty] = [
+        [("receive", 0, 1, 64), ("transmit", 0, 0, 64)],
+        [("receive", 0, 0, 64), ("transmit", 0, 1, 64)],
+    ];
+    assert_eq!(
+        (rings(&server), rings(&client)),
+        (full.into(), empty.into())
+    );
+    assert_eq!(server.receive(), [60]);
+    assert!(
+        [rings(&server), rings(&client)]
+            .concat()
+            .iter()
+            .all(|ring| ring.2 == 0)
+    );
     server.stop();
     client.stop();
 }

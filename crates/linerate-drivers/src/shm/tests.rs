@@ -8,7 +8,7 @@ use super::layout::{
 };
 use crate::Drivers;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
-use linerate_core::port::{Link, Port, PortConfig, PortError, Queues};
+use linerate_core::port::{Link, Port, PortConfig, PortError, Queues, RingFill};
 use linerate_testkit::{Random, Scratch};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -394,7 +394,12 @@ fn a_client_waits_for_its_server_and_takes_its_shape() {
         ("client".into(), "128".into())
     );
     assert!(fact("peer").starts_with("linerate ") && fact("peer known by").contains("lock"));
-    assert_eq!(fact("waiting to be sent"), "[0]");
+    let rings = client.stats().rings;
+    let fill = |ring: &RingFill| (ring.direction, ring.queue, ring.waiting, ring.size);
+    assert_eq!(
+        rings.iter().map(fill).collect::<Vec<_>>(),
+        [("receive", 0, 0, 128), ("transmit", 0, 0, 128)]
+    );
 }
 
 #[test]

@@ -5,7 +5,7 @@ use super::Violation;
 
 /// As many buffers of one size as the ring has descriptors. A buffer's number is its place in
 /// memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Buffers {
     /// Guest address of the first one.
     base: u64,

@@ -18,9 +18,12 @@ mod buffers;
 pub(crate) mod frames;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
+pub(crate) mod inflight;
+pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod packed;
 pub(crate) mod queue;
+pub(crate) mod recorded;
 pub(crate) mod split;
 
 use crate::peer::violations::Violation;
@@ -236,6 +239,10 @@ pub(crate) trait Ring {
 
     /// Whether the other side gave something that was not taken yet.
     fn is_waiting(&self, memory: &Memory) -> bool;
+
+    /// How full it is, for people: chains with something in them that whoever reads, we or the
+    /// other side, has not taken.
+    fn fill(&self, memory: &Memory) -> u16;
 }
 
 /// Whether an event index lies among the places that were passed last (2.7.10).

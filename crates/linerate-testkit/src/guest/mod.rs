@@ -113,6 +113,32 @@ pub fn runs_with(tests: &str, first: First, devices: &[String]) {
     );
 }
 
+/// The kernel, and a first root at `root`, of a guest that has nothing else: a busybox, these
+/// modules with what they need, and a script to begin with. `None`, with the reason said, where
+/// there can be no guest.
+pub fn alone(modules: &[&str], script: &str, root: &Path) -> Option<PathBuf> {
+    if !cfg!(target_arch = "x86_64") {
+        skip("needs a machine of the guest's architecture, x86-64");
+        return None;
+    }
+    let folder = folder();
+    let files = ["vmlinuz", "busybox", "modules/virtio_net.ko"];
+    if !has(&["qemu-system-x86_64"]) {
+        return None;
+    }
+    if !files.iter().all(|file| folder.join(file).is_file()) {
+        skip("needs a kernel for guests in target/guest: cargo xtask test --all --yes");
+        return None;
+    }
+    let init = format!(
+        "#!/bin/busybox sh\n/bin/busybox --install -s /bin\nexport PATH=/bin\nmount -t proc proc \
+         /proc\nmount -t devtmpfs dev /dev\nfor module in $(cat /order); do insmod \
+         /modules/$module.ko; done\n{script}\n"
+    );
+    std::fs::write(root, initramfs::with(&folder, modules, &init)).unwrap();
+    Some(folder.join("vmlinuz"))
+}
+
 fn boot(folder: &Path, scratch: &Scratch, out: &str, devices: &[String]) -> Running {
     let share = |path: &str, tag: &str, more: &str| {
         format!("local,path={path},mount_tag={tag},security_model=none,multidevs=remap{more}")

@@ -40,6 +40,7 @@ fn main() -> ExitCode {
         replay::TESTS,
         stop::TESTS,
         vm::TESTS,
+        vm::vhost::TESTS,
     ];
     harness::run(&[&own[..], router::TESTS].concat())
 }

@@ -90,8 +90,8 @@ pub(crate) const PACKAGES: &[Package] = &[
         package in, in the long scenarios"),
     guest("qemu-system-x86",   Probe::Program("qemu-system-x86_64"), "guests whose kernel can what \
         this one cannot, in the long scenarios"),
-    guest("linux-image-amd64", Probe::Unpacked("modules/overlay.ko"), "the kernel of these guests; \
-        only unpacked, into target/guest"),
+    guest("linux-image-amd64", Probe::Unpacked("modules/virtio_net.ko"), "the kernel of these \
+        guests; only unpacked, into target/guest"),
     guest("busybox-static",    Probe::Unpacked("busybox"), "what these guests start with; only \
         unpacked, into target/guest"),
 ];
@@ -201,6 +201,7 @@ for package in *.deb; do
     '*/kernel/fs/9p/*' '*/kernel/fs/netfs/*' '*/kernel/fs/fscache/*' '*/kernel/fs/overlayfs/*' \
     '*/kernel/drivers/virtio/*' \
     '*/kernel/drivers/net/tun.ko*' '*/kernel/drivers/net/veth.ko*' '*/kernel/drivers/net/vrf.ko*' \
+    '*/kernel/drivers/net/virtio_net.ko*' '*/kernel/drivers/net/net_failover.ko*' \
     2> /dev/null || true
 done
 mkdir modules

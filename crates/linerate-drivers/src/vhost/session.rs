@@ -410,24 +410,37 @@ impl Backend {
         self.remap()
     }
 
+    /// Which region is at these addresses.
+    fn region(&self, guest: u64, bytes: u64, user: u64) -> Option<usize> {
+        let mut regions = self.session.regions.iter();
+        regions.position(|region| {
+            (region.guest, region.bytes(), region.user) == (guest, bytes, user)
+        })
+    }
+
+    /// QEMU (7.2) says of each region once for each pair of queues that it is there, and that it
+    /// goes: the first one to say so is enough.
     fn add_region(&mut self, message: &mut Message) -> Result<(), End> {
         let [_, fields @ ..] = message.words::<5>()?;
         let file = message.only_file()?;
-        if self.session.regions.len() >= MOST_REGIONS {
+        let [guest, bytes, user, _] = fields;
+        let same = self.region(guest, bytes, user);
+        if same.is_none() && self.session.regions.len() >= MOST_REGIONS {
             return Err(bad(format!("more than {MOST_REGIONS} regions")));
         }
         let region = self.map(fields, &file)?;
         self.pause_all();
-        self.session.regions.push(region);
+        match same {
+            Some(at) => self.session.regions[at] = region,
+            None => self.session.regions.push(region),
+        }
         self.remap()
     }
 
     fn remove_region(&mut self, message: &Message) -> Result<(), End> {
         let [_, guest, bytes, user, _] = message.words()?;
-        let is_it =
-            |region: &Region| (region.guest, region.bytes(), region.user) == (guest, bytes, user);
-        let Some(at) = self.session.regions.iter().position(is_it) else {
-            return Err(bad("a region to remove that is not there"));
+        let Some(at) = self.region(guest, bytes, user) else {
+            return Ok(());
         };
         self.pause_all();
         self.session.memory = None;

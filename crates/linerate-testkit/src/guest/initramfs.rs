@@ -5,8 +5,9 @@ use super::First;
 use std::path::Path;
 
 /// What the guest's wires, devices and file systems are made of.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 10] = [
     "virtio_pci",
+    "virtio_net",
     "9pnet_virtio",
     "9p",
     "af_packet",

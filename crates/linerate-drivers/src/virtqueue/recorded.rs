@@ -180,4 +180,8 @@ impl<D: Recordable> Ring for Recorded<D> {
     fn is_waiting(&self, memory: &Memory) -> bool {
         self.inflight.as_ref().is_some_and(Inflight::is_left) || self.device.is_waiting(memory)
     }
+
+    fn fill(&self, memory: &Memory) -> u16 {
+        self.device.fill(memory)
+    }
 }

@@ -1,5 +1,5 @@
 //! vhost and virtio_user ports against peers of the tests' own, which know the protocol: one keeps
-//! to it, others do not.
+//! to it, others do not; and with Open vSwitch.
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod hostile;
@@ -8,8 +8,6 @@ mod migration;
 mod ovs;
 mod peer;
 mod protocol;
-#[path = "../dpdk/testpmd.rs"]
-mod testpmd;
 
 use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Link, Port, PortConfig, Queues};

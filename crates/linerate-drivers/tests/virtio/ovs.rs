@@ -1,13 +1,14 @@
 //! Open vSwitch with DPDK between two of our ports, or between ours and another process': a switch
 //! of the test's own, in a scratch folder and a name space without interfaces, without huge pages.
 
-use crate::{End, testpmd};
+use crate::End;
 use linerate_core::packet::Burst;
 use linerate_core::port::Link;
 use linerate_testkit::process::Running;
 use linerate_testkit::{Random, Scratch, has, skip, wait};
 use rustix::process::{Signal, getppid};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Debian's, which no `$PATH` has.
@@ -19,6 +20,12 @@ const WINDOW: u64 = 512;
 const RING: usize = 1024;
 /// Names its port to the other process.
 const SPEC: &str = "LINERATE_TEST_OVS";
+
+/// One switch after the other: each keeps a CPU busy.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// How a port of the switch meets one of ours.
 #[derive(Clone, Copy, PartialEq)]
@@ -370,7 +377,7 @@ fn stream(switch: &Switch, numbers: [usize; 2], options: [&str; 2]) -> Stream {
 #[test]
 #[ignore = "long: ten million frames through Open vSwitch, there and back"]
 fn open_vswitch_moves_ten_million_frames() {
-    let _turn = testpmd::turn();
+    let _turn = turn();
     let Some(switch) = Switch::new(&[Side::Client; 2]) else {
         return;
     };
@@ -382,7 +389,7 @@ fn open_vswitch_moves_ten_million_frames() {
 #[test]
 #[ignore = "long: Open vSwitch as the server, and every kind of ring"]
 fn open_vswitch_takes_every_kind_of_ring() {
-    let _turn = testpmd::turn();
+    let _turn = turn();
     let Some(switch) = Switch::new(&[Side::Server, Side::Client]) else {
         return;
     };
@@ -430,7 +437,7 @@ fn other(spec: &str) -> Running {
 #[test]
 #[ignore = "long: a hundred processes come and go behind Open vSwitch"]
 fn behind_open_vswitch_a_hundred_kills_harm_nobody_else() {
-    let _turn = testpmd::turn();
+    let _turn = turn();
     let Some(switch) = Switch::new(&[Side::Client; 4]) else {
         return;
     };
@@ -487,7 +494,7 @@ fn behind_open_vswitch_a_hundred_kills_harm_nobody_else() {
 #[test]
 #[ignore = "long: Open vSwitch is killed again and again"]
 fn kills_of_open_vswitch_cost_only_what_was_under_way() {
-    let _turn = testpmd::turn();
+    let _turn = turn();
     let Some(mut switch) = Switch::new(&[Side::Client, Side::Server]) else {
         return;
     };

@@ -18,11 +18,9 @@ fn forwarding(device: &str, queues: u16) -> Option<Running> {
     let mut peer = testpmd::echo(device, queues)?;
     // It sets the device up when it probes it, and resets it for its configuration: what is sent
     // between is lost.
-    if std::env::var_os("NO_WAIT").is_none() {
-        peer.wait("testpmd to forward", |stdout, _| {
-            stdout.text().contains("packet forwarding - ports")
-        });
-    }
+    peer.wait("testpmd to forward", |stdout, _| {
+        stdout.text().contains("packet forwarding - ports")
+    });
     Some(peer)
 }
 

@@ -500,7 +500,15 @@ impl Backend {
     fn reset(&mut self) {
         self.pause_all();
         let pairs = self.offer.pairs;
-        self.session.vrings = (0..2 * pairs).map(|_| Vring::default()).collect();
+        for vring in &mut self.session.vrings {
+            // QEMU 7.2 resets a device that stops before it asks where its rings were. Whoever
+            // starts them again says where to begin.
+            let base = vring.base;
+            *vring = Vring {
+                base,
+                ..Vring::default()
+            };
+        }
         self.session.status = 0;
         self.session.mtu = None;
         self.session.config = Config::new(pairs);

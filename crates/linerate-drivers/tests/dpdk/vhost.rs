@@ -1,7 +1,7 @@
 //! vhost and virtio_user: with DPDK's `net_virtio_user` and `net_vhost` at the other end, and with
 //! our own ports there.
 
-use crate::bench::Bench;
+use crate::bench::{BURST, Bench};
 use crate::{child, testpmd};
 use linerate_testkit::process::Running;
 use linerate_testkit::{Scratch, skip};
@@ -18,11 +18,9 @@ fn forwarding(device: &str, queues: u16) -> Option<Running> {
     let mut peer = testpmd::echo(device, queues)?;
     // It sets the device up when it probes it, and resets it for its configuration: what is sent
     // between is lost.
-    if std::env::var_os("NO_WAIT").is_none() {
-        peer.wait("testpmd to forward", |stdout, _| {
-            stdout.text().contains("packet forwarding - ports")
-        });
-    }
+    peer.wait("testpmd to forward", |stdout, _| {
+        stdout.text().contains("packet forwarding - ports")
+    });
     Some(peer)
 }
 
@@ -146,10 +144,14 @@ fn dpdk_is_the_device_of_a_packed_ring_in_order() {
 
 /// What a back end leaves in the rings the next one gets: `inflight=on`, the default.
 fn loses_only_what_was_taken(options: &str, kills: u64) {
+    loses_at_most(BURST, options, kills);
+}
+
+fn loses_at_most(each: u64, options: &str, kills: u64) {
     let _turn = testpmd::turn();
     let ours = format!("virtio_user:PATH,{options}");
     let mut bench = with_ours(&ours, "vhost:PATH");
-    bench.loses_only_what_was_taken(kills);
+    bench.loses_at_most(each, kills);
     bench.finish();
 }
 
@@ -168,6 +170,12 @@ fn what_is_in_a_split_ring_outlives_its_back_end() {
 #[test]
 fn what_is_in_a_packed_ring_outlives_its_back_end() {
     loses_only_what_was_taken("packed=on,in_order=off", 3);
+}
+
+/// Both rings of 256 entries, too, and nothing of them comes twice.
+#[test]
+fn what_is_in_the_rings_is_gone_where_nobody_keeps_it() {
+    loses_at_most(2 * 256 + BURST, "inflight=off", 3);
 }
 
 #[test]

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 const ROLE: &str = "LINERATE_TEST_HOSTILE";
 
 /// How long one connection is played with, if we do not cut it off before.
-const TURN: Duration = Duration::from_millis(50);
+const TURN: Duration = Duration::from_millis(150);
 
 fn hostile(role: &str, path: &Path) -> Running {
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -161,7 +161,7 @@ fn play_driver(path: &Path, random: &mut Random) {
     while start.elapsed() < TURN {
         for _ in 0..500 {
             scribble(&memory, packed, &mut wraps, random);
-            if tracked && random.one_in(500) {
+            if tracked && random.one_in(20_000) {
                 let at = 0x1000 + random.bits() % 0x2000;
                 log.u16(at)
                     .store(random.bits() as u16 % 80, Ordering::Relaxed);
@@ -182,7 +182,7 @@ fn play_driver(path: &Path, random: &mut Random) {
 fn scribble(memory: &Guarded, packed: bool, wraps: &mut [bool; 2], random: &mut Random) {
     let (any, which) = (random.bits(), random.bits() as usize % 2);
     let (ring, entry) = (RINGS[which], any % ENTRIES);
-    let wild = random.one_in(20_000);
+    let wild = random.one_in(100_000);
     let (at, len) = (random.bits(), random.bits());
     let at = if wild {
         at
@@ -195,7 +195,7 @@ fn scribble(memory: &Guarded, packed: bool, wraps: &mut [bool; 2], random: &mut 
         64 + len as u32 % 2000
     };
     let direction = if which == 0 { 2 } else { 0 };
-    let flags = match (wild, random.bits() % 64) {
+    let flags = match (wild, random.bits() % 8192) {
         (true, flags) => flags,
         (false, 0) => direction | 1,
         (false, 1) => direction | 4,
@@ -223,7 +223,7 @@ fn scribble(memory: &Guarded, packed: bool, wraps: &mut [bool; 2], random: &mut 
             if next.wrapping_sub(used) < ENTRIES as u16 {
                 next = next.wrapping_add(1);
             }
-            let next = if random.one_in(100_000) {
+            let next = if random.one_in(500_000) {
                 any as u16
             } else {
                 next
@@ -240,7 +240,7 @@ fn scribble(memory: &Guarded, packed: bool, wraps: &mut [bool; 2], random: &mut 
         2 => memory
             .u16(ring + 0x1000)
             .store(any as u16 & 1, Ordering::Relaxed),
-        3 if random.one_in(50_000) => {
+        3 if random.one_in(200_000) => {
             memory
                 .u16(ring + 0x2002)
                 .store(any as u16, Ordering::Relaxed);
@@ -404,7 +404,7 @@ fn play_device(socket: &UnixStream, random: &mut Random) -> Option<()> {
         for _ in 0..500 {
             let which = random.bits() as usize % 2;
             let [table, used, available] = rings[which];
-            let wild = random.one_in(5_000);
+            let wild = random.one_in(100_000);
             let any = random.bits();
             if wild {
                 let at = table + any % (used.max(available) - table + 0x800);

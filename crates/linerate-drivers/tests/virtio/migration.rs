@@ -176,7 +176,7 @@ fn migrates(device: &str) {
         answered: 0,
         announced: 0,
     };
-    let mut until =
+    let until =
         |from: &mut End, to: &mut End, pings: &mut Pings, done: &mut dyn FnMut(&Pings) -> bool| {
             let start = Instant::now();
             while !done(pings) {
@@ -212,34 +212,34 @@ fn migrates(device: &str) {
         "{{\"execute\": \"migrate\", \"arguments\": {{\"uri\": \"{uri}\"}}}}"
     ));
     assert!(begun.contains("return"), "{begun}");
-    let (mut looked, mut state) = (Instant::now(), String::new());
+    let mut looked = Instant::now();
     let mut logged = false;
     let mut shown = |end: &End| {
         let facts = end.port.info().facts;
         logged |= facts.contains(&("dirty pages", "logged".to_owned()));
     };
     let before = pings.answered;
-    loop {
+    let state = loop {
         until(&mut from, &mut to, &mut pings, &mut |_| {
             looked.elapsed() > Duration::from_millis(200)
         });
         looked = Instant::now();
         shown(&from);
-        state = source.ask("{\"execute\": \"query-migrate\"}");
+        let state = source.ask("{\"execute\": \"query-migrate\"}");
         assert!(
             !state.contains("\"failed\""),
             "{state} {}",
             target.machine.stderr.text()
         );
         if state.contains("\"status\": \"completed\"") {
-            break;
+            break state;
         }
         assert!(
             source.machine.is_alive(),
             "{}",
             source.machine.stderr.text()
         );
-    }
+    };
     let meanwhile = pings.answered - before;
     eprintln!("{meanwhile} answers meanwhile, {}", state);
     let goal = pings.answered + 1000;

@@ -14,17 +14,10 @@ pub(crate) const TESTS: &[Test] = tests![
 const PAGE: &str = include_str!("../../docs/guests.md");
 
 fn two_processes_are_joined_as_the_guide_says() {
-    let figures = figures(&typed("## Two processes"));
-    let rows: Vec<&str> = figures.iter().map(|(row, _)| row.as_str()).collect();
+    let rows = rows(&typed("## Two processes"));
     assert_eq!(
-        rows.iter().filter(|row| **row == "port.sink").count(),
-        2,
-        "{rows:?}"
-    );
-    assert_eq!(
-        rows.iter().filter(|row| **row == "port.source").count(),
-        2,
-        "{rows:?}"
+        rows,
+        ["port.sink", "port.sink", "port.source", "port.source"]
     );
 }
 
@@ -35,9 +28,7 @@ fn two_name_spaces_are_joined_as_the_guide_says() {
     {
         return skip("needs name spaces for users without privileges");
     }
-    let figures = figures(&typed("## A container"));
-    let mut rows: Vec<&str> = figures.iter().map(|(row, _)| row.as_str()).collect();
-    rows.sort_unstable();
+    let rows = rows(&typed("## A container"));
     assert_eq!(rows, ["port.echo", "port.ping"]);
 }
 
@@ -58,17 +49,18 @@ fn typed(heading: &str) -> String {
     said
 }
 
-/// Lines such as `port.sink   11.039 Mpps`: something has moved.
+/// Lines such as `port.sink   11.039 Mpps`. One comes only of an end that frames have moved at.
 #[track_caller]
-fn figures(said: &str) -> Vec<(String, f64)> {
-    let figure = |line: &str| {
+fn rows(said: &str) -> Vec<String> {
+    let row = |line: &str| {
         let mut words = line.split_whitespace();
-        let (row, value) = (words.next()?, words.next()?.parse().ok()?);
-        Some((row.to_owned(), value))
+        let row = words.next()?;
+        let _figure: f64 = words.next()?.parse().ok()?;
+        Some(row.to_owned())
     };
-    let figures: Vec<_> = said.lines().map(|line| figure(line).expect(line)).collect();
-    assert!(figures.iter().all(|(_, value)| *value > 0.0), "{said}");
-    figures
+    let mut rows: Vec<String> = said.lines().map(|line| row(line).expect(line)).collect();
+    rows.sort_unstable();
+    rows
 }
 
 /// As root, the user nobody runs them; otherwise the current user.

@@ -1,5 +1,5 @@
 //! The pools and their NUMA nodes: on each node with ports one that they receive into, and one of
-//! 64 KiB slots if the kernel delivers unsegmented frames, or a stage makes such.
+//! 64 KiB slots if the kernel or a peer delivers unsegmented frames, or a stage makes such.
 //!
 //! Where a port gives its pool to a peer that is trusted with it (`trust=full`), all pools are such
 //! that it can: packets of any port may be sent there.
@@ -15,9 +15,10 @@ use crate::error::Error;
 
 /// Slots of the main pool for each queue, and for what is in caches and bursts besides.
 const SLOTS_PER_QUEUE: u32 = 4096;
-/// Slots of 64 KiB for each port from which oversized frames may come: the kernel, or a capture of
-/// it.
+/// Slots of 64 KiB for each port from which oversized frames may come.
 const LARGE_SLOTS: u32 = 256;
+/// What fits any slot ([`SlotClass::Small`]).
+const SMALL_BYTES: usize = 2048;
 
 impl OpenPorts {
     /// The pools that these ports want. `queues`: how many hold packets, `slots` overrules what is
@@ -36,9 +37,15 @@ impl OpenPorts {
     }
 }
 
-/// Whether unsegmented frames may come from the port.
+/// Whether frames may come from the port that do not fit a small slot: unsegmented ones of the
+/// kernel, or of a capture of it, whatever the MTU; those of peers, where the port takes such. (What
+/// goes through a `ring` is in slots already.)
 fn is_oversized(info: &PortInfo) -> bool {
-    ["af_packet", "tap", "pcap"].contains(&info.kind)
+    match info.kind {
+        "af_packet" | "tap" | "pcap" => true,
+        "memif" | "shm" | "vhost" | "virtio_user" => info.max_frame_bytes > SMALL_BYTES,
+        _ => false,
+    }
 }
 
 /// The pools to make: those that ports receive into first, each kind in the order of the ports. A
@@ -252,6 +259,24 @@ mod tests {
             let configs = configs(&infos.iter().collect::<Vec<_>>(), 6, None, false);
             assert_eq!(configs.len(), 3, "on each node, and large slots");
             assert!(configs.iter().all(|pool| pool.exposed == trusts));
+        }
+    }
+
+    #[test]
+    fn frames_of_peers_have_slots_where_their_ports_take_them() {
+        let opened = |spec: &str| linerate_drivers::Drivers::new().open(spec).unwrap().info();
+        let is_oversized = |spec| is_oversized(&opened(spec));
+        for spec in [
+            "memif:@m",
+            "shm:/x,buffer=9000",
+            "vhost:@v",
+            "virtio_user:@u",
+            "tap:t",
+        ] {
+            assert!(is_oversized(spec), "{spec}");
+        }
+        for spec in ["shm:/x", "ring:r", "null:"] {
+            assert!(!is_oversized(spec), "{spec}");
         }
     }
 

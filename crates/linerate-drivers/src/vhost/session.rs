@@ -413,9 +413,8 @@ impl Backend {
     /// Which region is at these addresses.
     fn region(&self, guest: u64, bytes: u64, user: u64) -> Option<usize> {
         let mut regions = self.session.regions.iter();
-        regions.position(|region| {
-            (region.guest, region.bytes(), region.user) == (guest, bytes, user)
-        })
+        regions
+            .position(|region| (region.guest, region.bytes(), region.user) == (guest, bytes, user))
     }
 
     /// QEMU (7.2) says of each region once for each pair of queues that it is there, and that it

@@ -14,7 +14,7 @@
 //! one chain for a frame that it receives, and may spread one that it sends over several (mergeable
 //! buffers, 5.1.6.4); a driver's chains are its buffers, which it links to chains of the ring.
 
-mod buffers;
+pub(crate) mod buffers;
 pub(crate) mod frames;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
@@ -32,6 +32,10 @@ const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 16;
+/// Bytes of a header (5.1.6), but for the legacy form.
+const HEADER_BYTES: usize = 12;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// Segments after which a burst ends, however many chains it has.
 const MOST_SEGMENTS: usize = 1024;
 
@@ -65,6 +69,8 @@ pub(crate) struct Batch {
     last: usize,
     /// Whoever looks is to fill the buffers.
     fills: bool,
+    /// Some chain goes on in the next one.
+    linked: bool,
 }
 
 /// One chain of descriptors.
@@ -101,6 +107,7 @@ impl Batch {
             segments: Vec::new(),
             last: 0,
             fills,
+            linked: false,
         }
     }
 
@@ -108,6 +115,7 @@ impl Batch {
     fn clear(&mut self) {
         self.chains.clear();
         self.segments.clear();
+        self.linked = false;
     }
 
     /// Adds a chain of one descriptor.
@@ -116,11 +124,14 @@ impl Batch {
         let Some(window) = near.window(at, bytes) else {
             return self.add_parts(near, at, bytes, id);
         };
+        // Header and frame: a frame of 60 bytes begins at a line of its own, or goes on in the next.
         if self.fills {
-            window.prefetch_write();
+            window.prefetch_write_at(HEADER_BYTES);
+            window.prefetch_write_at(LINE);
         } else {
-            window.prefetch();
+            window.prefetch_at(LINE);
         }
+        window.prefetch(); // also to fill: a header that stands there is not written again
         self.chains.push(Chain {
             at,
             bytes,
@@ -236,6 +247,12 @@ pub(crate) trait Ring {
 
     /// Whether the other side gave something that was not taken yet.
     fn is_waiting(&self, memory: &Memory) -> bool;
+}
+
+/// The numbers of chains.
+#[inline(always)]
+fn ids(chains: &[Chain]) -> impl ExactSizeIterator<Item = u16> {
+    chains.iter().map(|chain| chain.id)
 }
 
 /// Whether an event index lies among the places that were passed last (2.7.10).

@@ -27,10 +27,52 @@ pub(crate) unsafe fn copy_to_peer(to: *mut u8, from: *const u8, len: usize) {
     unsafe { bytes::copy_to_peer(to, from, len) }
 }
 
+/// Loads 8 bytes, the first lowest, which need not be aligned.
+///
+/// # Safety
+/// `from` is valid for reading 8 bytes.
+#[inline(always)]
+pub(crate) unsafe fn load_u64(from: *const u8) -> u64 {
+    // SAFETY: the caller's promise.
+    u64::from_le(unsafe { bytes::load_u64(from) })
+}
+
+/// Loads 4 bytes likewise.
+///
+/// # Safety
+/// `from` is valid for reading 4 bytes.
+#[inline(always)]
+pub(crate) unsafe fn load_u32(from: *const u8) -> u32 {
+    // SAFETY: the caller's promise.
+    u32::from_le(unsafe { bytes::load_u32(from) })
+}
+
 #[cfg(all(target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
 mod bytes {
     use crate::arch::blocks::{copy_16_bytes, copy_64_bytes};
     use std::arch::asm;
+
+    #[inline(always)]
+    pub(super) unsafe fn load_u64(from: *const u8) -> u64 {
+        let word;
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("mov {word}, [{from}]", from = in(reg) from, word = lateout(reg) word,
+                options(nostack, readonly, preserves_flags));
+        }
+        word
+    }
+
+    #[inline(always)]
+    pub(super) unsafe fn load_u32(from: *const u8) -> u32 {
+        let word;
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!("mov {word:e}, [{from}]", from = in(reg) from, word = lateout(reg) word,
+                options(nostack, readonly, preserves_flags));
+        }
+        word
+    }
 
     #[inline(always)]
     pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
@@ -132,6 +174,20 @@ mod bytes {
     pub(super) unsafe fn copy_to_peer(to: *mut u8, from: *const u8, len: usize) {
         // SAFETY: the caller's promise.
         unsafe { copy(to, from, len) }
+    }
+
+    pub(super) unsafe fn load_u64(from: *const u8) -> u64 {
+        let mut word = [0; 8];
+        // SAFETY: the caller's promise.
+        unsafe { copy(word.as_mut_ptr(), from, word.len()) };
+        u64::from_ne_bytes(word)
+    }
+
+    pub(super) unsafe fn load_u32(from: *const u8) -> u32 {
+        let mut word = [0; 4];
+        // SAFETY: the caller's promise.
+        unsafe { copy(word.as_mut_ptr(), from, word.len()) };
+        u32::from_ne_bytes(word)
     }
 
     pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {

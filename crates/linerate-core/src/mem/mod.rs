@@ -17,4 +17,4 @@ mod untrusted;
 
 pub use array::HugeArray;
 pub use region::{PageKind, PagePolicy, Region, RegionConfig};
-pub use untrusted::{FileFrom, Untrusted, Window};
+pub use untrusted::{CHECKED, FileFrom, Untrusted, Window, chunk_at};

@@ -20,6 +20,22 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
+/// Whether what a peer names is checked against what there is. Always: but for a build that shows
+/// what it costs (`cargo xtask compare --only vhost.checks`), by `--cfg linerate_unchecked`, since a
+/// feature of Cargo's could be turned on by any crate of a build. Such a build maps no memory of
+/// peers unless the environment has `LINERATE_UNCHECKED=measure`.
+pub const CHECKED: bool = !cfg!(linerate_unchecked);
+
+/// The `N` elements from `at` on, a number of the peer's; `None` if some are outside.
+#[inline(always)]
+pub fn chunk_at<T, const N: usize>(all: &[T], at: usize) -> Option<&[T; N]> {
+    if !CHECKED {
+        // SAFETY: none. The build measures what it costs to know.
+        return Some(unsafe { &*all.as_ptr().wrapping_add(at).cast() });
+    }
+    all.get(at..)?.first_chunk()
+}
+
 /// Who says which file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileFrom {
@@ -63,6 +79,9 @@ impl Untrusted {
             name: name.into(),
             reason,
         };
+        if !CHECKED && std::env::var("LINERATE_UNCHECKED").as_deref() != Ok("measure") {
+            return Err(refused("this build checks nothing, and is for measuring alone".into()));
+        }
         let failed = |what: &str, error: std::io::Error| refused(format!("{what}: {error}"));
         let stat = rustix::fs::fstat(file).map_err(|error| failed("fstat", error.into()))?;
         let page = page_bytes(file, &stat, from).map_err(refused)?;
@@ -171,7 +190,7 @@ impl Untrusted {
 
     #[inline(always)]
     fn address(&self, at: usize, bytes: usize) -> Option<NonNull<u8>> {
-        if at > self.bytes || bytes > self.bytes.wrapping_sub(at) {
+        if CHECKED && (at > self.bytes || bytes > self.bytes.wrapping_sub(at)) {
             return None;
         }
         // SAFETY: `at` is at most the end of what is mapped.
@@ -223,7 +242,10 @@ impl Window<'_> {
     /// If `to` is longer than the window.
     #[inline(always)]
     pub fn read(&self, to: &mut [u8]) {
-        assert!(to.len() <= self.bytes, "more than the window has");
+        assert!(
+            !CHECKED || to.len() <= self.bytes,
+            "more than the window has"
+        );
         // SAFETY: the range is mapped, `to` is ours alone, and both have as many bytes.
         unsafe { peer::copy(to.as_mut_ptr(), self.at.as_ptr(), to.len()) };
     }
@@ -235,36 +257,34 @@ impl Window<'_> {
     #[inline(always)]
     pub fn write(&self, from: &[u8]) {
         assert!(
-            from.len() <= self.bytes,
+            !CHECKED || from.len() <= self.bytes,
             "more than the window has room for"
         );
         // SAFETY: as above; a peer sees stores to memory that it shares.
         unsafe { peer::copy_to_peer(self.at.as_ptr(), from.as_ptr(), from.len()) };
     }
 
-    /// Copies all of `head` to its start, and all of `rest` behind that.
-    ///
-    /// # Panics
-    /// If both together are longer than the window.
+    /// The 8 bytes from `at` on, the first lowest; `None` if some of them are outside.
     #[inline(always)]
-    pub fn write_both(&self, head: &[u8], rest: &[u8]) {
-        let room = self.bytes.checked_sub(head.len());
-        assert!(
-            room.is_some_and(|room| rest.len() <= room),
-            "more than the window has room for"
-        );
-        let to = self.at.as_ptr();
-        // SAFETY: as above.
-        unsafe { peer::copy(to, head.as_ptr(), head.len()) };
-        // SAFETY: as above; both together were compared with what the window has.
-        unsafe { peer::copy(to.wrapping_add(head.len()), rest.as_ptr(), rest.len()) };
+    pub fn read_u64(&self, at: usize) -> Option<u64> {
+        let part = self.part(at, 8)?;
+        // SAFETY: the part has 8 bytes.
+        Some(unsafe { peer::load_u64(part.at.as_ptr()) })
+    }
+
+    /// The 4 bytes from `at` on, the first lowest; `None` if some of them are outside.
+    #[inline(always)]
+    pub fn read_u32(&self, at: usize) -> Option<u32> {
+        let part = self.part(at, 4)?;
+        // SAFETY: the part has 4 bytes.
+        Some(unsafe { peer::load_u32(part.at.as_ptr()) })
     }
 
     /// A part of it; `None` if some of that is outside. For many ranges of one memory: whoever asks
     /// the same window again and again has its bounds in registers.
     #[inline(always)]
     pub fn part(&self, at: usize, bytes: usize) -> Option<Self> {
-        if at > self.bytes || bytes > self.bytes.wrapping_sub(at) {
+        if CHECKED && (at > self.bytes || bytes > self.bytes.wrapping_sub(at)) {
             return None;
         }
         // SAFETY: `at` is at most the window's end.
@@ -275,7 +295,7 @@ impl Window<'_> {
     /// Brings its first cache line near, for writing: away from other cores.
     #[inline(always)]
     pub fn prefetch_write(&self) {
-        crate::arch::prefetch_write(self.at.as_ptr());
+        self.prefetch_write_at(0);
     }
 
     /// Brings all cache lines but the first near, for reading: the processor foresees little of a
@@ -292,7 +312,19 @@ impl Window<'_> {
     /// Brings its first cache line near, for reading.
     #[inline(always)]
     pub fn prefetch(&self) {
-        crate::arch::prefetch_read(self.at.as_ptr());
+        self.prefetch_at(0);
+    }
+
+    /// Brings the line of byte `at` near for writing; that may be outside, and to no effect.
+    #[inline(always)]
+    pub fn prefetch_write_at(&self, at: usize) {
+        crate::arch::prefetch_write(self.at.as_ptr().wrapping_add(at));
+    }
+
+    /// Brings the line of byte `at` near for reading; that may be outside, and to no effect.
+    #[inline(always)]
+    pub fn prefetch_at(&self, at: usize) {
+        crate::arch::prefetch_read(self.at.as_ptr().wrapping_add(at));
     }
 }
 

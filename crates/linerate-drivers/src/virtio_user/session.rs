@@ -14,7 +14,7 @@ use crate::vhost::{describe, inflight_fields, memory_file};
 use crate::virtqueue::frames::Shape;
 use crate::virtqueue::memory::{Memory, Region};
 use crate::virtqueue::queue::{Active, AnyRing, takes};
-use crate::virtqueue::{Agreed, Filled, packed, split};
+use crate::virtqueue::{Agreed, Filled, buffers, packed, split};
 use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::port::Link;
 use std::io;
@@ -76,7 +76,7 @@ impl Wish {
             true => packed::bytes(self.size),
             false => split::bytes(self.size),
         };
-        let buffers = usize::from(self.size) * self.buffer as usize;
+        let buffers = buffers::bytes(self.size, self.buffer);
         [a, b, c, buffers].map(|bytes| bytes.next_multiple_of(PAGE))
     }
 

@@ -6,8 +6,9 @@
 //! segment, nothing left to do on it) goes fast; everything else frame by frame.
 
 use super::memory::Memory;
-use super::{Batch, Ring, Violation};
+use super::{Batch, HEADER_BYTES, Ring, Violation};
 use crate::vnet;
+use linerate_core::mem::Window;
 use linerate_core::packet::{Burst, Offload, Packet, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, QueueStats};
 use linerate_wire::ethernet;
@@ -18,10 +19,7 @@ use std::sync::Arc;
 pub(crate) const MOST_CHAINS: usize = 96;
 /// Least bytes of a driver's buffers.
 pub(crate) const LEAST_BUFFER_BYTES: u32 = 1024;
-/// Longest header (5.1.6).
-const MOST_HEADER_BYTES: usize = 12;
-
-type Header = [u8; MOST_HEADER_BYTES];
+type Header = [u8; HEADER_BYTES];
 
 /// What stands before a frame (5.1.6), and how frames may lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,19 +123,23 @@ impl Receiving {
         let room = header + self.pools.primary().room_bytes();
         let one = u32::from(self.shape.mergeable && !self.shape.device);
         let chains = self.batch.chains[from..].iter().take(most);
-        let mut near = memory.near(self.batch.last);
+        let Some(here) = memory.at_hand(self.batch.last) else {
+            return 0;
+        };
         let is_plain = |chain: &&super::Chain| {
             let bytes = chain.bytes as usize;
             if chain.segments != 1 || bytes < least || bytes > room {
                 return false;
             }
-            let Some(window) = near.window(chain.at, chain.bytes) else {
+            let Some(window) = here.window(chain.at, chain.bytes) else {
                 return false;
             };
-            let mut header: Header = [0; MOST_HEADER_BYTES];
-            window.read(&mut header); // at least `least` bytes are there, which are more
-            let [flags, gso, ..] = header;
-            flags | gso == 0 && (one == 0 || u32::from(num_buffers(&header)) == one)
+            // At least `least` bytes are there, which are more than these.
+            let [Some(offloads), Some(buffers)] = [window.read_u32(0), window.read_u32(8)] else {
+                return false;
+            };
+            // Flags and kind of segmentation; in how many buffers the frame lies.
+            offloads & 0xffff == 0 && (one == 0 || buffers >> 16 == one)
         };
         chains.take_while(is_plain).count()
     }
@@ -159,7 +161,7 @@ impl Receiving {
         };
         let (batch, header) = (&self.batch, self.shape.header_bytes as u32);
         let chains = &batch.chains[from..from + count];
-        let mut near = memory.near(batch.last);
+        let here = memory.at_hand(batch.last);
         let (now, mut bytes, mut inside) = (burst.now, 0, true);
         let count = cache.fill_each(
             self.pools.primary(),
@@ -169,7 +171,8 @@ impl Receiving {
             |index, room| {
                 let chain = &chains[index];
                 let len = chain.bytes - header;
-                let frame = near.window(chain.at + u64::from(header), len);
+                let at = chain.at.wrapping_add(header.into());
+                let frame = here.and_then(|here| here.window(at, len));
                 match (frame, room.get_mut(..len as usize)) {
                     (Some(frame), Some(room)) => frame.read(room),
                     _ => inside = false,
@@ -198,7 +201,7 @@ impl Receiving {
         cache: &mut PoolCache,
     ) -> Result<(Frame, usize), Violation> {
         let header_bytes = self.shape.header_bytes;
-        let mut header: Header = [0; MOST_HEADER_BYTES];
+        let mut header: Header = [0; HEADER_BYTES];
         let mut reader = Reader::new(memory, &self.batch, from);
         let first = self.batch.chains[from].bytes as usize;
         if first < header_bytes || !reader.read(&mut header[..header_bytes]) {
@@ -236,6 +239,21 @@ impl Receiving {
             return Ok((Frame::Dropped(DropReason::Malformed), chains));
         }
         Ok((Frame::Packet(packet), chains))
+    }
+}
+
+/// Writes a header, of which so many bytes are used, where another stands. Most frames leave nothing
+/// to do, so that all their headers are alike, and the line that has it can stay in both caches. The
+/// other side may have changed what was read, which is its own loss.
+#[inline(always)]
+fn write_unless_there(window: &Window<'_>, header: &Header, used: usize) {
+    let [a, b, c, d, e, f, g, h, i, j, k, l] = *header;
+    let (head, tail) = ([a, b, c, d, e, f, g, h], [i, j, k, l]);
+    let there = used == HEADER_BYTES
+        && window.read_u64(0) == Some(u64::from_le_bytes(head))
+        && window.read_u32(head.len()) == Some(u32::from_le_bytes(tail));
+    if !there {
+        window.write(&header[..used]);
     }
 }
 
@@ -337,7 +355,7 @@ impl Transmitting {
         if let Some(first) = self.batch.chains.first() {
             self.usual = first.bytes as usize;
         }
-        let mut near = memory.near(self.batch.last);
+        let here = memory.at_hand(self.batch.last);
         let nothing = self.header([0; vnet::LEN], 1);
         let (mut chains, mut taken, mut sent, mut bytes) = (0, 0, 0_u64, 0);
         for packet in burst.iter() {
@@ -349,16 +367,16 @@ impl Transmitting {
                 .offload
                 .intersects(Offload::CSUM_PARTIAL | Offload::GSO);
             let (len, room) = (packet.len(), chain.bytes as usize);
-            if plain && chain.segments == 1 && len + header <= room && len <= self.most {
-                let at = chain.at;
-                let Some(window) = near.window(at, chain.bytes) else {
-                    return Err(Violation::DescriptorOutside);
-                };
-                match header {
-                    // Of a known length it is two stores.
-                    MOST_HEADER_BYTES => window.write_both(&nothing, packet.data()),
-                    _ => window.write_both(&nothing[..header], packet.data()),
-                }
+            let fits = chain.segments == 1 && len + header <= room && len <= self.most;
+            let window = match here {
+                Some(here) if plain && fits => here.window(chain.at, chain.bytes),
+                _ => None,
+            };
+            if let Some(window) = window
+                && let Some(frame) = window.part(header, len)
+            {
+                write_unless_there(&window, &nothing, header);
+                frame.write(packet.data());
                 self.batch.chains[chains].put = (header + len) as u32;
                 chains += 1;
             } else {
@@ -388,7 +406,7 @@ impl Transmitting {
     /// can be only one; a driver says nothing there.
     #[inline(always)]
     fn header(&self, basic: vnet::Header, buffers: u16) -> Header {
-        let mut header: Header = [0; MOST_HEADER_BYTES];
+        let mut header: Header = [0; HEADER_BYTES];
         header[..vnet::LEN].copy_from_slice(&basic);
         if self.shape.device {
             header[vnet::LEN..].copy_from_slice(&buffers.to_le_bytes());
@@ -459,6 +477,7 @@ impl Transmitting {
             let chain = &mut self.batch.chains[index];
             chain.put = put;
             chain.goes_on = index + 1 < from + count;
+            self.batch.linked |= chain.goes_on;
         }
         Ok(count)
     }

@@ -2,7 +2,7 @@
 
 use super::frames::{Receiving, Shape, Transmitting};
 use super::memory::{Memory, Place, Region};
-use super::{Agreed, Filled, Ring, packed, split};
+use super::{Agreed, Filled, Ring, buffers, packed, split};
 use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::port::QueueStats;
@@ -14,13 +14,13 @@ const PAGE: usize = 4096;
 const SIZE: u16 = 16;
 const BUFFER: u32 = 1024;
 const BUFFERS: usize = 3 * PAGE;
-const BYTES: usize = BUFFERS + SIZE as usize * BUFFER as usize;
 
 /// Bytes of a ring's parts, one page after the other, in one region.
 fn memory() -> Memory {
     let file = rustix::fs::memfd_create("fuzz", MemfdFlags::CLOEXEC).expect("a memfd");
-    rustix::fs::ftruncate(&file, BYTES as u64).expect("its length");
-    let mapped = Untrusted::map("fuzz", file.as_fd(), 0, BYTES, FileFrom::Peer);
+    let bytes = BUFFERS + buffers::bytes(SIZE, BUFFER);
+    rustix::fs::ftruncate(&file, bytes as u64).expect("its length");
+    let mapped = Untrusted::map("fuzz", file.as_fd(), 0, bytes, FileFrom::Peer);
     let region = Region {
         guest: 0,
         user: 0,

@@ -107,14 +107,22 @@ impl Memory {
     /// To look addresses up, most of which lie in the region of this number.
     #[inline(always)]
     pub(crate) fn near(&self, region: usize) -> Near<'_> {
-        let found = self.regions.get(region);
-        let whole = found.and_then(|found| found.mapped.window(0, found.mapped.len()));
         Near {
             memory: self,
-            guest: found.map_or(0, |found| found.guest),
-            whole,
+            at_hand: self.at_hand(region),
             region,
         }
+    }
+
+    /// The region of this number.
+    #[inline(always)]
+    pub(crate) fn at_hand(&self, region: usize) -> Option<AtHand<'_>> {
+        let found = self.regions.get(region)?;
+        Some(AtHand {
+            memory: self,
+            guest: found.guest,
+            whole: found.mapped.window(0, found.mapped.len())?,
+        })
     }
 
     /// A table of descriptors by its guest address, in one region, as words.
@@ -134,6 +142,13 @@ impl Memory {
         let inside = region.mapped.len().checked_sub(at)?;
         let window = region.mapped.window(at, bytes.min(inside))?;
         (!window.is_empty() || bytes == 0).then_some((index, window))
+    }
+
+    /// A range that lies in one region.
+    #[cold]
+    fn elsewhere(&self, guest: u64, bytes: u32) -> Option<Window<'_>> {
+        let (_, window) = self.start(guest, bytes as usize)?;
+        (window.len() == bytes as usize).then_some(window)
     }
 
     /// The parts of a range, each in a region of its own. `false`, and some or no calls, where a
@@ -162,11 +177,36 @@ impl Memory {
     }
 }
 
-/// A table of regions, of which the last one that was hit has its bounds at hand.
-pub(crate) struct Near<'m> {
+/// A table of regions, one of which has its bounds in registers: for loops that copy, in which
+/// what is in memory would be loaded again after each copy.
+#[derive(Clone, Copy)]
+pub(crate) struct AtHand<'m> {
     memory: &'m Memory,
     guest: u64,
-    whole: Option<Window<'m>>,
+    whole: Window<'m>,
+}
+
+impl<'m> AtHand<'m> {
+    /// What a descriptor names, if it lies in one region.
+    #[inline(always)]
+    pub(crate) fn window(self, guest: u64, bytes: u32) -> Option<Window<'m>> {
+        let found = self.here(guest, bytes);
+        found.or_else(|| self.memory.elsewhere(guest, bytes))
+    }
+
+    /// The same of this region alone.
+    #[inline(always)]
+    fn here(self, guest: u64, bytes: u32) -> Option<Window<'m>> {
+        // An address before the region becomes a large number, which no window has.
+        let at = guest.wrapping_sub(self.guest) as usize;
+        self.whole.part(at, bytes as usize)
+    }
+}
+
+/// A table of regions, of which the last one that was hit is at hand.
+pub(crate) struct Near<'m> {
+    memory: &'m Memory,
+    at_hand: Option<AtHand<'m>>,
     pub(crate) region: usize,
 }
 
@@ -178,14 +218,11 @@ impl<'m> Near<'m> {
     /// What a descriptor names, if it lies in one region.
     #[inline(always)]
     pub(crate) fn window(&mut self, guest: u64, bytes: u32) -> Option<Window<'m>> {
-        // An address before the region becomes a large number, which no window has.
-        let at = guest.wrapping_sub(self.guest) as usize;
-        if let Some(whole) = &self.whole
-            && let Some(window) = whole.part(at, bytes as usize)
-        {
-            return Some(window);
+        let found = self.at_hand.and_then(|at_hand| at_hand.here(guest, bytes));
+        match found {
+            Some(window) => Some(window),
+            None => self.elsewhere(guest, bytes),
         }
-        self.elsewhere(guest, bytes)
     }
 
     #[cold]

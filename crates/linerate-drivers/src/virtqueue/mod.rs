@@ -14,7 +14,7 @@
 //! one chain for a frame that it receives, and may spread one that it sends over several (mergeable
 //! buffers, 5.1.6.4); a driver's chains are its buffers, which it links to chains of the ring.
 
-mod buffers;
+pub(crate) mod buffers;
 pub(crate) mod frames;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
@@ -35,6 +35,10 @@ const WRITE: u16 = 2;
 const INDIRECT: u16 = 4;
 /// Bytes of a descriptor.
 const DESCRIPTOR: usize = 16;
+/// Bytes of a header (5.1.6), but for the legacy form.
+const HEADER_BYTES: usize = 12;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 /// Segments after which a burst ends, however many chains it has.
 const MOST_SEGMENTS: usize = 1024;
 
@@ -68,6 +72,8 @@ pub(crate) struct Batch {
     last: usize,
     /// Whoever looks is to fill the buffers.
     fills: bool,
+    /// Some chain goes on in the next one.
+    linked: bool,
 }
 
 /// One chain of descriptors.
@@ -104,6 +110,7 @@ impl Batch {
             segments: Vec::new(),
             last: 0,
             fills,
+            linked: false,
         }
     }
 
@@ -111,6 +118,7 @@ impl Batch {
     fn clear(&mut self) {
         self.chains.clear();
         self.segments.clear();
+        self.linked = false;
     }
 
     /// Adds a chain of one descriptor.
@@ -119,11 +127,14 @@ impl Batch {
         let Some(window) = near.window(at, bytes) else {
             return self.add_parts(near, at, bytes, id);
         };
+        // Header and frame: a frame of 60 bytes begins at a line of its own, or goes on in the next.
         if self.fills {
-            window.prefetch_write();
+            window.prefetch_write_at(HEADER_BYTES);
+            window.prefetch_write_at(LINE);
         } else {
-            window.prefetch();
+            window.prefetch_at(LINE);
         }
+        window.prefetch(); // also to fill: a header that stands there is not written again
         self.chains.push(Chain {
             at,
             bytes,
@@ -243,6 +254,12 @@ pub(crate) trait Ring {
     /// How full it is, for people: chains with something in them that whoever reads, we or the
     /// other side, has not taken.
     fn fill(&self, memory: &Memory) -> u16;
+}
+
+/// The numbers of chains.
+#[inline(always)]
+fn ids(chains: &[Chain]) -> impl ExactSizeIterator<Item = u16> {
+    chains.iter().map(|chain| chain.id)
 }
 
 /// Whether an event index lies among the places that were passed last (2.7.10).

@@ -8,8 +8,9 @@ use super::buffers::Buffers;
 use super::memory::{Memory, Place};
 use super::{
     Agreed, Batch, Chain, DESCRIPTOR, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Ring, Violation,
-    WRITE, passed,
+    WRITE, ids, passed,
 };
+use linerate_core::mem::{CHECKED, chunk_at};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Most descriptors (2.8.10.1); any number of them.
@@ -322,8 +323,7 @@ impl Ring for Device {
         let (mut position, mut left) = (self.seen, usize::from(size));
         while batch.chains.len() < most && left > 0 {
             let at = 2 * usize::from(position.at);
-            let Some([address, rest]) = words.get(at..).and_then(|words| words.first_chunk())
-            else {
+            let Some([address, rest]) = chunk_at(words, at) else {
                 return Err(Violation::RingIndex);
             };
             let rest = Rest::load(rest);
@@ -369,8 +369,14 @@ impl Ring for Device {
         // 2.8.13: where no length is to be told, one descriptor stands for the whole batch.
         let together = self.table.agreed.in_order && self.direction == 0;
         let mut moved = 0;
-        for chain in &batch.chains[..count] {
-            if !together && moved > 0 {
+        if together {
+            let places = |chain: &Chain| usize::from(chain.places);
+            moved = batch.chains[..count].iter().map(places).sum();
+            self.used = start.plus(moved, size);
+        }
+        let each = if together { 0 } else { count };
+        for chain in &batch.chains[..each] {
+            if moved > 0 {
                 let word = &words[2 * usize::from(self.used.at) + 1];
                 word.store(rest(chain, self.used), Ordering::Relaxed);
             }
@@ -434,7 +440,7 @@ impl Driver {
         Self {
             table: Table { size, at, agreed },
             filled,
-            buffers: Buffers::new(base, bytes, size),
+            buffers: Buffers::new(base, bytes, size, agreed.in_order),
             available: Position::START,
             seen: Position::START,
             moved: 0,
@@ -467,6 +473,34 @@ impl Driver {
         let flags = flags | at.available();
         let rest = Rest { bytes, id, flags };
         words[2 * usize::from(at.at) + 1].store(rest.word(), Ordering::Release);
+    }
+
+    /// Makes buffers available, each by itself.
+    #[inline(always)]
+    fn give_each(&mut self, words: &[AtomicU64], chains: &[Chain], by_device: bool) {
+        let size = self.table.size;
+        let (start, mut position) = (self.available, self.available);
+        let (flags, room) = match by_device {
+            true => (WRITE, Some(self.buffers.bytes)),
+            false => (0, None),
+        };
+        let publish = |at: Position, chain: &Chain| {
+            let bytes = room.unwrap_or(chain.put);
+            self.publish(words, at, chain.id, bytes, flags);
+        };
+        for (index, chain) in chains.iter().enumerate() {
+            self.address(words, position, chain.id);
+            if index > 0 {
+                publish(position, chain);
+            }
+            position = position.plus(1, size);
+        }
+        // The first one last: the device sees all or none.
+        if let Some(first) = chains.first() {
+            publish(start, first);
+        }
+        self.available = position;
+        self.moved = self.moved.wrapping_add(chains.len() as u16);
     }
 
     /// Takes back what the device has sent.
@@ -514,10 +548,10 @@ impl Ring for Driver {
                 break;
             }
             fence(Ordering::Acquire);
-            if !self.buffers.is_offered(rest.id) {
+            if CHECKED && !self.buffers.is_offered(rest.id) {
                 return Err(Violation::DescriptorIndex);
             }
-            if rest.bytes > self.buffers.bytes {
+            if CHECKED && rest.bytes > self.buffers.bytes {
                 return Err(Violation::DescriptorLength);
             }
             batch.add(
@@ -542,29 +576,23 @@ impl Ring for Driver {
         };
         let by_device = self.filled == Filled::ByDevice;
         if by_device {
-            for &Chain { id, .. } in chains {
-                if self.table.agreed.in_order && id != self.buffers.oldest() {
-                    return Err(Violation::DescriptorIndex);
-                }
-                self.buffers.release(id)?; // the second time one stands in the batch, it fails
-            }
+            self.buffers.release_each(ids(chains))?;
             self.seen = self.seen.plus(count, size);
         }
-        let direction = if by_device { WRITE } else { 0 };
+        if !batch.linked {
+            self.buffers.offer_each(ids(chains));
+            self.give_each(words, chains, by_device);
+            return Ok(());
+        }
         let start = self.available;
         let mut begin = 0;
         for (index, chain) in chains.iter().enumerate() {
             let goes_on = chain.goes_on && index + 1 < count;
-            let flags = direction | if goes_on { NEXT } else { 0 };
-            let bytes = if by_device {
-                self.buffers.bytes
-            } else {
-                chain.put
-            };
+            let flags = if goes_on { NEXT } else { 0 };
             let id = chains[begin].id;
             self.address(words, self.available, chain.id);
             if index > 0 {
-                self.publish(words, self.available, id, bytes, flags);
+                self.publish(words, self.available, id, chain.put, flags);
             }
             if !goes_on {
                 self.buffers.offer((index + 1 - begin) as u16);
@@ -574,13 +602,8 @@ impl Ring for Driver {
         }
         // The first one last: the device sees all or none.
         let goes_on = first.goes_on && count > 1;
-        let flags = direction | if goes_on { NEXT } else { 0 };
-        let bytes = if by_device {
-            self.buffers.bytes
-        } else {
-            first.put
-        };
-        self.publish(words, start, first.id, bytes, flags);
+        let flags = if goes_on { NEXT } else { 0 };
+        self.publish(words, start, first.id, first.put, flags);
         self.moved = self.moved.wrapping_add(count as u16);
         Ok(())
     }

@@ -7,8 +7,9 @@ use super::buffers::Buffers;
 use super::memory::{Memory, Place};
 use super::{
     Agreed, Batch, Chain, DESCRIPTOR, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Ring, Violation,
-    WRITE, passed,
+    WRITE, ids, passed,
 };
+use linerate_core::mem::{CHECKED, chunk_at};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Most descriptors (2.7): a power of two.
@@ -126,7 +127,7 @@ impl Rings {
     #[inline(always)]
     fn ahead(&self, index: u16, seen: u16) -> Result<u16, Violation> {
         let ahead = index.wrapping_sub(seen);
-        if ahead <= self.size {
+        if !CHECKED || ahead <= self.size {
             Ok(ahead)
         } else {
             Err(Violation::RingIndex)
@@ -152,7 +153,7 @@ struct Descriptor {
 impl Descriptor {
     #[inline(always)]
     fn load(table: &[AtomicU64], index: usize) -> Option<Self> {
-        let [at, rest] = table.get(2 * index..)?.first_chunk()?;
+        let [at, rest] = chunk_at(table, 2 * index)?;
         let rest = rest.load(Ordering::Relaxed);
         Some(Self {
             at: at.load(Ordering::Relaxed),
@@ -161,12 +162,51 @@ impl Descriptor {
             next: (rest >> 48) as u16,
         })
     }
+}
+
+/// What a driver wrote into table and available ring. What is to be as it was is not written: its
+/// line stays in both caches. In order, an entry is as it was a lap ago, and so is the descriptor
+/// of a frame as long. (Where the device wrote there, it loses its own frames.)
+#[derive(Debug)]
+struct Written {
+    /// The second word of each descriptor; the first goes with its number.
+    descriptors: Box<[u64]>,
+    heads: Box<[u16]>,
+}
+
+impl Written {
+    /// Nothing: what no descriptor and no entry is.
+    fn new(size: u16) -> Self {
+        Self {
+            descriptors: vec![u64::MAX; size.into()].into_boxed_slice(),
+            heads: vec![u16::MAX; size.into()].into_boxed_slice(),
+        }
+    }
 
     #[inline(always)]
-    fn store(self, table: &[AtomicU64], index: usize) {
-        let rest = u64::from(self.next) << 48 | u64::from(self.flags) << 32 | u64::from(self.bytes);
-        table[2 * index].store(self.at, Ordering::Relaxed);
-        table[2 * index + 1].store(rest, Ordering::Relaxed);
+    fn describe(&mut self, table: &[AtomicU64], index: u16, descriptor: Descriptor) {
+        let Descriptor {
+            at,
+            bytes,
+            flags,
+            next,
+        } = descriptor;
+        let rest = u64::from(next) << 48 | u64::from(flags) << 32 | u64::from(bytes);
+        let index = usize::from(index);
+        if self.descriptors[index] != rest {
+            self.descriptors[index] = rest;
+            table[2 * index].store(at, Ordering::Relaxed);
+            table[2 * index + 1].store(rest, Ordering::Relaxed);
+        }
+    }
+
+    /// `at`: less than there are descriptors.
+    #[inline(always)]
+    fn make_available(&mut self, ring: &[AtomicU16], at: usize, head: u16) {
+        if self.heads[at] != head {
+            self.heads[at] = head;
+            ring[2 + at].store(head, Ordering::Relaxed);
+        }
     }
 }
 
@@ -304,12 +344,17 @@ impl Ring for Device {
     fn give(&mut self, memory: &Memory, batch: &Batch, count: usize) -> Result<(), Violation> {
         let used = self.rings.view(memory)?.used;
         let mask = usize::from(self.rings.size - 1);
-        for chain in &batch.chains[..count] {
-            let at = 1 + 2 * (usize::from(self.used) & mask);
+        let mut given = &batch.chains[..count];
+        if self.rings.agreed.in_order && self.direction == 0 {
+            // 2.7.9: where no length is to be told, one entry stands for the whole batch.
+            given = &given[count.saturating_sub(1)..];
+        }
+        for (index, chain) in given.iter().enumerate() {
+            let at = 1 + 2 * (usize::from(self.used).wrapping_add(index) & mask);
             used[at].store(chain.id.into(), Ordering::Relaxed);
             used[at + 1].store(chain.put, Ordering::Relaxed);
-            self.used = self.used.wrapping_add(1);
         }
+        self.used = self.used.wrapping_add(count as u16);
         self.seen = self.seen.wrapping_add(count as u16);
         self.moved = self.moved.wrapping_add(count as u16);
         let words = self.rings.words(memory, true);
@@ -346,6 +391,7 @@ pub(crate) struct Driver {
     rings: Rings,
     filled: Filled,
     buffers: Buffers,
+    written: Written,
     /// The index of the available ring.
     available: u16,
     /// Up to where used chains were taken back.
@@ -367,7 +413,8 @@ impl Driver {
         Self {
             rings: Rings { size, at, agreed },
             filled,
-            buffers: Buffers::new(base, bytes, size),
+            buffers: Buffers::new(base, bytes, size, agreed.in_order),
+            written: Written::new(size),
             available: 0,
             seen: 0,
             moved: 0,
@@ -387,9 +434,10 @@ impl Driver {
         for index in 0..count {
             let id = self.buffers.nth_free(0);
             self.buffers.offer(1);
-            self.descriptor(id, self.buffers.bytes, WRITE, 0)
-                .store(table, id.into());
-            ring[2 + (first.wrapping_add(index) & mask)].store(id, Ordering::Relaxed);
+            let descriptor = self.descriptor(id, self.buffers.bytes, WRITE, 0);
+            self.written.describe(table, id, descriptor);
+            let at = first.wrapping_add(index) & mask;
+            self.written.make_available(ring, at, id);
         }
         self.available = available.wrapping_add(count as u16);
         self.moved = self.moved.wrapping_add(count as u16);
@@ -411,20 +459,18 @@ impl Driver {
     fn reclaim(&mut self, used: &[AtomicU32]) -> Result<(), Violation> {
         let index = index_of(used[0].load(Ordering::Acquire));
         let ahead = self.rings.ahead(index, self.seen)?;
+        if self.rings.agreed.in_order {
+            // 2.7.9: entries of a batch but the first may not be written.
+            self.buffers.release_chains(ahead.into())?;
+            self.seen = index;
+            return Ok(());
+        }
         let mask = usize::from(self.rings.size - 1);
         for _ in 0..ahead {
-            if self.rings.agreed.in_order {
-                // 2.7.9: entries of a batch but the last may not be written.
-                if self.buffers.offered() == 0 {
-                    return Err(Violation::RingIndex);
-                }
-                self.buffers.release_oldest();
-            } else {
-                let at = 1 + 2 * (usize::from(self.seen) & mask);
-                let id = used[at].load(Ordering::Relaxed);
-                let id = u16::try_from(id).map_err(|_| Violation::DescriptorIndex)?;
-                self.buffers.release(id)?;
-            }
+            let at = 1 + 2 * (usize::from(self.seen) & mask);
+            let id = used[at].load(Ordering::Relaxed);
+            let id = u16::try_from(id).map_err(|_| Violation::DescriptorIndex)?;
+            self.buffers.release(id)?;
             self.seen = self.seen.wrapping_add(1);
         }
         Ok(())
@@ -459,10 +505,10 @@ impl Ring for Driver {
             let id = used[at].load(Ordering::Relaxed);
             let put = used[at + 1].load(Ordering::Relaxed);
             let id = u16::try_from(id).map_err(|_| Violation::DescriptorIndex)?;
-            if !self.buffers.is_offered(id) {
+            if CHECKED && !self.buffers.is_offered(id) {
                 return Err(Violation::DescriptorIndex);
             }
-            if put > self.buffers.bytes {
+            if CHECKED && put > self.buffers.bytes {
                 return Err(Violation::DescriptorLength);
             }
             batch.add(&mut near, self.buffers.address(id), put, id)?;
@@ -477,41 +523,46 @@ impl Ring for Driver {
             table, available, ..
         } = self.rings.view(memory)?;
         let mask = usize::from(self.rings.size - 1);
-        let chains = &batch.chains[..count];
+        let (chains, before) = (&batch.chains[..count], self.available);
         if self.filled == Filled::ByDevice {
-            for &Chain { id, .. } in chains {
-                if self.rings.agreed.in_order && id != self.buffers.oldest() {
-                    return Err(Violation::DescriptorIndex);
-                }
-                self.buffers.release(id)?; // the second time one stands in the batch, it fails
-            }
+            self.buffers.release_each(ids(chains))?;
             self.seen = self.seen.wrapping_add(count as u16);
-            for &Chain { id, .. } in chains {
+        }
+        if !batch.linked {
+            self.buffers.offer_each(ids(chains));
+            let (flags, room) = match self.filled {
                 // Descriptors stay as they are but for what the device wrote over them.
-                let bytes = self.buffers.bytes;
-                self.descriptor(id, bytes, WRITE, 0).store(table, id.into());
-                self.buffers.offer(1);
-                available[2 + (usize::from(self.available) & mask)].store(id, Ordering::Relaxed);
-                self.available = self.available.wrapping_add(1);
+                Filled::ByDevice => (WRITE, Some(self.buffers.bytes)),
+                Filled::ByDriver => (0, None),
+            };
+            let start = usize::from(before);
+            for (index, chain) in chains.iter().enumerate() {
+                let bytes = room.unwrap_or(chain.put);
+                let descriptor = self.descriptor(chain.id, bytes, flags, 0);
+                self.written.describe(table, chain.id, descriptor);
+                let at = start.wrapping_add(index) & mask;
+                self.written.make_available(available, at, chain.id);
             }
+            self.available = before.wrapping_add(count as u16);
         } else {
             let mut first = 0;
             for (index, chain) in chains.iter().enumerate() {
                 let next = chains.get(index + 1).filter(|_| chain.goes_on);
                 let flags = if next.is_some() { NEXT } else { 0 };
-                self.descriptor(chain.id, chain.put, flags, next.map_or(0, |next| next.id))
-                    .store(table, chain.id.into());
+                let after = next.map_or(0, |next| next.id);
+                let descriptor = self.descriptor(chain.id, chain.put, flags, after);
+                self.written.describe(table, chain.id, descriptor);
                 if next.is_none() {
-                    let at = 2 + (usize::from(self.available) & mask);
-                    available[at].store(chains[first].id, Ordering::Relaxed);
+                    let at = usize::from(self.available) & mask;
+                    self.written.make_available(available, at, chains[first].id);
                     self.available = self.available.wrapping_add(1);
                     self.buffers.offer((index + 1 - first) as u16);
                     first = index + 1;
                 }
             }
         }
-        let before = available[1].load(Ordering::Relaxed);
-        self.moved = self.moved.wrapping_add(self.available.wrapping_sub(before));
+        let given = self.available.wrapping_sub(before);
+        self.moved = self.moved.wrapping_add(given);
         available[1].store(self.available, Ordering::Release);
         Ok(())
     }

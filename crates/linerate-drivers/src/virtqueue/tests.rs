@@ -52,12 +52,16 @@ impl Queue {
         }
     }
 
+    fn bytes(&self) -> usize {
+        let bytes = BUFFERS + buffers::bytes(self.size, self.buffer);
+        bytes.next_multiple_of(4096)
+    }
+
     fn memory(&self) -> Memory {
-        let bytes = BUFFERS + usize::from(self.size) * self.buffer as usize;
         let region = Region {
             guest: GUEST,
             user: USER,
-            mapped: mapped(bytes.next_multiple_of(4096)),
+            mapped: mapped(self.bytes()),
         };
         Memory::new(vec![region]).unwrap()
     }
@@ -386,7 +390,7 @@ fn split_2_7_5_chains_are_followed_and_cut_off() {
     // 5.1.6.2.2: what is sent is for the device to read.
     let writable = [(DATA, 1, WRITE, 0)];
     assert_eq!(case(&writable, &[0], 1), Err(Violation::DescriptorFlags));
-    let end = GUEST + (BUFFERS + 16 * 2048) as u64;
+    let end = GUEST + queue.bytes() as u64;
     for (guest, len) in [
         (end - 1, 2),
         (GUEST - 1, 1),

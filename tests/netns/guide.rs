@@ -1,4 +1,5 @@
-//! What docs/guests.md tells a user to type, typed as it stands there, by a user without privileges.
+//! What docs/guests.md tells a user to type, typed as it stands there, by a user without
+//! privileges.
 
 use linerate_testkit::cli::public_binary;
 use linerate_testkit::{Scratch, harness::Test, skip, tests};

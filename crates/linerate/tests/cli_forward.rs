@@ -318,7 +318,10 @@ fn ports_say_what_a_peer_shares_and_how_full_it_is() {
             .iter()
             .all(|port| port["link"] == "up")
     });
-    let ring = |direction| serde_json::json!({"direction": direction, "queue": 0, "waiting": 0, "size": 1024});
+    let ring = |direction| {
+        serde_json::json!({"direction": direction, "queue": 0, "waiting": 0,
+        "size": 1024})
+    };
     for run in [&server, &client] {
         let rings = port(run)["rings"].clone();
         assert_eq!(

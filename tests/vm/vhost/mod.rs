@@ -71,7 +71,8 @@ fn devices(scratch: &Scratch, nics: &[Nic], last: u8) -> Vec<String> {
             format!("vhost-user,id=net{at},chardev=socket{at}{queues}"),
             "-device".to_owned(),
             format!(
-                "virtio-net-pci,netdev=net{at},vectors=0,mac=52:54:00:00:{last:02x}:{at:02x}{options}"
+                "virtio-net-pci,netdev=net{at},vectors=0,\
+                 mac=52:54:00:00:{last:02x}:{at:02x}{options}"
             ),
         ]
     };
@@ -97,7 +98,8 @@ impl Host {
         })
     }
 
-    /// Starts `l2fwd` between these devices, from the `first` on, and as many TAPs; and then `more`.
+    /// Starts `l2fwd` between these devices, from the `first` on, and as many TAPs; and then
+    /// `more`.
     fn l2fwd(&self, first: usize, nics: &[Nic], more: &str) -> L2fwd {
         let pair = |nic: &Nic| {
             let queues = if nic.port.contains("queues=2") {

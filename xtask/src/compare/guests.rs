@@ -1,8 +1,8 @@
 //! `vhost.guest.tcp`: one TCP connection between two guests that our l2fwd joins, with checksums
 //! and segmentation left to whoever can, and in turns without.
 //!
-//! The guests are emulated: their processors do the work that is saved, so only the ratio of the two
-//! says something. A long test boots them and measures; here it is run and listened to.
+//! The guests are emulated: their processors do the work that is saved, so only the ratio of the
+//! two says something. A long test boots them and measures; here it is run and listened to.
 
 use serde_json::Value;
 

@@ -236,7 +236,10 @@ mod tests {
 
     #[test]
     fn rings_that_are_shared_say_how_full_they_are() {
-        let ring = |direction, waiting| json!({"direction": direction, "queue": 0, "waiting": waiting, "size": 1024});
+        let ring = |direction, waiting| {
+            json!({"direction": direction, "queue": 0,
+            "waiting": waiting, "size": 1024})
+        };
         let rings = [ring("receive", 3), ring("transmit", 0)];
         let answer = json!({"rows": [{"name": "a", "rings": rings}, {"name": "b", "rings": []}]});
         let text = text(What::Ports, &answer, false);

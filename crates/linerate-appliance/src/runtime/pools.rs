@@ -38,8 +38,8 @@ impl OpenPorts {
 }
 
 /// Whether frames may come from the port that do not fit a small slot: unsegmented ones of the
-/// kernel, or of a capture of it, whatever the MTU; those of peers, where the port takes such. (What
-/// goes through a `ring` is in slots already.)
+/// kernel, or of a capture of it, whatever the MTU; those of peers, where the port takes such.
+/// (What goes through a `ring` is in slots already.)
 fn is_oversized(info: &PortInfo) -> bool {
     match info.kind {
         "af_packet" | "tap" | "pcap" => true,

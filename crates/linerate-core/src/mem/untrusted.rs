@@ -21,8 +21,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Whether what a peer names is checked against what there is. Always: but for a build that shows
-/// what it costs (`cargo xtask compare --only vhost.checks`), by `--cfg linerate_unchecked`, since a
-/// feature of Cargo's could be turned on by any crate of a build. Such a build maps no memory of
+/// what it costs (`cargo xtask compare --only vhost.checks`), by `--cfg linerate_unchecked`, since
+/// a feature of Cargo's could be turned on by any crate of a build. Such a build maps no memory of
 /// peers unless the environment has `LINERATE_UNCHECKED=measure`.
 pub const CHECKED: bool = !cfg!(linerate_unchecked);
 

@@ -242,9 +242,9 @@ impl Receiving {
     }
 }
 
-/// Writes a header, of which so many bytes are used, where another stands. Most frames leave nothing
-/// to do, so that all their headers are alike, and the line that has it can stay in both caches. The
-/// other side may have changed what was read, which is its own loss.
+/// Writes a header, of which so many bytes are used, where another stands. Most frames leave
+/// nothing to do, so that all their headers are alike, and the line that has it can stay in both
+/// caches. The other side may have changed what was read, which is its own loss.
 #[inline(always)]
 fn write_unless_there(window: &Window<'_>, header: &Header, used: usize) {
     let [a, b, c, d, e, f, g, h, i, j, k, l] = *header;

@@ -127,7 +127,8 @@ impl Batch {
         let Some(window) = near.window(at, bytes) else {
             return self.add_parts(near, at, bytes, id);
         };
-        // Header and frame: a frame of 60 bytes begins at a line of its own, or goes on in the next.
+        // Header and frame: a frame of 60 bytes begins at a line of its own, or goes on in the
+        // next.
         if self.fills {
             window.prefetch_write_at(HEADER_BYTES);
             window.prefetch_write_at(LINE);

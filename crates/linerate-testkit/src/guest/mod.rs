@@ -51,7 +51,7 @@ fn kernel(programs: &[&str]) -> Option<PathBuf> {
     let is_there = |file: &&str| folder.join(file).is_file();
     if !["vmlinuz", "busybox", "modules/virtio_net.ko"]
         .iter()
-        .all(|file| is_there(file))
+        .all(is_there)
     {
         skip("needs a kernel for guests in target/guest: cargo xtask test --all --yes");
         return None;

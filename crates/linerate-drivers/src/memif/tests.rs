@@ -387,6 +387,27 @@ fn a_server_that_says_nothing_of_notifications_gets_them() {
     client.stop();
 }
 
+/// libmemif does, in memory that is the client's.
+#[test]
+fn a_server_may_clear_the_flags_of_what_it_has_read() {
+    let folder = Scratch::new();
+    let path = folder.file("s");
+    let listener = raw::listener(&path);
+    let spec = format!("memif:{path},role=client,ring_size=16");
+    let mut client = End::start(&mut Drivers::new(), &spec);
+    let server = raw::Server::serve(&listener);
+    client.wait_up();
+    let view = server.to_server.view().unwrap();
+    for frame in 0..24_u16 {
+        assert!(client.send(3000));
+        let [first, last] = [2 * frame, 2 * frame + 1].map(|index| view.read(index));
+        assert!(first.more() && !last.more(), "frame {frame}: {first:?}");
+        view.write_content(2 * frame, first.holding(first.len(), false));
+        view.set_tail(2 * frame + 2);
+    }
+    client.stop();
+}
+
 #[test]
 fn a_receiver_that_sleeps_since_before_the_connection_is_woken() {
     let (folder, mut drivers) = (Scratch::new(), Drivers::new());

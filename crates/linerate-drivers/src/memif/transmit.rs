@@ -285,15 +285,15 @@ impl Room<'_> {
         }
     }
 
-    /// Says what is in a buffer. A client does not repeat what stands there already.
+    /// Says what is in a buffer. A client does not repeat what stands there already, unless there
+    /// is more behind it: libmemif as a server clears that flag of what it has read.
     fn fill(&mut self, index: u16, descriptor: Descriptor) {
         if let Side::Client { written, .. } = &mut *self.side {
             let at = usize::from(index) & (written.len() - 1);
             let content = descriptor.brief();
-            if written[at] == content {
+            if std::mem::replace(&mut written[at], content) == content && !descriptor.more() {
                 return;
             }
-            written[at] = content;
         }
         self.view.write_content(index, descriptor);
     }

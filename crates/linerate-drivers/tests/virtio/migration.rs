@@ -266,12 +266,8 @@ fn migrates(device: &str) {
     assert_eq!(pings.open.len() as u64, dropped, "{:?}", pings.open);
     assert!(logged, "the log was on");
     assert!(pings.announced > 0, "the guest was announced");
-    assert_eq!(
-        target
-            .ask("{\"execute\": \"query-status\"}")
-            .contains("\"running\": true"),
-        true
-    );
+    let running = target.ask("{\"execute\": \"query-status\"}");
+    assert!(running.contains("\"running\": true"), "{running}");
     assert_eq!(from.port.stats().violations, []);
     assert_eq!(to.port.stats().violations, []);
     drop((source, target));

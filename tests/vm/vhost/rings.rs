@@ -27,21 +27,21 @@ pub(super) fn every_kind_of_ring_carries_a_guests_traffic() {
         return;
     };
     up(&mut guest, all.len(), 2);
-    for net in 0..all.len() {
+    for (net, nic) in all.iter().enumerate() {
         let at = format!("10.8.{net}.1");
         for bytes in [18, 56, 1472] {
             ping(&mut guest, &at, bytes);
         }
         host.there_and_back(&mut guest, net);
         // A driver without mergeable buffers or segments has buffers of 1514 bytes.
-        if all[net].name != "packedplain" {
+        if nic.name != "packedplain" {
             guest.run(&format!("ip link set dev eth{net} mtu 9000"));
             ping(&mut guest, &at, 8972);
             host.there_and_back(&mut guest, net);
         }
         let asked = format!("ethtool -k eth{net} | grep -w tcp-segmentation-offload:");
         let says_on = guest.run(&asked).contains(": on");
-        assert_eq!(says_on, !all[net].port.contains("offloads=off"));
+        assert_eq!(says_on, !nic.port.contains("offloads=off"));
     }
     both_pairs_carry_traffic(&host, &mut guest);
 

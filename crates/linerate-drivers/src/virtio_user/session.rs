@@ -12,6 +12,7 @@ use crate::vhost::control::{Shared, Side};
 use crate::vhost::message::{Channel, End, Message, bad, feature, protocol, request};
 use crate::vhost::{describe, inflight_fields, memory_file};
 use crate::virtqueue::frames::Shape;
+use crate::virtqueue::inflight::Area;
 use crate::virtqueue::memory::{Memory, Region};
 use crate::virtqueue::queue::{Active, AnyRing, takes};
 use crate::virtqueue::{Agreed, Filled, buffers, packed, split};
@@ -43,6 +44,8 @@ const PROTOCOL: u64 =
 /// Both names that our memory has at the peer begin here: an address that is none of its own.
 const BASE: u64 = 1 << 40;
 const PAGE: usize = 4096;
+/// Peers that get the same memory and go before all is set up, before there is fresh memory.
+const MOST_FAILURES: u32 = 1;
 /// virtio 1.2, 2.1: ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK.
 const RUNNING: u64 = 15;
 
@@ -103,17 +106,41 @@ pub(super) struct FrontEnd {
     memory: Option<Shareable>,
     /// The driver's ends of its rings.
     rings: Vec<AnyRing>,
+    /// Peers in a row that went before they had all of it.
+    failures: u32,
 }
 
 /// Memory that a peer has, and its next one may have.
 struct Shareable {
     memory: Arc<Memory>,
     file: OwnedFd,
-    /// The region of what is in flight, and the fields of the message about it.
-    inflight: Option<(OwnedFd, [u64; 3])>,
+    record: Option<Record>,
     agreement: Agreement,
     /// As whom the peer runs.
     user: Option<u32>,
+}
+
+/// The region of what is in flight.
+struct Record {
+    file: OwnedFd,
+    mapped: Arc<Untrusted>,
+    /// Of the message about it: bytes, offset, queues and their size.
+    fields: [u64; 3],
+}
+
+impl Shareable {
+    /// Where rings are to go on, by what the last peer left there. `None` where that is nothing
+    /// that a driver goes on with, or a device that goes by the record.
+    fn bases(&self, rings: &[AnyRing], size: u16) -> Option<Vec<u32>> {
+        let record = self.record.as_ref()?;
+        let packed = self.agreement.has(feature::RING_PACKED);
+        let bases = rings.iter().enumerate().map(|(index, ring)| {
+            let area = Area::new(record.mapped.clone(), index, packed, size, size)?;
+            let agrees = ring.agrees(&self.memory, &area);
+            ring.used(&self.memory).filter(|_| agrees)
+        });
+        bases.collect()
+    }
 }
 
 /// What was agreed on with a peer.
@@ -139,6 +166,7 @@ impl FrontEnd {
             notifier: None,
             memory: None,
             rings: Vec::new(),
+            failures: 0,
         }
     }
 
@@ -310,12 +338,7 @@ impl FrontEnd {
         channel.send(&Message::new(request::SET_OWNER))?;
         let features = Message::with_u64(request::SET_FEATURES, agreement.features);
         channel.tell(features, acknowledged, &bell)?;
-        // Where its rings are to go on, by what the last peer left there; where that is nothing
-        // that a driver goes on with, from the start.
-        let found = before.and_then(|was| {
-            let bases = rings.iter().map(|ring| ring.used(&was.memory));
-            Some((bases.collect::<Option<Vec<_>>>()?, was))
-        });
+        let found = before.and_then(|was| Some((was.bases(&rings, self.wish.size)?, was)));
         let (shareable, rings, bases) = match found {
             Some((bases, was)) if bases.len() == count => (was, rings, bases),
             _ => self.fresh(channel, agreement, user)?,
@@ -325,14 +348,23 @@ impl FrontEnd {
         let memory = shareable.memory.clone();
         self.memory = Some(shareable);
         match started {
-            Ok(()) => self.activate(rings, &memory, &agreement),
+            Ok(()) => {
+                self.activate(rings, &memory, &agreement);
+                self.failures = 0;
+                Ok(agreement)
+            }
             Err(end) => {
-                // It may have used some of them already.
-                self.rings = rings;
-                return Err(end);
+                // It may have used some of them already. But one that goes each time does not like
+                // what it gets.
+                self.failures += 1;
+                if self.failures <= MOST_FAILURES {
+                    self.rings = rings;
+                } else {
+                    (self.memory, self.failures) = (None, 0);
+                }
+                Err(end)
             }
         }
-        Ok(agreement)
     }
 
     fn start_all(
@@ -372,20 +404,30 @@ impl FrontEnd {
         let rings = (0..count).map(|index| self.ring(&memory, index, &agreement));
         let rings = rings.collect::<Result<_, _>>();
         let rings = rings.map_err(|violation: Violation| End::Unfit(violation.name().into()))?;
-        let mut inflight = None;
+        let mut record = None;
         if agreement.protocol & protocol::INFLIGHT_SHMFD != 0 {
             let numbers = u64::from(self.wish.size) << 16 | count as u64;
             let ask = Message::with_words(request::GET_INFLIGHT_FD, &[0, 0, numbers]);
             let mut answer = channel.ask(&ask, &self.shared.bell)?;
             let ([bytes, offset], ..) = inflight_fields(&answer)?;
-            inflight = Some((answer.only_file()?, [bytes, offset, numbers]));
+            let file = answer.only_file()?;
+            let from = FileFrom::Peer;
+            let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let mapped = Untrusted::map(&self.port, file.as_fd(), offset, len, from);
+            let mapped =
+                mapped.map_err(|error| End::Broke(Violation::RegionBad, error.to_string()))?;
+            record = Some(Record {
+                file,
+                mapped: Arc::new(mapped),
+                fields: [bytes, offset, numbers],
+            });
         }
         // Both wrap counters of a packed ring begin at 1 (virtio 1.2, 2.8.1).
         let base = if packed { 1 << 15 | 1 << 31 } else { 0 };
         let shareable = Shareable {
             memory,
             file,
-            inflight,
+            record,
             agreement,
             user,
         };
@@ -406,7 +448,7 @@ impl FrontEnd {
             ..Message::with_words(request::SET_MEM_TABLE, &[1, BASE, bytes, BASE, 0])
         };
         channel.tell(table, acknowledged, &self.shared.bell)?;
-        let Some((file, fields)) = &shareable.inflight else {
+        let Some(Record { file, fields, .. }) = &shareable.record else {
             return Ok(());
         };
         let record = Message {
@@ -471,10 +513,7 @@ impl Side for FrontEnd {
     }
 
     fn leaves(&mut self, end: &End) {
-        let tracked = self
-            .memory
-            .as_ref()
-            .is_some_and(|was| was.inflight.is_some());
+        let tracked = self.memory.as_ref().is_some_and(|was| was.record.is_some());
         if !matches!(end, End::Closed) || !tracked {
             (self.memory, self.rings) = (None, Vec::new());
             return;

@@ -2,6 +2,7 @@
 //! and takes out.
 
 use super::frames::{Receiving, Shape, Transmitting};
+use super::inflight::Area;
 use super::memory::Memory;
 use super::recorded::{Record, Recordable};
 use super::{Ring, packed, split};
@@ -58,6 +59,20 @@ impl AnyRing {
                 Some(bits << 16 | bits)
             }
             _ => None,
+        }
+    }
+
+    /// Whether a device that goes by this record finds its place in a driver's ring: a split ring
+    /// says itself where it was used up to.
+    pub(crate) fn agrees(&self, memory: &Memory, record: &Area) -> bool {
+        match self {
+            Self::PackedDriver(ring) => {
+                let used = ring.used(memory).ok();
+                let recorded = packed::record::positions(record);
+                used.zip(recorded)
+                    .is_some_and(|(used, recorded)| recorded.contains(&used))
+            }
+            _ => true,
         }
     }
 

@@ -311,9 +311,9 @@ fn message(peer: &Peer, memory: &Guarded, log: &Guarded, random: &mut Random) {
 }
 
 /// A message's request, flags, payload and first descriptor.
-type Got = (u32, u32, Vec<u8>, Option<OwnedFd>);
+pub(crate) type Got = (u32, u32, Vec<u8>, Option<OwnedFd>);
 
-fn receive(socket: &UnixStream) -> Option<Got> {
+pub(crate) fn receive(socket: &UnixStream) -> Option<Got> {
     let mut files = Vec::new();
     let mut read = |bytes: &mut [u8]| {
         let mut done = 0;

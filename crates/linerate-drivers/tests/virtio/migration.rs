@@ -1,7 +1,7 @@
-//! A guest migrates from one QEMU to another, each at a `vhost` port of its own, while it answers
-//! pings. What it answers comes from memory that a port wrote to: each request that either port
-//! gave to it is answered, once, with the bytes that it had. A page that was written and not logged
-//! would be an old one on the other side.
+//! A guest migrates from one QEMU to another, each at a `vhost` port of its own, while it answers pings.
+//! What it answers comes from memory that a port wrote to: each request that either port gave to it is
+//! answered, once, with the bytes that it had. A page that was written and not logged would be an old
+//! one on the other side.
 
 use crate::End;
 use linerate_core::packet::Burst;
@@ -266,8 +266,8 @@ fn migrates(device: &str) {
     assert_eq!(pings.open.len() as u64, dropped, "{:?}", pings.open);
     assert!(logged, "the log was on");
     assert!(pings.announced > 0, "the guest was announced");
-    let status = target.ask("{\"execute\": \"query-status\"}");
-    assert!(status.contains("\"running\": true"), "{status}");
+    let running = target.ask("{\"execute\": \"query-status\"}");
+    assert!(running.contains("\"running\": true"), "{running}");
     assert_eq!(from.port.stats().violations, []);
     assert_eq!(to.port.stats().violations, []);
     drop((source, target));

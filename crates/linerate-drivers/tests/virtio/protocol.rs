@@ -9,6 +9,7 @@ use linerate_testkit::{Scratch, wait};
 use std::io::{IoSliceMut, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 
 const SET_PROTOCOL_FEATURES: u32 = 16;
@@ -318,6 +319,68 @@ fn a_reset_stops_all_rings_and_asked_for_answers_come_once() {
     assert_eq!(peer.told(SET_VRING_NUM, &[64 << 32]), 0);
     bench.end.wait_up();
     bench.finish();
+}
+
+/// A device that answers as one, up to a request at which it goes: the requests that came.
+fn serve(listener: &UnixListener, last: Option<u32>) -> (UnixStream, Vec<u32>) {
+    let (socket, _) = listener.accept().unwrap();
+    let answer = Peer(socket.try_clone().unwrap());
+    let mut requests = Vec::new();
+    while let Some((request, flags, payload, _)) = crate::hostile::receive(&socket) {
+        let done = request == GET_FEATURES && !requests.is_empty();
+        requests.push(request);
+        let value = match request {
+            GET_FEATURES => FEATURES | 1 << 34,
+            GET_PROTOCOL_FEATURES => REPLY_ACK | INFLIGHT_SHMFD,
+            _ => 0,
+        };
+        if request == GET_INFLIGHT_FD {
+            let region = memory(1 << 16);
+            let payload = [&(1_u64 << 16).to_le_bytes()[..], &payload[8..]].concat();
+            answer.put([request, ANSWER, 24], &payload, &[region.as_fd()]);
+        } else if value != 0 || flags & NEED_REPLY != 0 {
+            answer.put([request, ANSWER, 8], &u64::to_le_bytes(value), &[]);
+        }
+        if done || Some(request) == last {
+            break;
+        }
+    }
+    (socket, requests)
+}
+
+#[test]
+fn a_driver_hands_its_rings_on_and_begins_anew_where_that_fails() {
+    let folder = Scratch::new();
+    let path = folder.path().join("s");
+    let listener = UnixListener::bind(&path).unwrap();
+    let end = End::new(&format!("virtio_user:{}", path.display()), 1);
+    let turns = [
+        (None, true, "the first one gets a record of its own"),
+        (None, false, "the next one gets that of the first"),
+        (Some(SET_VRING_KICK), false, "so does one after it"),
+        (
+            Some(SET_VRING_KICK),
+            false,
+            "the other may have been killed as it began",
+        ),
+        (None, true, "but two in a row do not like it"),
+        (None, false, "and it goes on as before"),
+    ];
+    for (last, fresh, what) in turns {
+        let (socket, requests) = serve(&listener, last);
+        assert_eq!(
+            requests.contains(&GET_INFLIGHT_FD),
+            fresh,
+            "{what}: {requests:?}"
+        );
+        assert!(requests.contains(&SET_INFLIGHT_FD), "{what}: {requests:?}");
+        if last.is_none() {
+            end.wait_up();
+        }
+        drop(socket);
+        end.wait_down();
+    }
+    end.finish();
 }
 
 /// Another back end left three chains under way, out of order; they are done first, in its order,

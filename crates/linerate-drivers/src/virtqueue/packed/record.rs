@@ -148,6 +148,15 @@ impl Device {
     }
 }
 
+/// Where a record says that its device was: after its last batch, or before, if it ended within.
+/// `None`: it says nothing that can be.
+pub(crate) fn positions(area: &Area) -> Option<[Position; 2]> {
+    match area.u16(VERSION).ok()?.get() {
+        0 => Some([Position::START; 2]),
+        _ => Some([state(area, OLD).ok()?.0, state(area, NOW).ok()?.0]),
+    }
+}
+
 impl Inflight {
     /// Puts descriptors of what is under way back into the ring, from `position` on. The device
     /// before may have written some of a batch as used before the first one, by which the driver

@@ -232,7 +232,7 @@ fn passes(
             if ended {
                 published = bench.tear(&before, torn.unwrap_or(usize::MAX));
             }
-            if !ended || stores % 2 == 0 {
+            if !ended || stores.is_multiple_of(2) {
                 next = drain(&mut bench, next);
             }
         }

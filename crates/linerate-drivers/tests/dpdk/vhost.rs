@@ -142,9 +142,9 @@ fn dpdk_is_the_device_of_a_packed_ring_in_order() {
     );
 }
 
-/// What a back end leaves in the rings the next one gets: `inflight=on`, the default.
+/// What a back end leaves in the rings the next one gets.
 fn loses_only_what_was_taken(options: &str, kills: u64) {
-    loses_at_most(BURST, options, kills);
+    loses_at_most(BURST, &format!("inflight=on,{options}"), kills);
 }
 
 fn loses_at_most(each: u64, options: &str, kills: u64) {

@@ -125,8 +125,9 @@ impl Bench {
     }
 
     /// The peer is killed again and again while frames go round: nothing comes twice or out of
-    /// order, and at most so many frames are lost by each kill. ([`BURST`], where the next peer goes
-    /// on with what was in the rings: what a peer had taken out of its ring when it was killed.)
+    /// order, and at most so many frames are lost by each kill. ([`BURST`], where the next peer
+    /// goes on with what was in the rings: what a peer had taken out of its ring when it was
+    /// killed.)
     pub(crate) fn loses_at_most(&mut self, each: u64, kills: u64) {
         let seed = u64::from(std::process::id());
         eprintln!("seed {seed}");

@@ -22,9 +22,9 @@
 //! message at any time.
 //!
 //! *Reconnect*: a server goes on listening, a client tries every 100 ms. What is in the rings stays
-//! there: a driver that tracks what is in flight (`GET_INFLIGHT_FD`; `virtio_user` does) hands it
-//! to whoever is its device next. *Live migration*: pages that we write to are logged while the
-//! front end asks for it.
+//! there: a driver that tracks what is in flight (`GET_INFLIGHT_FD`; `virtio_user` with
+//! `inflight=on`) hands it to whoever is its device next. *Live migration*: pages that we write to
+//! are logged while the front end asks for it.
 //!
 //! # See also
 //! QEMU's `docs/interop/vhost-user.rst`, DPDK's `net_vhost`, `virtio_user` for the other end.

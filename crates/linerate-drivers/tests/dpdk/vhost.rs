@@ -50,14 +50,14 @@ fn with_vhost(options: &str, queues: u16) -> Bench {
 }
 
 /// Our own port at the other end, in a process of its own, as its options say.
-fn with_ours(ours: &str, theirs: &str) -> Bench {
+fn with_ours(ours: &str, theirs: &str, window: u64) -> Bench {
     let folder = Scratch::new();
     let socket = folder.file("s");
     let (ours, theirs) = (
         ours.replace("PATH", &socket),
         theirs.replace("PATH", &socket),
     );
-    Bench::new(&ours, 1, WINDOW, move || {
+    Bench::new(&ours, 1, window, move || {
         let _kept = &folder;
         Some(child::echo(&theirs))
     })
@@ -142,15 +142,15 @@ fn dpdk_is_the_device_of_a_packed_ring_in_order() {
     );
 }
 
-/// What a back end leaves in the rings the next one gets: `inflight=on`, the default.
+/// What a back end leaves in the rings the next one gets.
 fn loses_only_what_was_taken(options: &str, kills: u64) {
-    loses_at_most(BURST, options, kills);
+    loses_at_most(BURST, &format!("inflight=on,{options}"), kills);
 }
 
 fn loses_at_most(each: u64, options: &str, kills: u64) {
     let _turn = testpmd::turn();
     let ours = format!("virtio_user:PATH,{options}");
-    let mut bench = with_ours(&ours, "vhost:PATH");
+    let mut bench = with_ours(&ours, "vhost:PATH", WINDOW);
     bench.loses_at_most(each, kills);
     bench.finish();
 }
@@ -180,7 +180,7 @@ fn what_is_in_the_rings_is_gone_where_nobody_keeps_it() {
 
 #[test]
 fn a_driver_of_ours_is_killed_and_comes_again() {
-    survives_kills(with_ours("vhost:PATH", "virtio_user:PATH"), 2);
+    survives_kills(with_ours("vhost:PATH", "virtio_user:PATH", WINDOW), 2);
 }
 
 #[test]
@@ -195,16 +195,14 @@ fn vhost_with_dpdk_moves_ten_million_frames() {
 #[test]
 #[ignore = "long: ten million frames in each kind of ring"]
 fn vhost_and_virtio_user_move_ten_million_frames() {
+    // Long rings: where both have no CPU at a time, a turn takes more of them.
     for options in KINDS {
-        let ours = format!("virtio_user:PATH,{options}");
-        echoes(with_ours(&ours, "vhost:PATH"), 10_000_000, false);
+        let ours = format!("virtio_user:PATH,size=4096,{options}");
+        echoes(with_ours(&ours, "vhost:PATH", 3000), 10_000_000, false);
     }
-    let ours = "vhost:PATH,role=client";
-    echoes(
-        with_ours(ours, "virtio_user:PATH,role=server"),
-        10_000_000,
-        false,
-    );
+    let theirs = "virtio_user:PATH,role=server,size=4096";
+    let bench = with_ours("vhost:PATH,role=client", theirs, 3000);
+    echoes(bench, 10_000_000, false);
 }
 
 #[test]
@@ -222,6 +220,12 @@ fn vhost_and_virtio_user_survive_a_hundred_kills() {
     for options in KINDS {
         loses_only_what_was_taken(options, 25);
     }
-    survives_kills(with_ours("vhost:PATH", "virtio_user:PATH,packed=off"), 50);
-    survives_kills(with_ours("vhost:PATH", "virtio_user:PATH,packed=on"), 50);
+    survives_kills(
+        with_ours("vhost:PATH", "virtio_user:PATH,packed=off", WINDOW),
+        50,
+    );
+    survives_kills(
+        with_ours("vhost:PATH", "virtio_user:PATH,packed=on", WINDOW),
+        50,
+    );
 }

@@ -564,7 +564,12 @@ fn device(time: Duration) {
         "packed=on,in_order=off",
         "packed=off,in_order=off",
     ] {
-        let spec = |path: &Path| format!("virtio_user:{},size=64,{options}", path.display());
+        let spec = |path: &Path| {
+            format!(
+                "virtio_user:{},size=64,inflight=on,{options}",
+                path.display()
+            )
+        };
         plays("device", spec, time / 4);
     }
 }

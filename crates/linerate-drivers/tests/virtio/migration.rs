@@ -1,7 +1,7 @@
-//! A guest migrates from one QEMU to another, each at a `vhost` port of its own, while it answers pings.
-//! What it answers comes from memory that a port wrote to: each request that either port gave to it is
-//! answered, once, with the bytes that it had. A page that was written and not logged would be an old
-//! one on the other side.
+//! A guest migrates from one QEMU to another, each at a `vhost` port of its own, while it answers
+//! pings. What it answers comes from memory that a port wrote to: each request that either port
+//! gave to it is answered, once, with the bytes that it had. A page that was written and not logged
+//! would be an old one on the other side.
 
 use crate::End;
 use linerate_core::packet::Burst;

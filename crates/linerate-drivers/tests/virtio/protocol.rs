@@ -353,7 +353,8 @@ fn a_driver_hands_its_rings_on_and_begins_anew_where_that_fails() {
     let folder = Scratch::new();
     let path = folder.path().join("s");
     let listener = UnixListener::bind(&path).unwrap();
-    let end = End::new(&format!("virtio_user:{}", path.display()), 1);
+    let spec = format!("virtio_user:{},inflight=on", path.display());
+    let end = End::new(&spec, 1);
     let turns = [
         (None, true, "the first one gets a record of its own"),
         (None, false, "the next one gets that of the first"),

@@ -178,16 +178,15 @@ fn len(number: u64) -> usize {
     if number % 4 == 3 { 3000 } else { 60 }
 }
 
-const BURST: u64 = 5;
-const FRAMES: u64 = 60;
+const FRAMES: u64 = 100;
 
-/// Everything passes although the device ends in burst `burst` after so many stores to the record,
-/// and, if it had published that, all but `torn` stores of it undone. Whether it did end, and by
-/// how many stores it had published.
+/// Everything passes, in bursts of `most` frames, although the device ends in burst `burst` after
+/// so many stores to the record, and, if it had published that, all but `torn` stores of it undone.
+/// Whether it did end, and by how many stores it had published.
 fn passes(
     queue: Queue,
     pools: &Pools,
-    burst: u64,
+    (most, burst): (u64, u64),
     stores: u32,
     torn: Option<usize>,
 ) -> (bool, usize) {
@@ -205,10 +204,10 @@ fn passes(
         };
         let mut ended = false;
         if by_driver {
-            sent += bench.send(false, sent..FRAMES.min(sent + BURST));
+            sent += bench.send(false, sent..FRAMES.min(sent + most));
             let before = bench.ring_words();
             die();
-            let (numbers, lived) = bench.receive(true, BURST as usize);
+            let (numbers, lived) = bench.receive(true, most as usize);
             LEFT.with(|left| left.set(None));
             if !lived {
                 // It took them to its end, or another one gets them.
@@ -227,7 +226,7 @@ fn passes(
         } else {
             die();
             // A new one goes on where the driver has everything.
-            bench.send(true, next..FRAMES.min(next + BURST));
+            bench.send(true, next..FRAMES.min(next + most));
             ended = LEFT.with(|left| left.take()).is_none() && turn == burst;
             if ended {
                 published = bench.tear(&before, torn.unwrap_or(usize::MAX));
@@ -274,8 +273,8 @@ fn a_device_that_ends_at_any_store_is_taken_over() {
             for in_order in [false, true] {
                 let mut queue = Queue::new(kind, filled);
                 queue.agreed.in_order = in_order;
-                // The ring's end is in the second of these bursts.
-                for burst in [0, 3, 4] {
+                // The ring's end is in the second of these bursts; the last ones fill the ring.
+                for burst in [(5, 0), (5, 3), (5, 4), (16, 0), (16, 2)] {
                     let mut stores = 0;
                     while passes(queue, &pools, burst, stores, None).0 {
                         stores += 1;
@@ -378,7 +377,7 @@ fn any_record_is_taken_or_refused() {
         let queue = Queue::new(KINDS[round as usize % 2], WAYS[round as usize / 2 % 2]);
         let mut bench = Bench::new(queue, &pools);
         if queue.filled == Filled::ByDriver {
-            bench.send(false, 0..BURST);
+            bench.send(false, 0..5);
         }
         let halves = bench.record.u16s(0, bench.record.len() / 2).unwrap();
         for _ in 0..1 + random.below(40) {

@@ -282,10 +282,8 @@ impl Window<'_> {
     /// frame that another core wrote.
     #[inline(always)]
     pub fn prefetch_rest(&self) {
-        let mut at = LINE;
-        while at < self.bytes {
+        for at in (LINE..self.bytes).step_by(LINE) {
             crate::arch::prefetch_read(self.at.as_ptr().wrapping_add(at));
-            at += LINE;
         }
     }
 

@@ -14,7 +14,9 @@ use super::transmit::Sent;
 use crate::peer::violations::Violation;
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, PortConfig, QueueStats};
+use linerate_core::ring::{Pop, Push, spsc};
 use linerate_wire::ethernet;
+use std::collections::VecDeque;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Slots are looked for that came back once so many are under way.
@@ -116,43 +118,78 @@ impl Exposed {
     }
 
     /// The descriptor of bytes at an address; `None` where the peer does not map them.
-    #[inline(always)]
     fn place(&self, data: &[u8], len: u32, more: bool) -> Option<Descriptor> {
-        let at = data.as_ptr().addr();
-        let number = self
-            .pools
-            .iter()
-            .position(|span| at.wrapping_sub(span.start) < span.bytes)?;
-        let offset = at.wrapping_sub(self.pools[number].start);
-        Some(Descriptor::new(number as u16 + 1, offset as u32, len, more))
+        let mut pools = (1..).zip(&self.pools);
+        pools.find_map(|(region, span)| span.bounds().place(region, data, len, more))
     }
 }
 
-/// The slots that descriptors of a ring have, by their indices.
+impl Span {
+    #[inline(always)]
+    fn bounds(&self) -> Bounds {
+        Bounds {
+            start: self.start,
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// Where a pool's slots lie, in registers: what is in memory would be loaded again after each
+/// descriptor.
+#[derive(Clone, Copy)]
+struct Bounds {
+    start: usize,
+    bytes: usize,
+}
+
+impl Bounds {
+    #[inline(always)]
+    fn place(self, region: u16, data: &[u8], len: u32, more: bool) -> Option<Descriptor> {
+        let offset = data.as_ptr().addr().wrapping_sub(self.start);
+        (offset < self.bytes).then(|| Descriptor::new(region, offset as u32, len, more))
+    }
+}
+
+/// The slots that descriptors of a ring have, in their order.
 struct Held {
-    slots: Vec<Option<Packet>>,
+    put: spsc::Producer<Packet>,
+    take: spsc::Consumer<Packet>,
     count: usize,
 }
 
 impl Held {
     fn new(size: u16) -> Self {
+        let (put, take) = spsc::ring(size.into());
         Self {
-            slots: (0..size).map(|_| None).collect(),
+            put,
+            take,
             count: 0,
         }
     }
 
+    /// Moves `count` packets there from the front of a burst. There is room: no more than the ring
+    /// has descriptors.
     #[inline(always)]
-    fn put(&mut self, index: u16, packet: Packet) {
-        let at = usize::from(index) & (self.slots.len() - 1);
-        self.slots[at] = Some(packet);
-        self.count += 1;
+    fn put(&mut self, burst: &mut Burst, count: usize) {
+        if count == burst.len() {
+            self.count += self.put.push_burst(burst);
+            return;
+        }
+        let mut front = Burst::new();
+        burst.move_front(count, &mut front);
+        self.count += self.put.push_burst(&mut front);
     }
 
+    /// Moves the oldest `most` to a burst, or as many as it has room for; returns how many.
     #[inline(always)]
-    fn take(&mut self, index: u16) -> Option<Packet> {
-        let at = usize::from(index) & (self.slots.len() - 1);
-        let packet = self.slots[at].take();
+    fn take(&mut self, burst: &mut Burst, most: usize) -> usize {
+        let count = self.take.pop_burst(burst, most);
+        self.count -= count;
+        count
+    }
+
+    fn take_one(&mut self) -> Option<Packet> {
+        let packet = self.take.pop();
         self.count -= usize::from(packet.is_some());
         packet
     }
@@ -161,14 +198,22 @@ impl Held {
 /// A sending ring's.
 pub(super) struct Given {
     exposed: Exposed,
+    size: u16,
     held: Held,
+    /// Slots that have several descriptors: the first, and how many.
+    wide: VecDeque<(u16, u16)>,
+    /// Slots on their way back.
+    back: Burst,
 }
 
 impl Given {
     pub(super) fn new(exposed: &Exposed, size: u16) -> Self {
         Self {
             exposed: exposed.clone(),
+            size,
             held: Held::new(size),
+            wide: VecDeque::new(),
+            back: Burst::new(),
         }
     }
 
@@ -189,7 +234,7 @@ impl Given {
         stats: &QueueStats,
     ) -> Sent {
         let mut sent = Sent::default();
-        let size = self.held.slots.len() as u16;
+        let size = self.size;
         let under_way = next.wrapping_sub(*peer);
         if (under_way >= RECLAIM_AT || usize::from(size - under_way) < burst.len())
             && let Err(fault) = self.reclaim(view, *next, peer, cache)
@@ -223,10 +268,12 @@ impl Given {
                     sent.bytes += len as u64;
                 }
                 Parts::InPlace(used) => {
+                    if used > 1 {
+                        self.wide.push_back((*next, used));
+                    }
+                    self.held.put(burst, 1);
                     *next = next.wrapping_add(used);
                     free -= used;
-                    let last = next.wrapping_sub(1);
-                    self.keep(last, burst, 1);
                     sent.packets += 1;
                     sent.bytes += len as u64;
                 }
@@ -250,17 +297,26 @@ impl Given {
             let detail = format!("the index of a ring that we fill is {now}, after {peer}");
             return Err((Violation::RingIndex, detail));
         }
-        let mut back = Burst::new();
-        while *peer != now {
-            if let Some(packet) = self.held.take(*peer)
-                && let Err(packet) = back.push(packet)
-            {
-                cache.free(&mut back);
-                cache.free_one(packet);
+        let (mut until, mut wide) = (now, 0);
+        while let Some(&(first, used)) = self.wide.front() {
+            if first.wrapping_sub(*peer) >= until.wrapping_sub(*peer) {
+                break;
             }
-            *peer = peer.wrapping_add(1);
+            if until.wrapping_sub(first) < used {
+                until = first; // it has read a part
+                break;
+            }
+            wide += usize::from(used - 1);
+            self.wide.pop_front();
         }
-        cache.free(&mut back);
+        let mut slots = usize::from(until.wrapping_sub(*peer)) - wide;
+        *peer = until;
+        while slots > 0 {
+            let taken = self.held.take(&mut self.back, slots.min(Burst::CAPACITY));
+            debug_assert!(taken > 0, "as many slots as descriptors");
+            cache.free(&mut self.back);
+            slots -= taken.max(1);
+        }
         Ok(())
     }
 
@@ -269,32 +325,24 @@ impl Given {
     #[inline(always)]
     fn put_plain(&mut self, view: View<'_>, next: u16, free: u16, burst: &mut Burst) -> (u16, u64) {
         let most = burst.len().min(usize::from(free));
+        let (pool, longest) = (self.exposed.pools[0].bounds(), self.exposed.most);
+        view.prefetch_write(next, most as u16);
         let (mut done, mut bytes) = (0_u16, 0);
         for packet in &burst.as_packets()[..most] {
             let data = packet.data();
             let len = data.len() as u32;
-            if len > self.exposed.most {
+            if len > longest {
                 break;
             }
-            let Some(place) = self.exposed.place(data, len, false) else {
+            let Some(place) = pool.place(1, data, len, false) else {
                 break;
             };
             view.write(next.wrapping_add(done), place);
             done += 1;
             bytes += u64::from(len);
         }
-        self.keep(next, burst, done.into());
+        self.held.put(burst, done.into());
         (done, bytes)
-    }
-
-    /// The front of the burst is the peer's from now on, in descriptors from `next` on.
-    #[inline(always)]
-    fn keep(&mut self, next: u16, burst: &mut Burst, count: usize) {
-        let mut front = Burst::new();
-        burst.move_front(count, &mut front);
-        for (number, packet) in front.drain().enumerate() {
-            self.held.put(next.wrapping_add(number as u16), packet);
-        }
     }
 
     /// A packet that takes several descriptors, or lies where the peer does not see it.
@@ -309,7 +357,7 @@ impl Given {
     ) -> Parts {
         let (data, most) = (packet.data(), self.exposed.most as usize);
         let used = data.len().div_ceil(most).max(1);
-        if used > self.held.slots.len() {
+        if used > usize::from(self.size) {
             return Parts::Dropped(DropReason::Oversize);
         }
         if used > usize::from(free) {
@@ -341,7 +389,9 @@ impl Given {
             if let Some(place) = self.exposed.place(data, data.len() as u32, more) {
                 view.write(index, place);
             }
-            self.held.put(index, copy);
+            let kept = self.held.put.push(copy);
+            debug_assert!(kept.is_ok(), "as many slots as descriptors");
+            self.held.count += 1;
         }
         Parts::Copied(used as u16)
     }
@@ -361,6 +411,7 @@ enum Parts {
 /// A receiving ring's.
 pub(super) struct Lent {
     exposed: Exposed,
+    size: u16,
     held: Held,
     /// The first descriptor without a slot.
     until: u16,
@@ -370,6 +421,7 @@ impl Lent {
     pub(super) fn new(exposed: &Exposed, size: u16) -> Self {
         Self {
             exposed: exposed.clone(),
+            size,
             held: Held::new(size),
             until: 0,
         }
@@ -389,7 +441,7 @@ impl Lent {
         }
         let pool = self.exposed.pools[0].pool.clone();
         let mut cache = PoolCache::new(std::slice::from_ref(&pool));
-        self.lend_all(view, self.held.slots.len() as u16, &mut cache);
+        self.lend_all(view, self.size, &mut cache);
         drop(cache.get(&pool));
     }
 
@@ -453,38 +505,31 @@ impl Lent {
         done: &mut Received,
     ) -> u16 {
         let first = burst.len();
-        let most = ready.min(burst.room() as u16);
+        let most = usize::from(ready).min(burst.room());
         let mut lengths = [0_u32; Burst::CAPACITY];
-        let mut taken = 0;
-        while taken < most {
-            let index = next.wrapping_add(taken);
-            let content = view.read_content(index);
-            let len = content.len();
-            let plain = ethernet::HEADER_LEN as u32..=self.exposed.most;
-            if content.more() || !plain.contains(&len) {
+        let plain = ethernet::HEADER_LEN as u32..=self.exposed.most;
+        view.prefetch(next, most as u16);
+        let mut found = 0;
+        for (number, length) in lengths[..most].iter_mut().enumerate() {
+            let content = view.read_content(next.wrapping_add(number as u16));
+            if content.more() || !plain.contains(&content.len()) {
                 break;
             }
-            let Some(packet) = self.held.take(index) else {
-                break;
-            };
-            lengths[burst.len()] = len;
-            let pushed = burst.push(packet);
-            debug_assert!(pushed.is_ok(), "the burst had room");
-            taken += 1;
+            *length = content.len();
+            found += 1;
         }
+        let taken = self.held.take(burst, found);
+        debug_assert_eq!(taken, found, "a slot for each descriptor");
         burst.prefetch();
         let now = burst.now;
-        for (packet, &len) in burst.as_packets_mut()[first..]
-            .iter_mut()
-            .zip(&lengths[first..])
-        {
+        for (packet, &len) in burst.as_packets_mut()[first..].iter_mut().zip(&lengths) {
             let fits = packet.set_len(len as usize);
             debug_assert!(fits, "no longer than what was lent");
             packet.meta_mut().timestamp = now;
             done.bytes += u64::from(len);
         }
-        done.packets += u64::from(taken);
-        taken
+        done.packets += taken as u64;
+        taken as u16
     }
 
     /// One frame that is too short, or in several slots: those are put together in one. Returns how
@@ -503,7 +548,7 @@ impl Lent {
         let mut lengths = Vec::new();
         loop {
             if lengths.len() == usize::from(ready) {
-                if ready >= self.held.slots.len() as u16 {
+                if ready >= self.size {
                     let detail =
                         format!("all {ready} descriptors of the ring say that there is more");
                     return Err((Violation::ChainTooLong, detail));
@@ -534,9 +579,8 @@ impl Lent {
                 };
                 whole.set_port(slots.port);
                 whole.meta_mut().timestamp = burst.now;
-                for (number, &len) in lengths.iter().enumerate() {
-                    let index = next.wrapping_add(number as u16);
-                    let Some(mut part) = self.held.take(index) else {
+                for &len in &lengths {
+                    let Some(mut part) = self.held.take_one() else {
                         continue;
                     };
                     part.set_len(len);
@@ -550,8 +594,8 @@ impl Lent {
                 return Ok((used, Ok(bytes as u64)));
             }
         }
-        for number in 0..used {
-            if let Some(part) = self.held.take(next.wrapping_add(number)) {
+        for _ in 0..used {
+            if let Some(part) = self.held.take_one() {
                 cache.free_one(part);
             }
         }
@@ -561,9 +605,8 @@ impl Lent {
     /// Lends free slots until all descriptors behind `next` have one.
     #[inline(always)]
     fn lend(&mut self, view: View<'_>, next: u16, cache: &mut PoolCache) {
-        let size = self.held.slots.len() as u16;
-        let lacking = size - self.until.wrapping_sub(next);
-        if lacking >= LEND_AT.min(size) {
+        let lacking = self.size - self.until.wrapping_sub(next);
+        if lacking >= LEND_AT.min(self.size) {
             self.lend_all(view, lacking, cache);
         }
     }
@@ -575,17 +618,19 @@ impl Lent {
             ..RxTemplate::default()
         };
         let mut free = Burst::new();
+        let (span, most) = (&self.exposed.pools[0], self.exposed.most);
+        let pool = span.bounds();
         while lacking > 0 {
             let wanted = usize::from(lacking).min(Burst::CAPACITY);
-            let pool = &self.exposed.pools[0].pool;
-            let got = cache.fill_with(pool, &mut free, wanted, template);
-            for packet in free.drain() {
-                if let Some(place) = self.exposed.place(packet.data(), self.exposed.most, false) {
+            let got = cache.fill_with(&span.pool, &mut free, wanted, template);
+            view.prefetch_write(self.until, got as u16);
+            for packet in free.iter() {
+                if let Some(place) = pool.place(1, packet.data(), most, false) {
                     view.write(self.until, place);
                 }
-                self.held.put(self.until, packet);
                 self.until = self.until.wrapping_add(1);
             }
+            self.held.put(&mut free, got);
             lacking -= got as u16;
             if got < wanted {
                 break;

@@ -7,7 +7,7 @@
 
 use super::exposed::{Exposed, Lent};
 use super::layout::Buffers;
-use super::ring::{AtHand, Descriptor, Ring, View};
+use super::ring::{AtHand, Descriptor, LINE, Ring, View};
 use crate::peer::violations::Violation;
 use linerate_core::packet::{Burst, Offload, Packet, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, QueueStats};
@@ -220,6 +220,7 @@ impl RxRing {
 #[inline(always)]
 fn lend(view: &View<'_>, buffers: Buffers, next: u16, lent: &mut u16) {
     let until = next.wrapping_add(buffers.count);
+    view.prefetch_write(*lent, until.wrapping_sub(*lent));
     while *lent != until {
         view.write(*lent, buffers.empty(*lent));
         *lent = lent.wrapping_add(1);
@@ -283,8 +284,9 @@ impl Frames<'_> {
             room
         };
         let most = usize::from(ready).min(burst.room());
+        view.prefetch(next, most as u16);
         let mut windows = [None; Burst::CAPACITY];
-        let mut found = 0;
+        let (mut found, mut longest) = (0, 0);
         for (number, frame) in windows[..most].iter_mut().enumerate() {
             let index = next.wrapping_add(number as u16);
             let read = view.read(index);
@@ -300,6 +302,7 @@ impl Frames<'_> {
                 break;
             }
             window.prefetch();
+            longest = longest.max(len);
             *frame = Some(window);
             found += 1;
         }
@@ -317,7 +320,9 @@ impl Frames<'_> {
                 return (0, now);
             };
             let len = window.len();
-            if let Some(Some(next)) = windows.get(number + 1) {
+            if longest > LINE
+                && let Some(Some(next)) = windows.get(number + 1)
+            {
                 next.prefetch_rest();
             }
             window.read(&mut room[..len]);

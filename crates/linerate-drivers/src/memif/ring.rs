@@ -7,6 +7,7 @@
 //!
 //! All of it can change at any time: what a check has seen is a value in our own memory.
 
+use linerate_core::arch::{prefetch_read, prefetch_write};
 use linerate_core::mem::{Untrusted, Window};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -17,6 +18,8 @@ pub(super) const COOKIE: u32 = 0x3e3_1f20;
 pub(super) const HEADER_LEN: usize = 128;
 /// Bytes of a descriptor.
 pub(super) const DESCRIPTOR_LEN: usize = 16;
+/// Bytes of a cache line.
+pub(super) const LINE: u32 = 64;
 /// Largest ring that we take or make, as a power of two: indices have 16 bits.
 pub(super) const MAX_LOG2_SIZE: u8 = 15;
 
@@ -306,6 +309,22 @@ impl View<'_> {
         Descriptor {
             first: pair[0].load(Ordering::Relaxed),
             second: pair[1].load(Ordering::Relaxed),
+        }
+    }
+
+    /// Asks for the lines of `count` descriptors, to be read: they come beside each other.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, index: u16, count: u16) {
+        for number in (0..count).step_by(LINE as usize / DESCRIPTOR_LEN) {
+            prefetch_read(self.pair(index.wrapping_add(number)).as_ptr());
+        }
+    }
+
+    /// The same to be written, away from the other core.
+    #[inline(always)]
+    pub(super) fn prefetch_write(&self, index: u16, count: u16) {
+        for number in (0..count).step_by(LINE as usize / DESCRIPTOR_LEN) {
+            prefetch_write(self.pair(index.wrapping_add(number)).as_ptr());
         }
     }
 

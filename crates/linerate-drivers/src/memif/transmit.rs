@@ -401,10 +401,12 @@ fn put_own(
 /// As [`Room::put_plain`], into buffers that the peer lent.
 #[inline(never)]
 fn put_lent(view: View<'_>, regions: AtHand<'_>, next: u16, packets: &[Packet]) -> (u16, u64) {
-    let regions = match packets {
-        [] => regions,
-        _ => regions.near(view.read(next)),
-    };
+    if packets.is_empty() {
+        return (0, 0);
+    }
+    view.prefetch_write(next, packets.len() as u16);
+    let regions = regions.near(view.read(next));
+    // Only asked for: what a descriptor says then is read again when it is used.
     for number in 0..packets.len() {
         let place = view.read(next.wrapping_add(number as u16));
         if let Some(window) = regions.window(place, 1) {

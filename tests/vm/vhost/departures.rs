@@ -39,7 +39,10 @@ pub(super) fn guests_and_ports_come_and_go_under_load() {
     right.ip("addr add 10.9.0.2/24 dev right");
     let stream = Stream::start(&left, &right);
 
-    for lines in [REBIND, "rmmod virtio_net; insmod /proc/1/root/modules/virtio_net.ko"] {
+    for lines in [
+        REBIND,
+        "rmmod virtio_net; insmod /proc/1/root/modules/virtio_net.ko",
+    ] {
         let _load = load(&host, &mut guest, &mut l2fwd);
         guest.run(&format!("set -e\n{lines}"));
     }

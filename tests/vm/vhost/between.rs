@@ -84,7 +84,7 @@ pub(super) fn two_guests_reach_each_other_with_and_without_offloads() {
 fn arrives_unchanged(left: &mut Guest, right: &mut Guest, net: usize) {
     let (address, port) = (format!("10.8.{net}.2"), 7000 + net);
     right.run(&format!(
-        "(/proc/1/root/bin/busybox nc -l -p {port} -s {address} | sha256sum > /dev/shm/sum{net}) &
+        "(/proc/1/root/bin/busybox nc -l -p {port} | sha256sum > /dev/shm/sum{net}) &
         until ss -Hltn | grep -q :{port}; do sleep 0.1; done"
     ));
     let sent = left.run(&format!(

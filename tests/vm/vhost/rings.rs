@@ -59,7 +59,7 @@ pub(super) fn every_kind_of_ring_carries_a_guests_traffic() {
     ends_well(with_pairs);
 }
 
-/// With one pair of queues the other one is still; with two both carry traffic, both ways.
+/// With two pairs of queues both carry traffic, both ways; with one, all goes through that.
 #[track_caller]
 fn both_pairs_carry_traffic(host: &Host, guest: &mut Guest) {
     let _server = host.iperf3(NETS);
@@ -75,22 +75,27 @@ fn both_pairs_carry_traffic(host: &Host, guest: &mut Guest) {
         let before = counts(guest);
         guest.run(&load);
         let after = counts(guest);
-        let moved = std::array::from_fn::<_, 4, _>(|queue| after[queue] - before[queue]);
-        let carries = moved.map(|frames| frames > 100);
-        assert_eq!(carries, [true, pairs == 2, true, pairs == 2], "{moved:?}");
-        assert!(pairs == 2 || moved[1] + moved[3] == 0, "{moved:?}");
+        for queue in 0..pairs {
+            let moved = [0, 1].map(|way| after[way][queue] - before[way][queue]);
+            assert!(
+                moved.iter().all(|frames| *frames > 100),
+                "{before:?} {after:?}"
+            );
+        }
     }
 }
 
-/// Frames of each queue, by the guest's driver: those received, then those sent.
+/// Frames of each queue that is on, by the guest's driver: those received, and those sent.
 #[track_caller]
-fn counts(guest: &mut Guest) -> [u64; 4] {
+fn counts(guest: &mut Guest) -> [Vec<u64>; 2] {
     let said = guest.run(&format!("ethtool -S eth{NETS}"));
-    let count = |key: &str| {
-        let mut lines = said.lines().filter_map(|line| line.trim().split_once(": "));
-        let found = lines.find(|(name, _)| *name == key).expect(&said);
-        found.1.parse().unwrap()
-    };
-    ["rx_queue_0", "rx_queue_1", "tx_queue_0", "tx_queue_1"]
-        .map(|key| count(&format!("{key}_packets")))
+    ["rx", "tx"].map(|way| {
+        let counters = said.lines().filter_map(|line| line.trim().split_once(": "));
+        let of_way = counters.filter(|(name, _)| {
+            name.starts_with(&format!("{way}_queue_"))
+                && name.ends_with("_packets")
+                && !name.contains("xdp")
+        });
+        of_way.map(|(_, count)| count.parse().unwrap()).collect()
+    })
 }

@@ -80,7 +80,9 @@ impl Untrusted {
             reason,
         };
         if !CHECKED && std::env::var("LINERATE_UNCHECKED").as_deref() != Ok("measure") {
-            return Err(refused("this build checks nothing, and is for measuring alone".into()));
+            return Err(refused(
+                "this build checks nothing, and is for measuring alone".into(),
+            ));
         }
         let failed = |what: &str, error: std::io::Error| refused(format!("{what}: {error}"));
         let stat = rustix::fs::fstat(file).map_err(|error| failed("fstat", error.into()))?;

@@ -128,8 +128,7 @@ impl Buffers {
     #[inline(always)]
     pub(super) fn is_offered(&self, id: u16) -> bool {
         let chain = self.chains.get(usize::from(id));
-        chain.is_some_and(|&chain| chain > 0)
-            && (!self.in_order || self.before(id) < self.offered)
+        chain.is_some_and(|&chain| chain > 0) && (!self.in_order || self.before(id) < self.offered)
     }
 
     /// The device gives a chain back; how many buffers it was.
@@ -163,7 +162,9 @@ impl Buffers {
     ) -> Result<(), Violation> {
         if !self.in_order {
             // The second time one stands among them, it fails.
-            return ids.into_iter().try_for_each(|id| self.release(id).map(drop));
+            return ids
+                .into_iter()
+                .try_for_each(|id| self.release(id).map(drop));
         }
         let count = ids.len();
         let in_order = |(index, id): (usize, u16)| self.before(id) == index;

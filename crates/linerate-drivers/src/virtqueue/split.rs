@@ -4,8 +4,8 @@
 use super::buffers::Buffers;
 use super::memory::{Memory, Place};
 use super::{
-    Agreed, Batch, Chain, DESCRIPTOR, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Ring, Violation,
-    WRITE, ids, passed,
+    Agreed, Batch, DESCRIPTOR, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Ring, Violation, WRITE, ids,
+    passed,
 };
 use linerate_core::mem::{CHECKED, chunk_at};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};

@@ -8,7 +8,6 @@
 use super::memory::Memory;
 use super::{Batch, HEADER_BYTES, Ring, Violation};
 use crate::vnet;
-use linerate_core::mem::Window;
 use linerate_core::packet::{Burst, Offload, Packet, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, QueueStats};
 use linerate_wire::ethernet;
@@ -242,21 +241,6 @@ impl Receiving {
     }
 }
 
-/// Writes a header, of which so many bytes are used, where another stands. Most frames leave
-/// nothing to do, so that all their headers are alike, and the line that has it can stay in both
-/// caches. The other side may have changed what was read, which is its own loss.
-#[inline(always)]
-fn write_unless_there(window: &Window<'_>, header: &Header, used: usize) {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = *header;
-    let (head, tail) = ([a, b, c, d, e, f, g, h], [i, j, k, l]);
-    let there = used == HEADER_BYTES
-        && window.read_u64(0) == Some(u64::from_le_bytes(head))
-        && window.read_u32(head.len()) == Some(u32::from_le_bytes(tail));
-    if !there {
-        window.write(&header[..used]);
-    }
-}
-
 /// How many buffers a frame lies in (5.1.6.4).
 fn num_buffers(header: &Header) -> u16 {
     u16::from_le_bytes([header[10], header[11]])
@@ -355,43 +339,28 @@ impl Transmitting {
         if let Some(first) = self.batch.chains.first() {
             self.usual = first.bytes as usize;
         }
-        let here = memory.at_hand(self.batch.last);
-        let nothing = self.header([0; vnet::LEN], 1);
-        let (mut chains, mut taken, mut sent, mut bytes) = (0, 0, 0_u64, 0);
-        for packet in burst.iter() {
-            let Some(chain) = self.batch.chains.get(chains) else {
+        let (mut chains, mut taken, mut sent, mut bytes) = (0, 0, 0, 0);
+        while taken < burst.len() && chains < self.batch.chains.len() {
+            let (count, more) = self.copy_plain(memory, chains, burst.iter().skip(taken));
+            chains += count;
+            taken += count;
+            sent += count as u64;
+            bytes += more;
+            if chains == self.batch.chains.len() {
+                break;
+            }
+            let Some(packet) = burst.iter().nth(taken) else {
                 break;
             };
-            let plain = !packet
-                .meta()
-                .offload
-                .intersects(Offload::CSUM_PARTIAL | Offload::GSO);
-            let (len, room) = (packet.len(), chain.bytes as usize);
-            let fits = chain.segments == 1 && len + header <= room && len <= self.most;
-            let window = match here {
-                Some(here) if plain && fits => here.window(chain.at, chain.bytes),
-                _ => None,
-            };
-            if let Some(window) = window
-                && let Some(frame) = window.part(header, len)
-            {
-                write_unless_there(&window, &nothing, header);
-                frame.write(packet.data());
-                self.batch.chains[chains].put = (header + len) as u32;
-                chains += 1;
-            } else {
-                match self.copy_frame(memory, chains, packet, ring.size()) {
-                    Ok(0) => break,
-                    Ok(count) => chains += count,
-                    Err(reason) => {
-                        self.stats.dropped(reason, 1);
-                        taken += 1;
-                        continue;
-                    }
+            match self.copy_frame(memory, chains, packet, ring.size()) {
+                Ok(0) => break,
+                Ok(count) => {
+                    chains += count;
+                    sent += 1;
+                    bytes += packet.len() as u64;
                 }
+                Err(reason) => self.stats.dropped(reason, 1),
             }
-            sent += 1;
-            bytes += len as u64;
             taken += 1;
         }
         if chains > 0 {
@@ -400,6 +369,53 @@ impl Transmitting {
         self.stats.passed(sent, bytes);
         cache.free_front(burst, taken);
         Ok(taken)
+    }
+
+    /// Copies frames on which nothing is left to do, each into one segment, up to the first that is
+    /// not such a one; how many, and their bytes. A loop of its own has all that it needs in
+    /// registers.
+    #[inline(never)]
+    fn copy_plain<'a>(
+        &mut self,
+        memory: &Memory,
+        from: usize,
+        packets: impl Iterator<Item = &'a Packet>,
+    ) -> (usize, u64) {
+        let here = memory.at_hand(self.batch.last);
+        let Some(here) = here.filter(|_| self.shape.header_bytes == HEADER_BYTES) else {
+            return (0, 0);
+        };
+        let header = self.header([0; vnet::LEN], 1);
+        let [a, b, c, d, e, f, g, h, i, j, k, l] = header;
+        let head = Some(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+        let tail = Some(u32::from_le_bytes([i, j, k, l]));
+        let (most, mut count, mut bytes) = (self.most, 0, 0);
+        for (chain, packet) in self.batch.chains[from..].iter_mut().zip(packets) {
+            let (offload, len) = (packet.meta().offload, packet.len());
+            let put = HEADER_BYTES + len;
+            if offload.intersects(Offload::CSUM_PARTIAL | Offload::GSO)
+                || chain.segments != 1
+                || len > most
+                || put > chain.bytes as usize
+            {
+                break;
+            }
+            let window = here.window(chain.at, put as u32);
+            let frame = window.and_then(|window| window.part(HEADER_BYTES, len));
+            let (Some(window), Some(frame)) = (window, frame) else {
+                break;
+            };
+            // Most headers are alike: one that stands there already is left alone, so that its line
+            // can stay in both caches. Where the other side changed it meanwhile, that is its loss.
+            if window.read_u64(0) != head || window.read_u32(8) != tail {
+                window.write(&header);
+            }
+            frame.write(packet.data());
+            chain.put = put as u32;
+            bytes += len as u64;
+            count += 1;
+        }
+        (count, bytes)
     }
 
     /// A whole header. 5.1.6.4.1: a device says in how many buffers a frame lies, even where it

@@ -226,6 +226,13 @@ impl Backend {
             }
             if let Some(area) = area {
                 let (found, at) = packed::Device::inflight(area, &memory, first, size, position)?;
+                if let Some(Marks {
+                    log, ring: Some(_), ..
+                }) = &marks
+                    && found.is_left()
+                {
+                    log.mark(memory.guest(first), bytes[0] as u64)?; // it was put right
+                }
                 (inflight, position) = (Some(found), at);
             }
             let at = packed::Places {
@@ -498,7 +505,6 @@ impl Backend {
 
     fn reset(&mut self) {
         self.pause_all();
-        let pairs = self.offer.pairs;
         for vring in &mut self.session.vrings {
             // QEMU 7.2 resets a device that stops before it asks where its rings were. Whoever
             // starts them again says where to begin.
@@ -509,8 +515,6 @@ impl Backend {
             };
         }
         self.session.status = 0;
-        self.session.mtu = None;
-        self.session.config = Config::new(pairs);
         // It was of those rings; the front end asks for a new one.
         self.session.tracked = None;
         self.shared

@@ -98,7 +98,7 @@ impl Inflight {
     }
 
     /// Whether an earlier device left something that was not done since.
-    pub(super) fn is_left(&self) -> bool {
+    pub(crate) fn is_left(&self) -> bool {
         !self.left.is_empty()
     }
 

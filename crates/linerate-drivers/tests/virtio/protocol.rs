@@ -269,6 +269,9 @@ fn the_configuration_space_is_read_and_written_as_the_specification_says() {
     assert_eq!(mtu(&mut peer), 1500);
     assert_eq!(peer.told_bytes(SET_CONFIG, &request(10, &[0x40, 6], 1)), 0);
     assert_eq!(mtu(&mut peer), 1600);
+    // It is what the host set, and stays through a reset.
+    peer.send(SET_STATUS, &[0], &[]);
+    assert_eq!(mtu(&mut peer), 1600);
     bench.finish();
 }
 

@@ -178,7 +178,7 @@ fn len(number: u64) -> usize {
     if number % 4 == 3 { 3000 } else { 60 }
 }
 
-const FRAMES: u64 = 100;
+const FRAMES: u64 = 64;
 
 /// Everything passes, in bursts of `most` frames, although the device ends in burst `burst` after
 /// so many stores to the record, and, if it had published that, all but `torn` stores of it undone.
@@ -186,7 +186,7 @@ const FRAMES: u64 = 100;
 fn passes(
     queue: Queue,
     pools: &Pools,
-    (most, burst): (u64, u64),
+    (mut most, burst): (u64, u64),
     stores: u32,
     torn: Option<usize>,
 ) -> (bool, usize) {
@@ -204,7 +204,7 @@ fn passes(
         };
         let mut ended = false;
         if by_driver {
-            sent += bench.send(false, sent..FRAMES.min(sent + most));
+            sent += bench.send(false, sent..FRAMES.min(sent + 16));
             let before = bench.ring_words();
             die();
             let (numbers, lived) = bench.receive(true, most as usize);
@@ -238,6 +238,7 @@ fn passes(
         if ended {
             died = true;
             bench.replace();
+            most = 1; // the new one gives back what it gets one by one
             if !by_driver {
                 next = drain(&mut bench, next);
             }
@@ -274,7 +275,7 @@ fn a_device_that_ends_at_any_store_is_taken_over() {
                 let mut queue = Queue::new(kind, filled);
                 queue.agreed.in_order = in_order;
                 // The ring's end is in the second of these bursts; the last ones fill the ring.
-                for burst in [(5, 0), (5, 3), (5, 4), (16, 0), (16, 2)] {
+                for burst in [(5, 0), (5, 3), (16, 2)] {
                     let mut stores = 0;
                     while passes(queue, &pools, burst, stores, None).0 {
                         stores += 1;

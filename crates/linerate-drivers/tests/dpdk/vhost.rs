@@ -197,11 +197,12 @@ fn vhost_with_dpdk_moves_ten_million_frames() {
 fn vhost_and_virtio_user_move_ten_million_frames() {
     // Long rings: where both have no CPU at a time, a turn takes more of them.
     for options in KINDS {
-        let ours = format!("virtio_user:PATH,size=4096,{options}");
-        echoes(with_ours(&ours, "vhost:PATH", 3000), 10_000_000, false);
+        eprintln!("{options}");
+        let ours = format!("virtio_user:PATH,size=32768,{options}");
+        echoes(with_ours(&ours, "vhost:PATH", 30_000), 10_000_000, false);
     }
-    let theirs = "virtio_user:PATH,role=server,size=4096";
-    let bench = with_ours("vhost:PATH,role=client", theirs, 3000);
+    let theirs = "virtio_user:PATH,role=server,size=32768";
+    let bench = with_ours("vhost:PATH,role=client", theirs, 30_000);
     echoes(bench, 10_000_000, false);
 }
 

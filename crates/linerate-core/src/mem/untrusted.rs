@@ -300,6 +300,14 @@ impl Window<'_> {
         self.prefetch_write_at(0);
     }
 
+    /// Brings a cache line near every `stride` bytes, for writing: of buffers that lie in a row.
+    #[inline(always)]
+    pub fn prefetch_write_every(&self, stride: usize) {
+        for at in (0..self.bytes).step_by(stride.max(LINE)) {
+            crate::arch::prefetch_write(self.at.as_ptr().wrapping_add(at));
+        }
+    }
+
     /// Brings all cache lines but the first near, for reading: the processor foresees little of a
     /// frame that another core wrote.
     #[inline(always)]

@@ -370,10 +370,9 @@ fn put_own(
 ) -> (u16, u64) {
     // The peer's core has these lines since it read what was in them: asked for all at once they
     // come beside each other, and stores, which wait for each in turn, find them here.
-    for number in 0..packets.len() {
-        let place = buffers.empty(next.wrapping_add(number as u16));
-        if let Some(window) = regions.window(place, 1) {
-            window.prefetch_write();
+    for (at, bytes) in buffers.spans(next, packets.len()) {
+        if let Some(buffers_there) = regions.window(Descriptor::new(0, at, 0, false), bytes) {
+            buffers_there.prefetch_write_every(buffers.stride());
         }
     }
     let (mut done, mut bytes) = (0_u16, 0);
@@ -406,17 +405,17 @@ fn put_lent(view: View<'_>, regions: AtHand<'_>, next: u16, packets: &[Packet]) 
     }
     view.prefetch_write(next, packets.len() as u16);
     let regions = regions.near(view.read(next));
-    // Only asked for: what a descriptor says then is read again when it is used.
-    for number in 0..packets.len() {
-        let place = view.read(next.wrapping_add(number as u16));
-        if let Some(window) = regions.window(place, 1) {
+    let mut places = [Descriptor::default(); Burst::CAPACITY];
+    for (number, place) in places[..packets.len()].iter_mut().enumerate() {
+        *place = view.read(next.wrapping_add(number as u16));
+        if let Some(window) = regions.window(*place, 1) {
             window.prefetch_write();
         }
     }
     let (mut done, mut bytes) = (0_u16, 0);
-    for packet in packets {
-        let (data, index) = (packet.data(), next.wrapping_add(done));
-        let (len, place) = (data.len() as u32, view.read(index));
+    for (packet, &place) in packets.iter().zip(&places) {
+        let data = packet.data();
+        let len = data.len() as u32;
         if len > place.len() {
             break;
         }
@@ -424,7 +423,7 @@ fn put_lent(view: View<'_>, regions: AtHand<'_>, next: u16, packets: &[Packet]) 
             break;
         };
         window.write(data);
-        view.write_content(index, place.holding(len, false));
+        view.write_content(next.wrapping_add(done), place.holding(len, false));
         done += 1;
         bytes += u64::from(len);
     }

@@ -31,7 +31,7 @@ pub(super) fn measure(rounds: usize, seconds: f64) -> Result<[Vec<Sample>; 2], T
     let said = process::read(&mut command)?;
     let line = said.lines().find_map(|line| line.strip_prefix(LINE));
     let figures: Option<Value> = line.and_then(|line| serde_json::from_str(line).ok());
-    let side = |key: &str| {
+    let side = |key: &str| -> Option<Vec<Sample>> {
         let values = figures.as_ref()?[key].as_array()?;
         values
             .iter()

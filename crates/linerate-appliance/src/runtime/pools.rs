@@ -271,7 +271,6 @@ mod tests {
             "shm:/x,buffer=9000",
             "vhost:@v",
             "virtio_user:@u",
-            "tap:t",
         ] {
             assert!(is_oversized(spec), "{spec}");
         }

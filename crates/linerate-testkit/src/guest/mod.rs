@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How long a guest may take in all. Nothing is measured; emulation takes ten times as long as the
-/// machine itself, on a busy one longer.
+/// How long a guest may take in all, or for what it is told to do. Nothing is measured; emulation
+/// takes ten times as long as the machine itself, on a busy one longer.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// What a guest runs as its first process.

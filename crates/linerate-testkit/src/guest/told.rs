@@ -3,14 +3,11 @@
 //! They go through the folder that both see: the test writes `N.do`, the guest answers with what it
 //! says in `N.out` and, at the end, `N.status`. One that boots again goes on with the next number.
 
-use super::{First, Machine, kernel};
+use super::{First, Machine, PATIENCE, kernel};
 use crate::process::Running;
 use rustix::process::Signal;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
-
-/// How long a command may take, the guest's boot included.
-const PATIENCE: Duration = Duration::from_secs(5 * 60);
 
 const SCRIPT: &str = r#"
 n=0

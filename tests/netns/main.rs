@@ -15,6 +15,7 @@ mod demo;
 mod errors;
 mod faults;
 mod forward;
+mod guide;
 mod idle;
 mod pktgen;
 mod replay;
@@ -35,11 +36,13 @@ fn main() -> ExitCode {
         errors::TESTS,
         faults::TESTS,
         forward::TESTS,
+        guide::TESTS,
         idle::TESTS,
         pktgen::TESTS,
         replay::TESTS,
         stop::TESTS,
         vm::TESTS,
+        vm::vhost::TESTS,
     ];
     harness::run(&[&own[..], router::TESTS].concat())
 }

@@ -4,7 +4,11 @@
 //! system is this machine's, read-only, so it has the same programs, with this test binary, which
 //! it runs with a filter. Read [`linerate_testkit::guest`] for the machine.
 //!
+//! [`vhost`]'s guests are told from here what to do.
+//!
 //! `cargo xtask test --all` provides QEMU, and the kernel and a static busybox in `target/guest`.
+
+pub(crate) mod vhost;
 
 use linerate_testkit::cli::binary;
 use linerate_testkit::guest::{self, First};

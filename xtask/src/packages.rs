@@ -82,14 +82,16 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("man-db",      "man",          "whether the man pages are right"),
     program("fish",        "fish",         "completion in fish"),
     program("zsh",         "zsh",          "completion in zsh"),
+    guest("openvswitch-switch-dpdk", Probe::File("/usr/lib/openvswitch-switch-dpdk/\
+        ovs-vswitchd-dpdk"), "a switch between ports of ours, in the long scenarios"),
     guest("lintian",           Probe::Program("lintian"),    "Debian's opinion of our package, in \
         the long scenarios"),
     guest("mmdebstrap",        Probe::Program("mmdebstrap"), "a clean Debian to install our \
         package in, in the long scenarios"),
     guest("qemu-system-x86",   Probe::Program("qemu-system-x86_64"), "guests whose kernel can what \
         this one cannot, in the long scenarios"),
-    guest("linux-image-amd64", Probe::Unpacked("modules/overlay.ko"), "the kernel of these guests; \
-        only unpacked, into target/guest"),
+    guest("linux-image-amd64", Probe::Unpacked("modules/virtio_net.ko"), "the kernel of these \
+        guests; only unpacked, into target/guest"),
     guest("busybox-static",    Probe::Unpacked("busybox"), "what these guests start with; only \
         unpacked, into target/guest"),
 ];
@@ -199,6 +201,7 @@ for package in *.deb; do
     '*/kernel/fs/9p/*' '*/kernel/fs/netfs/*' '*/kernel/fs/fscache/*' '*/kernel/fs/overlayfs/*' \
     '*/kernel/drivers/virtio/*' \
     '*/kernel/drivers/net/tun.ko*' '*/kernel/drivers/net/veth.ko*' '*/kernel/drivers/net/vrf.ko*' \
+    '*/kernel/drivers/net/virtio_net.ko*' '*/kernel/drivers/net/net_failover.ko*' \
     2> /dev/null || true
 done
 mkdir modules

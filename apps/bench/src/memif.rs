@@ -1,7 +1,8 @@
 //! memif: from a client to a server, on one core in turns or from one core to the other.
 //!
 //! Both ends are in this process, each with a pool of its own; the memory between them is shared as
-//! between processes. The sender takes a slot for each frame, as one that makes frames does. `vhost` has its rows of the same.
+//! between processes. The sender takes a slot for each frame, as one that makes frames does. The
+//! rows of `vhost` do the same.
 
 use super::probe::pause;
 use super::{Row, Run, Sample};
@@ -25,6 +26,12 @@ const SPECS: Specs = [
     |socket| format!("memif:{socket}"),
 ];
 
+/// The client gives its pool to the server.
+const TRUSTED: Specs = [
+    |socket| format!("memif:{socket},role=client,trust=full"),
+    |socket| format!("memif:{socket}"),
+];
+
 pub(super) const ROWS: &[Row] = &[
     Row {
         name: "memif.1core.64",
@@ -37,6 +44,11 @@ pub(super) const ROWS: &[Row] = &[
         run: |row, run| in_turns(row, run, SPECS, 1518),
     },
     Row {
+        name: "memif.1core.zero_copy.64",
+        about: "memif, 64 bytes from a client whose slots the server reads, one core in turns",
+        run: |row, run| in_turns(row, run, TRUSTED, 64),
+    },
+    Row {
         name: "memif.oneway.64",
         about: "memif, 64 bytes from a client on one core to a server on another, Mpps",
         run: |row, run| one_way(row, run, SPECS, 64),
@@ -45,6 +57,11 @@ pub(super) const ROWS: &[Row] = &[
         name: "memif.oneway.1518",
         about: "the same with 1518 bytes",
         run: |row, run| one_way(row, run, SPECS, 1518),
+    },
+    Row {
+        name: "memif.zero_copy.64",
+        about: "memif, 64 bytes from a client whose slots the server reads to another core, Mpps",
+        run: |row, run| one_way(row, run, TRUSTED, 64),
     },
     Row {
         name: "memif.echo.64",
@@ -65,8 +82,12 @@ struct Side {
 
 impl Side {
     fn open(drivers: &mut Drivers, spec: &str) -> Result<Self, Error> {
-        let pools = Pools::new(vec![Pool::new(&PoolConfig::new("bench", 4096))?]);
         let mut port = drivers.open(spec)?;
+        let pool = PoolConfig {
+            exposed: port.info().exposed_pool,
+            ..PoolConfig::new("bench", 4096)
+        };
+        let pools = Pools::new(vec![Pool::new(&pool)?]);
         let mut queues = port.start(&PortConfig::default(), &pools)?;
         let (rx, tx) = (queues.rx.remove(0), queues.tx.remove(0));
         Ok(Self {

@@ -89,7 +89,7 @@ pub(super) struct Args {
     /// After the figure go on until standard input ends: the other end may not be ready yet
     #[arg(long)]
     hold: bool,
-    /// The CPU to pin to
+    /// The CPU to pin to; by default the kernel chooses
     #[arg(long, value_name = "CPU")]
     cpus: Option<String>,
     /// One JSON object
@@ -108,9 +108,10 @@ pub(super) fn run(args: &Args) -> Result<(), Error> {
         interval: Duration::from_secs_f64(args.interval.clamp(0.0, 60_000.0) / 1e3),
         hold: args.hold,
     };
-    let (cpu, json) = (cpus(args.cpus.as_deref())?[0], args.json);
+    let pinned = args.cpus.as_deref().map(|list| cpus(Some(list)));
+    let (cpu, json) = (pinned.transpose()?.map(|cpus| cpus[0]), args.json);
     let show = move |sample: Sample| sample.print(json);
-    Lcore::spawn("bench", Some(cpu), move || end.run(opened, show))?.join()?
+    Lcore::spawn("bench", cpu, move || end.run(opened, show))?.join()?
 }
 
 /// One end, as it was asked for.

@@ -47,6 +47,22 @@ static struct ring ring(size_t rings_at, unsigned number) {
     return r;
 }
 
+/* Goes on behind the frames that are there: where the sender before us was, or where somebody else
+ * wrote over what we sent. Takes back what lies beyond, of a burst that was not finished. Returns
+ * the peer's head. */
+static uint32_t take_up(struct ring *r) {
+    uint32_t head = r->next = load(r->head_at);
+    while (r->next - head < slots && length(r)) r->next++;
+    for (struct ring free = *r; free.next - head < slots; free.next++) store(slot(&free), 0);
+    return head;
+}
+/* Whether the peer can go on: its next frame is where we wrote it. */
+static int is_sound(const struct ring *r) {
+    struct ring peer = *r;
+    peer.next = load(r->head_at);
+    return r->next == peer.next || (r->next - peer.next <= slots && length(&peer));
+}
+
 int main(int argc, char **argv) {
     struct stat found;
     int fd = argc == 2 ? open(argv[1], O_RDWR) : -1;
@@ -62,16 +78,11 @@ int main(int argc, char **argv) {
         || rings_at + 2ull * queues * slots * slot_bytes > (uint64_t)found.st_size)
         return fprintf(stderr, "%s is no file of this layout\n", argv[1]), 1;
 
-    /* To us and from us. We go on where the client before us was, and take back what it may have
-     * written beyond a burst that it did not finish. */
     struct ring to_us[64], from_us[64];
     uint32_t peers_head[64];
     for (unsigned q = 0; q < queues; q++) {
         to_us[q] = ring(rings_at, 2 * q), from_us[q] = ring(rings_at, 2 * q + 1);
-        struct ring *r = &from_us[q], free;
-        peers_head[q] = r->next;
-        while (r->next - peers_head[q] < slots && length(r)) r->next++;
-        for (free = *r; free.next - peers_head[q] < slots; free.next++) store(slot(&free), 0);
+        peers_head[q] = take_up(&from_us[q]);
     }
     memset(file + CLIENT + BOOT_ID, 0, 16); /* we hold no lock: our heartbeat shows that we live */
     strcpy((char *)file + CLIENT + NAME, "shm_peer.c");
@@ -80,10 +91,12 @@ int main(int argc, char **argv) {
     store(CLIENT + STATE, 1);
 
     for (uint32_t rounds = 0, beats = 0;; rounds++) {
-        if (rounds % 4096 == 0) store(CLIENT + HEARTBEAT, beats++), usleep(1);
+        int beat = rounds % 4096 == 0;
+        if (beat) store(CLIENT + HEARTBEAT, beats++), usleep(1);
         for (unsigned q = 0; q < queues; q++) {
             struct ring *in = &to_us[q], *out = &from_us[q];
             uint32_t len = length(in);
+            if (beat && !is_sound(out)) peers_head[q] = take_up(out);
             if (out->next - peers_head[q] >= slots) peers_head[q] = load(out->head_at);
             if (!len || len > slot_bytes - 4 || out->next - peers_head[q] >= slots) continue;
             memcpy(file + slot(out) + 4, file + slot(in) + 4, len);

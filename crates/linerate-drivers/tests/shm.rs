@@ -11,7 +11,7 @@ use linerate_testkit::Random;
 use linerate_testkit::Scratch;
 use std::io::Read;
 use std::os::fd::AsFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -136,6 +136,7 @@ impl End {
                     tx.tx_burst(&mut burst, &mut self.cache);
                 }
                 self.cache.free(&mut burst);
+                tx.flush(&mut self.cache);
             }
         }
     }
@@ -150,24 +151,39 @@ impl End {
 
     /// Every frame of these numbers comes back once and in order, on one queue.
     fn exchange(&mut self, queue: usize, numbers: std::ops::Range<u64>) {
-        let (start, mut sent, mut next) = (Instant::now(), numbers.start, numbers.start);
+        let (mut sent, mut next) = (numbers.start, numbers.start);
+        let mut moved = Instant::now();
         while next < numbers.end {
             let end = (sent + 32).min(numbers.end).min(next + 512);
             sent += self.send(queue, sent..end);
             for number in self.receive(queue) {
                 assert_eq!(number, next, "once, and in order");
-                next += 1;
+                (next, moved) = (next + 1, Instant::now());
             }
             if sent == numbers.end || sent - next >= 512 {
                 std::thread::yield_now();
             }
-            let (port, late) = (&self.port, start.elapsed() > PATIENCE);
+            let (port, late) = (&self.port, moved.elapsed() > PATIENCE);
             assert!(
                 !late,
                 "{next} of {numbers:?}: {:?} {:?}",
                 port.link(),
                 port.stats()
             );
+        }
+    }
+
+    /// Receives whatever it is, until nothing has come for a while.
+    fn drain_any(&mut self) {
+        let (mut burst, mut quiet) = (Burst::new(), Instant::now());
+        while quiet.elapsed() < Duration::from_millis(500) {
+            if self.queues.rx[0].rx_burst(&mut burst, &mut self.cache) > 0 {
+                quiet = Instant::now();
+            }
+            self.received += burst.len() as u64;
+            self.cache.free(&mut burst);
+            self.queues.tx[0].flush(&mut self.cache);
+            std::thread::yield_now();
         }
     }
 
@@ -224,17 +240,69 @@ fn two_processes_exchange_frames() {
     end.check_books();
 }
 
+#[test]
+#[ignore = "long: ten million frames between two processes"]
+fn two_processes_exchange_ten_million_frames() {
+    let folder = Scratch::new();
+    let mut end = server(&folder, "", 1);
+    let _other = Process::of("other_echoes_as_client", &folder.path().join("ring"));
+    end.wait_up();
+    end.exchange(0, 0..10_000_000);
+    end.check_books();
+    assert!(end.port.stats().violations.is_empty());
+}
+
+/// Two processes that have nothing to do with what a test does to others.
+struct Neighbours {
+    end: End,
+    passed: u64,
+    _folder: Scratch,
+    _other: Process,
+}
+
+impl Neighbours {
+    fn new() -> Self {
+        let folder = Scratch::new();
+        let end = server(&folder, "", 1);
+        let other = Process::of("other_echoes_as_client", &folder.path().join("ring"));
+        end.wait_up();
+        Self {
+            end,
+            passed: 0,
+            _folder: folder,
+            _other: other,
+        }
+    }
+
+    /// A hundred frames go there and back.
+    fn exchange(&mut self) {
+        self.end.exchange(0, self.passed..self.passed + 100);
+        self.passed += 100;
+    }
+
+    fn check(&self) {
+        assert!(self.end.port.stats().violations.is_empty());
+        self.end.check_books();
+    }
+}
+
 /// Kills the peer again and again while frames pass, and lets another one come.
-fn kills(count: u32) {
+fn kills(count: u32, peer: impl Fn(&Path) -> Process) {
     let folder = Scratch::new();
     let path = folder.path().join("ring");
     let mut end = server(&folder, ",size=64", 1);
-    let mut beside = server(&Scratch::new(), "", 1);
-    let mut random = Random::new(u64::from(std::process::id()));
+    let mut neighbours = Neighbours::new();
+    let seed = u64::from(std::process::id());
+    eprintln!("seed {seed}");
+    let mut random = Random::new(seed);
     let mut sent = 0;
     for round in 0..count {
-        let other = Process::of("other_echoes_as_client", &path);
-        end.wait_up();
+        let other = peer(&path);
+        let start = Instant::now();
+        while !is_peer(&end, &other) {
+            assert!(start.elapsed() < PATIENCE, "{:?}", end.port.link());
+            end.receive(0);
+        }
         let life = Duration::from_micros(random.below(30_000_u64));
         let (start, mut other) = (Instant::now(), Some(other));
         while start.elapsed() < life + Duration::from_millis(5) {
@@ -245,15 +313,12 @@ fn kills(count: u32) {
             }
         }
         drop(other);
+        neighbours.exchange();
         end.check_books();
         assert!(end.port.stats().violations.is_empty(), "round {round}");
     }
-    beside.check_books();
-    assert!(
-        beside.receive(0).is_empty(),
-        "another pair's file is another one"
-    );
-    let _other = Process::of("other_echoes_as_client", &path);
+    neighbours.check();
+    let _other = peer(&path);
     let start = Instant::now();
     // The port has noticed that the last one is gone when the new one is seen.
     while !is_peer(&end, &_other) {
@@ -263,6 +328,10 @@ fn kills(count: u32) {
     end.drain(0);
     end.exchange(0, sent..sent + 5000);
     end.check_books();
+}
+
+fn ours(path: &Path) -> Process {
+    Process::of("other_echoes_as_client", path)
 }
 
 fn is_peer(end: &End, other: &Process) -> bool {
@@ -275,31 +344,40 @@ fn is_peer(end: &End, other: &Process) -> bool {
 
 #[test]
 fn five_kills_lose_no_slot_and_no_order() {
-    kills(5);
+    kills(5, ours);
 }
 
 #[test]
 #[ignore = "long: a hundred processes come and go"]
 fn a_hundred_kills_lose_no_slot_and_no_order() {
-    kills(100);
+    kills(100, ours);
 }
 
-#[test]
-fn a_program_in_c_is_the_peer() {
-    let folder = Scratch::new();
+/// The program of `examples/`, compiled, or a skipped test.
+fn program_in_c(folder: &Scratch) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shm_peer.c");
     let program = folder.path().join("shm_peer");
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-Wall", "-Wextra", "-Werror", "-o"])
         .args([&program, &source]);
     let Ok(done) = cc.output() else {
-        return linerate_testkit::skip("needs cc");
+        linerate_testkit::skip("needs cc");
+        return None;
     };
     assert!(
         done.status.success(),
         "{}",
         String::from_utf8_lossy(&done.stderr)
     );
+    Some(program)
+}
+
+/// Starts the program in C three times, one after the other, with so many frames for each.
+fn with_a_program_in_c(frames: u64) {
+    let folder = Scratch::new();
+    let Some(program) = program_in_c(&folder) else {
+        return;
+    };
     let mut end = server(&folder, ",size=256", 2);
     for round in 0..3 {
         let other = Process::start(Command::new(&program).arg(folder.path().join("ring")));
@@ -314,11 +392,31 @@ fn a_program_in_c_is_the_peer() {
             "{facts:?}"
         );
         for queue in [0, 1] {
-            end.exchange(queue, round * 10_000..round * 10_000 + 5000);
+            end.exchange(queue, round * 2 * frames..round * 2 * frames + frames);
         }
     }
     end.check_books();
     assert!(end.port.stats().violations.is_empty());
+}
+
+#[test]
+fn a_program_in_c_is_the_peer() {
+    with_a_program_in_c(5000);
+}
+
+#[test]
+#[ignore = "long: ten million frames to a program in C"]
+fn a_program_in_c_is_the_peer_for_ten_million_frames() {
+    with_a_program_in_c(10_000_000 / 6);
+}
+
+#[test]
+#[ignore = "long: a program in C is killed a hundred times"]
+fn a_hundred_kills_of_a_program_in_c_lose_no_slot_and_no_order() {
+    let folder = Scratch::new();
+    if let Some(program) = program_in_c(&folder) {
+        kills(100, |path| Process::start(Command::new(&program).arg(path)));
+    }
 }
 
 /// Writes anything anywhere in the file, now and then something that looks right.
@@ -384,12 +482,9 @@ fn scribbles(lasting: Duration) {
             }
         }
     }
-    let other_folder = Scratch::new();
-    let mut neighbour = server(&other_folder, "", 1);
-    let _neighbours = Process::of("other_echoes_as_client", &other_folder.path().join("ring"));
-    neighbour.wait_up();
+    let mut neighbours = Neighbours::new();
     let liar = Process::of("other_scribbles", &path);
-    let (start, mut sent, mut passed) = (Instant::now(), 0, 0);
+    let (start, mut sent) = (Instant::now(), 0);
     let mut burst = Burst::new();
     while start.elapsed() < lasting {
         for _ in 0..100 {
@@ -403,8 +498,7 @@ fn scribbles(lasting: Duration) {
             );
             end.cache.free(&mut burst);
         }
-        neighbour.exchange(0, passed..passed + 100);
-        passed += 100;
+        neighbours.exchange();
     }
     drop(liar);
     // With the next look the server writes its header anew, by which the next client goes.
@@ -417,8 +511,7 @@ fn scribbles(lasting: Duration) {
         "{violations:?}"
     );
     assert!(end.port.warning().is_some());
-    assert!(neighbour.port.stats().violations.is_empty());
-    neighbour.check_books();
+    neighbours.check();
     // An honest peer comes, and all is well. First it takes what the liar left there.
     let other = Process::of("other_echoes_as_client", &path);
     let start = Instant::now();
@@ -428,14 +521,7 @@ fn scribbles(lasting: Duration) {
         end.received += burst.len() as u64;
         end.cache.free(&mut burst);
     }
-    let mut quiet = Instant::now();
-    while quiet.elapsed() < Duration::from_millis(300) {
-        if end.queues.rx[0].rx_burst(&mut burst, &mut end.cache) > 0 {
-            quiet = Instant::now();
-        }
-        end.received += burst.len() as u64;
-        end.cache.free(&mut burst);
-    }
+    end.drain_any();
     end.exchange(0, sent..sent + 10_000);
     for packet in canaries {
         assert!(
@@ -460,4 +546,54 @@ fn a_peer_that_scribbles_harms_nobody() {
 #[ignore = "long: a peer scribbles for ten minutes"]
 fn a_peer_that_scribbles_for_long_harms_nobody() {
     scribbles(Duration::from_secs(600));
+}
+
+/// Somebody who is neither of the two writes anything anywhere, and then leaves.
+fn a_third_party_scribbles(lasting: Duration) {
+    let folder = Scratch::new();
+    let path = folder.path().join("ring");
+    let mut end = server(&folder, ",size=64", 1);
+    let mut neighbours = Neighbours::new();
+    let _other = Process::of("other_echoes_as_client", &path);
+    end.wait_up();
+    let third = Process::of("other_scribbles", &path);
+    let (start, mut burst, mut number) = (Instant::now(), Burst::new(), 0);
+    let mut turn = |end: &mut End| {
+        number += end.send(0, number..number + 32);
+        end.received += end.queues.rx[0].rx_burst(&mut burst, &mut end.cache) as u64;
+        end.cache.free(&mut burst);
+        number
+    };
+    while start.elapsed() < lasting {
+        for _ in 0..100 {
+            turn(&mut end);
+        }
+        neighbours.exchange();
+    }
+    drop(third);
+    neighbours.check();
+    // No side starts anew: they find each other by themselves, and what stands in slots that are
+    // not used passes with the next frames.
+    let (start, mut rounds, mut sent) = (Instant::now(), 0, 0);
+    while end.port.link() != Link::Up || rounds < 1000 {
+        assert!(start.elapsed() < PATIENCE, "{:?}", end.port.link());
+        sent = turn(&mut end);
+        rounds += 1;
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    end.drain_any();
+    end.exchange(0, sent..sent + 10_000);
+    end.check_books();
+    println!("{sent} frames sent, {:?}", end.port.stats());
+}
+
+#[test]
+fn a_third_party_that_scribbles_stops_a_ring_only_meanwhile() {
+    a_third_party_scribbles(Duration::from_secs(2));
+}
+
+#[test]
+#[ignore = "long: a third party scribbles for ten minutes"]
+fn a_third_party_that_scribbles_for_long_stops_a_ring_only_meanwhile() {
+    a_third_party_scribbles(Duration::from_secs(600));
 }

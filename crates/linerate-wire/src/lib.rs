@@ -11,7 +11,7 @@
 //! | a whole frame | [`parse()`], [`parse_tunnelled`] for what is in tunnels, [`Headers::quoted`] for what ICMP errors quote |
 //! | the flow it belongs to | [`Headers::flow_key`], [`Headers::icmp_error_flow`] |
 //! | checksums | [`checksum`] (RFC 1071, RFC 1624), [`crc32c`] |
-//! | what a forwarder does | [`set_macs`], [`vlan::insert`], [`ipv4::Ipv4::decrement_ttl`], [`offload`] |
+//! | what a forwarder does to one packet (`linerate_tables::rewrite` does bursts) | [`set_macs`], [`vlan::insert`], [`ipv4::Ipv4::decrement_ttl`], [`offload`] |
 //! | which frames | [`filter`] |
 //! | what the kernel and FRR say about routes | [`rtnetlink`], [`fpm`] |
 //!

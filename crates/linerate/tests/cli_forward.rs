@@ -301,6 +301,48 @@ fn a_run_is_asked_and_ended_by_ctl() {
     );
 }
 
+/// Two runs, joined by memif without a copy.
+#[test]
+fn ports_say_what_a_peer_shares_and_how_full_it_is() {
+    let scratch = Scratch::new();
+    let run = |name: &str, options: &str| {
+        let port = format!("memif:{},{options}", scratch.file("joined"));
+        Instance::start(&["l2fwd", &port, "null,rx=off"], &scratch.file(name))
+    };
+    let server = run("server", "role=server");
+    let client = run("client", "role=client,trust=full");
+    let port = |run: &Instance| run.show(&["ports"])["rows"][0].clone();
+    linerate_testkit::wait("both are up", || {
+        [&server, &client]
+            .map(port)
+            .iter()
+            .all(|port| port["link"] == "up")
+    });
+    let ring = |direction| {
+        serde_json::json!({"direction": direction, "queue": 0, "waiting": 0,
+        "size": 1024})
+    };
+    for run in [&server, &client] {
+        let rings = port(run)["rings"].clone();
+        assert_eq!(
+            rings,
+            serde_json::json!([ring("receive"), ring("transmit")])
+        );
+        let page = run.metrics();
+        for family in ["waiting", "size"] {
+            let family = format!("linerate_port_ring_{family}{{");
+            assert_eq!(page.matches(&family).count(), 2, "{page}");
+        }
+    }
+    let trust = |run| port(run)["facts"]["trust"].as_str().unwrap().to_owned();
+    assert_eq!(trust(&server), "none: frames are copied");
+    let shared = trust(&client);
+    assert!(
+        shared.contains("every packet of pool `packets`"),
+        "{shared}"
+    );
+}
+
 /// The simplest appliance answers the same requests about its packets as the router.
 #[test]
 fn packets_of_a_run_are_captured_traced_and_accounted_for() {

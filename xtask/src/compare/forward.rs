@@ -69,6 +69,7 @@ impl Setting<'_> {
             | Peer::Own { .. }
             | Peer::Linux
             | Peer::LinuxTcp { .. }
+            | Peer::Guests
             | Peer::Pair(_) => {
                 unreachable!("peer::micro, linerate, pair and the kernel run these")
             }

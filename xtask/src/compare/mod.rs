@@ -4,14 +4,15 @@
 //! run ours, peer, ours, peer, for at least five rounds, one at a time, and the medians are
 //! compared. [`ours`] runs `linerate bench micro`, [`peer`] our C programs that drive DPDK,
 //! [`forward`] DPDK's own applications, [`pair`] two processes of either, [`crossing`] and [`tcp`]
-//! the kernel as a router. What is changed on the machine for it (huge pages, namespaces, the
-//! session's weight) is undone at the end.
+//! the kernel as a router, [`guests`] two guests. What is changed on the machine for it (huge
+//! pages, namespaces, the session's weight) is undone at the end.
 
 mod absolute;
 mod checks;
 mod crossing;
 mod forward;
 mod full_table;
+mod guests;
 mod hugepages;
 mod machine;
 mod near;
@@ -300,7 +301,10 @@ impl<'a> Bench<'a> {
         let is_own = |row: &Row| matches!(row.peer, Peer::Own { .. });
         let needs_no_dpdk = |row: &Row| {
             let Row { peer, .. } = row;
-            matches!(peer, Peer::Own { .. } | Peer::Linux | Peer::LinuxTcp { .. })
+            matches!(
+                peer,
+                Peer::Own { .. } | Peer::Linux | Peer::LinuxTcp { .. } | Peer::Guests
+            )
         };
         let dpdk = (!rows.iter().all(needs_no_dpdk))
             .then(|| Dpdk::find(options.dpdk.as_deref()))
@@ -359,6 +363,7 @@ impl<'a> Bench<'a> {
                 | Peer::Veth { .. }
                 | Peer::Linux
                 | Peer::LinuxTcp { .. }
+                | Peer::Guests
                 | Peer::Pair(_)
         );
         if self.cpus.other.is_none() && two {
@@ -383,6 +388,11 @@ impl<'a> Bench<'a> {
         }
         if let Peer::LinuxTcp { plain } = row.peer {
             return self.tcp(row, plain, wanted, &mut undo, data);
+        }
+        if row.peer == Peer::Guests {
+            progress(&format!("{}: booting two guests", row.name));
+            [data.ours, data.peer] = guests::measure(wanted, self.seconds(row))?;
+            return Ok(());
         }
         if let Peer::Pair(pair) = row.peer {
             return self.pair(row, pair, (wanted, patience), &mut undo, data);
@@ -679,7 +689,7 @@ mod tests {
         let reason = cannot_run(&["cc", "pkg-config"]);
         match reason.or_else(|| Dpdk::find(None).err().map(|error| error.to_string())) {
             Some(reason) => println!("SKIP {reason}"),
-            None => run("memif,vhost,shm"),
+            None => run("memif,vhost.oneway,vhost.echo,shm"),
         }
     }
 }

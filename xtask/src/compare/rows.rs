@@ -60,6 +60,8 @@ pub(super) enum Peer {
     Linux,
     /// The same, of one TCP connection between two hosts. `plain`: without offloads anywhere.
     LinuxTcp { plain: bool },
+    /// Two guests joined by us; the peer are the same ones without checksums and segmentation.
+    Guests,
     /// Two processes on two cores that must be near, ours and in turns DPDK's.
     Pair(Pair),
 }
@@ -271,6 +273,7 @@ pub(super) const ROWS: &[Row] = &[
     one_way("vhost.oneway.1518",  1.3, Joint::Vhost, 1518),
     pair("vhost.echo.64",         1.3, Job::Echo,  Joint::Vhost, 64),
     round_trip("shm.rtt.64",      2.0, Joint::Shm),
+    Row { name: "vhost.guest.tcp", unit: Unit::Gbps, target: Some(2.0), peer: Peer::Guests },
 ];
 
 /// What DPDK 26.11 did where it was measured (2 vCPU Zen 5, veth, 64 bytes), in Mpps: used only

@@ -216,6 +216,7 @@ mod tests {
             numa_node: None,
             tx_offloads: false,
             aligned_pool: false,
+            exposed_pool: false,
             facts: Vec::new(),
         }
     }

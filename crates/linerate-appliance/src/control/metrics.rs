@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use linerate_core::port::{Link, PortStats};
+use linerate_core::port::{Link, PortStats, RingFill};
 use linerate_core::run::Stage;
 
 use super::exposition::{Exposition, FamilyKind};
@@ -135,8 +135,8 @@ pub fn ports(ports: &[OpenPort], page: &mut Exposition) {
     peers(&ports, page);
 }
 
-/// Peers in shared memory: notifications that they were sent, and why some were cut off. Ports
-/// without such a peer have no samples.
+/// Peers in shared memory: notifications that they were sent, why some were cut off, and how full
+/// the rings are. Ports without such a peer have no samples.
 fn peers(ports: &[(&str, Link, PortStats)], page: &mut Exposition) {
     page.family(
         "port_notifications",
@@ -156,6 +156,33 @@ fn peers(ports: &[(&str, Link, PortStats)], page: &mut Exposition) {
     for (name, _, stats) in ports {
         for &(reason, count) in &stats.violations {
             page.sample(&[("port", name), ("reason", reason)], count);
+        }
+    }
+    type Of = fn(&RingFill) -> u32;
+    let families: [(&str, &str, Of); 2] = [
+        (
+            "port_ring_waiting",
+            "Entries of a ring in shared memory that whoever reads it has not taken.",
+            |ring| ring.waiting,
+        ),
+        (
+            "port_ring_size",
+            "Entries of a ring in shared memory.",
+            |ring| ring.size,
+        ),
+    ];
+    for (family, help, of) in families {
+        page.family(family, FamilyKind::Gauge, "", help);
+        for (name, _, stats) in ports {
+            for ring in &stats.rings {
+                let queue = ring.queue.to_string();
+                let labels = [
+                    ("port", *name),
+                    ("direction", ring.direction),
+                    ("queue", &queue),
+                ];
+                page.sample(&labels, of(ring));
+            }
         }
     }
 }

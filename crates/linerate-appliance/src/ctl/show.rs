@@ -29,6 +29,7 @@ const PORTS: &[Shown] = &[
     ("tx_gbps", "tx Gb/s", true),
     ("rx_drops", "rx drops", false),
     ("tx_drops", "tx drops", false),
+    ("rings", "rings shared", false),
 ];
 const INTERFACES: &[Shown] = &[
     ("name", "interface", false),
@@ -153,6 +154,10 @@ fn cell(key: &str, value: &Value) -> String {
     match value {
         Value::Null => "-".into(),
         Value::String(text) => text.clone(),
+        Value::Array(items) if key == "rings" => {
+            let rings: Vec<String> = items.iter().map(ring).collect();
+            rings.join(", ")
+        }
         Value::Array(items) => items
             .iter()
             .map(|item| cell(key, item))
@@ -172,6 +177,17 @@ fn cell(key: &str, value: &Value) -> String {
         },
         Value::Bool(value) => value.to_string(),
     }
+}
+
+/// How full a ring is: `rx 0: 3 of 1024`.
+fn ring(ring: &Value) -> String {
+    let direction = match ring["direction"].as_str() {
+        Some("receive") => "rx",
+        _ => "tx",
+    };
+    let number = |key: &str| ring[key].as_u64().unwrap_or(0);
+    let (queue, waiting, size) = (number("queue"), number("waiting"), number("size"));
+    format!("{direction} {queue}: {waiting} of {size}")
 }
 
 /// One traced packet: a line for each stage that it went through.
@@ -216,5 +232,20 @@ mod tests {
             "packets": 7, "sleeps": 0, "does": "forwards"}]});
         let text = text(What::Lcores, &answer, false);
         assert!(text.contains("12.3 %"), "{text}");
+    }
+
+    #[test]
+    fn rings_that_are_shared_say_how_full_they_are() {
+        let ring = |direction, waiting| {
+            json!({"direction": direction, "queue": 0,
+            "waiting": waiting, "size": 1024})
+        };
+        let rings = [ring("receive", 3), ring("transmit", 0)];
+        let answer = json!({"rows": [{"name": "a", "rings": rings}, {"name": "b", "rings": []}]});
+        let text = text(What::Ports, &answer, false);
+        assert!(
+            text.contains("rx 0: 3 of 1024, tx 0: 0 of 1024\n"),
+            "{text}"
+        );
     }
 }

@@ -27,6 +27,7 @@ use crate::error::Error;
 struct Needs {
     rx_queues: u16,
     aligned: bool,
+    exposed: bool,
     oversized: bool,
     numa_node: Option<u32>,
 }
@@ -87,6 +88,7 @@ impl<S: Stage + 'static> Running<S> {
         let needs = Needs {
             rx_queues: shape.rx_queues,
             aligned: info.aligned_pool,
+            exposed: info.exposed_pool,
             oversized: opened.has_oversized(),
             numa_node: info.numa_node,
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Instant;
 
 use linerate_core::env::Clock;
-use linerate_core::port::{Link, PortStats};
+use linerate_core::port::{Link, PortStats, RingFill};
 use linerate_core::run::{HistogramSnapshot, Stage};
 use serde::Serialize;
 
@@ -166,7 +166,36 @@ pub struct PortRow {
     notifications: u64,
     /// Why peers in shared memory were cut off.
     violations: BTreeMap<&'static str, u64>,
+    /// How full the rings are that the port shares with a peer.
+    rings: Vec<RingRow>,
     facts: BTreeMap<&'static str, String>,
+}
+
+/// One ring that a port shares with its peer.
+#[derive(Debug, Serialize)]
+struct RingRow {
+    direction: &'static str,
+    queue: u16,
+    /// Entries that whoever reads has not taken.
+    waiting: u32,
+    size: u32,
+}
+
+impl From<&RingFill> for RingRow {
+    fn from(fill: &RingFill) -> Self {
+        let RingFill {
+            direction,
+            queue,
+            waiting,
+            size,
+        } = *fill;
+        Self {
+            direction,
+            queue,
+            waiting,
+            size,
+        }
+    }
 }
 
 impl PortRow {
@@ -199,6 +228,7 @@ impl PortRow {
             tx_drops: stats.tx_drops.iter().copied().collect(),
             notifications: stats.notifications,
             violations: stats.violations.iter().copied().collect(),
+            rings: stats.rings.iter().map(RingRow::from).collect(),
             facts: now.facts.iter().cloned().collect(),
         }
     }

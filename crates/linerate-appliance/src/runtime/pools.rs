@@ -1,5 +1,8 @@
 //! The pools and their NUMA nodes: on each node with ports one that they receive into, and one of
-//! 64 KiB slots if the kernel delivers unsegmented frames, or a stage makes such.
+//! 64 KiB slots if the kernel or a peer delivers unsegmented frames, or a stage makes such.
+//!
+//! Where a port gives its pool to a peer that is trusted with it (`trust=full`), all pools are such
+//! that it can: packets of any port may be sent there.
 //!
 //! On a machine with one node, or whose ports are on one, that is one of each. A port or an lcore
 //! uses those that are [`near`] it; a slot goes back to its own pool wherever it is freed.
@@ -12,9 +15,10 @@ use crate::error::Error;
 
 /// Slots of the main pool for each queue, and for what is in caches and bursts besides.
 const SLOTS_PER_QUEUE: u32 = 4096;
-/// Slots of 64 KiB for each port from which oversized frames may come: the kernel, or a capture of
-/// it.
+/// Slots of 64 KiB for each port from which oversized frames may come.
 const LARGE_SLOTS: u32 = 256;
+/// What fits any slot ([`SlotClass::Small`]).
+const SMALL_BYTES: usize = 2048;
 
 impl OpenPorts {
     /// The pools that these ports want. `queues`: how many hold packets, `slots` overrules what is
@@ -33,9 +37,15 @@ impl OpenPorts {
     }
 }
 
-/// Whether unsegmented frames may come from the port.
+/// Whether frames may come from the port that do not fit a small slot: unsegmented ones of the
+/// kernel, or of a capture of it, whatever the MTU; those of peers, where the port takes such.
+/// (What goes through a `ring` is in slots already.)
 fn is_oversized(info: &PortInfo) -> bool {
-    ["af_packet", "tap", "pcap"].contains(&info.kind)
+    match info.kind {
+        "af_packet" | "tap" | "pcap" => true,
+        "memif" | "shm" | "vhost" | "virtio_user" => info.max_frame_bytes > SMALL_BYTES,
+        _ => false,
+    }
 }
 
 /// The pools to make: those that ports receive into first, each kind in the order of the ports. A
@@ -56,6 +66,7 @@ fn configs(
     }
     let of = |node| ports.iter().filter(move |port| node_of(port) == node);
     let is_aligned = ports.iter().any(|port| port.aligned_pool);
+    let exposed = ports.iter().any(|port| port.exposed_pool);
     let main = nodes.iter().map(|&node| {
         let (here, all) = (of(node).count() as u64, ports.len() as u64);
         let share = |of: u32| match nodes.len() {
@@ -70,6 +81,7 @@ fn configs(
                 false => Layout::Staggered,
             },
             numa_node: node,
+            exposed,
             ..PoolConfig::new("packets", slots.map_or(chosen, share))
         }
     });
@@ -79,6 +91,7 @@ fn configs(
         (wanted > 0).then(|| PoolConfig {
             class: SlotClass::Large,
             numa_node: node,
+            exposed,
             ..PoolConfig::new("oversized", LARGE_SLOTS * wanted)
         })
     });
@@ -140,6 +153,7 @@ mod tests {
             numa_node: place.node,
             tx_offloads: false,
             aligned_pool: false,
+            exposed_pool: false,
             facts: Vec::new(),
         }
     }
@@ -230,6 +244,40 @@ mod tests {
             pools(&one, &["af_packet:eth0", "tap:t0"], None),
             [(Small, None, 5 * 4096), (Large, None, 512)]
         );
+    }
+
+    #[test]
+    fn one_port_that_gives_its_pool_away_exposes_all() {
+        let topology = machine("two-sockets-12x2");
+        let places = places(
+            &topology,
+            &["pci:0000:03:00.0", "tap:t0", "pci:0000:82:00.0"],
+        );
+        let mut infos: Vec<PortInfo> = places.iter().map(info).collect();
+        for trusts in [false, true] {
+            infos[2].exposed_pool = trusts;
+            let configs = configs(&infos.iter().collect::<Vec<_>>(), 6, None, false);
+            assert_eq!(configs.len(), 3, "on each node, and large slots");
+            assert!(configs.iter().all(|pool| pool.exposed == trusts));
+        }
+    }
+
+    #[test]
+    fn frames_of_peers_have_slots_where_their_ports_take_them() {
+        let opened = |spec: &str| linerate_drivers::Drivers::new().open(spec).unwrap().info();
+        let is_oversized = |spec| is_oversized(&opened(spec));
+        for spec in [
+            "memif:@m",
+            "shm:/x,buffer=9000",
+            "vhost:@v",
+            "virtio_user:@u",
+            "tap:t",
+        ] {
+            assert!(is_oversized(spec), "{spec}");
+        }
+        for spec in ["shm:/x", "ring:r", "null:"] {
+            assert!(!is_oversized(spec), "{spec}");
+        }
     }
 
     #[test]

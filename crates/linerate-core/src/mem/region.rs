@@ -1,6 +1,7 @@
 //! A region: pages of one kind, mapped into the reserved range, given back on drop.
 #![allow(unsafe_code)]
 
+use super::sigbus::{self, Watched};
 use super::space::{Extent, GRAIN_BYTES, Space};
 use super::sys::{self, Staged};
 use crate::MemError;
@@ -71,7 +72,8 @@ pub struct RegionConfig {
     pub numa_node: Option<u32>,
     /// The start is a multiple of this power of two, at least a page; 0 asks for no more.
     pub align_bytes: usize,
-    /// Behind a memfd, so that a peer can map it too. Such memory gets no transparent huge pages.
+    /// Behind a memfd, so that a peer can map it too; sealed, so that none can shrink it. Such
+    /// memory gets no transparent huge pages.
     pub shared: bool,
 }
 
@@ -83,7 +85,15 @@ pub struct Region {
     bytes: usize,
     kind: PageKind,
     numa_node: Option<u32>,
-    memfd: Option<OwnedFd>,
+    memfd: Option<Shared>,
+}
+
+/// What a shared region has besides its memory.
+struct Shared {
+    file: OwnedFd,
+    /// A peer can take huge pages out of the file (`FALLOC_FL_PUNCH_HOLE`), and there may be none
+    /// to take their place.
+    watched: Watched,
 }
 
 // SAFETY: a region is memory and numbers; whoever hands out parts of it keeps them apart.
@@ -149,15 +159,21 @@ impl Region {
         // An extent that this fails for is not given back: it may have lost its reservation.
         // SAFETY: the extent was just taken: reserved, unused, aligned to the page size.
         let file = unsafe { staged.put_over(at) }.map_err(failed)?;
-        Ok(Self {
+        let mut region = Self {
             name: config.name.clone(),
             extent,
             at,
             bytes,
             kind,
             numa_node: config.numa_node,
-            memfd: file.filter(|_| config.shared),
-        })
+            memfd: None,
+        };
+        if let Some(file) = file.filter(|_| config.shared) {
+            let watched = sigbus::watch().map_err(|why| failed(std::io::Error::other(why)))?;
+            watched.begin(at, bytes);
+            region.memfd = Some(Shared { file, watched });
+        }
+        Ok(region)
     }
 
     /// Gets the pages, outside the extent; the kind may come back as plain pages where the kernel
@@ -168,7 +184,7 @@ impl Region {
         bytes: usize,
     ) -> std::io::Result<(PageKind, Staged)> {
         let staged = if config.shared || kind.is_huge() {
-            Staged::file(memfd(&config.name, kind, bytes)?, bytes)?
+            Staged::file(memfd(config, kind, bytes)?, bytes)?
         } else {
             // Moved by whole tables of pages where both places begin with one.
             Staged::anonymous(bytes, GRAIN_BYTES)?
@@ -215,7 +231,14 @@ impl Region {
 
     /// The file descriptor that a peer maps, if the region is shared.
     pub fn memfd(&self) -> Option<BorrowedFd<'_>> {
-        self.memfd.as_ref().map(AsFd::as_fd)
+        self.memfd.as_ref().map(|shared| shared.file.as_fd())
+    }
+
+    /// Whether a peer took pages out of the file, and zeros that it does not see took the place of
+    /// all of it. For good.
+    pub fn is_lost(&self) -> bool {
+        let shared = self.memfd.as_ref();
+        shared.is_some_and(|shared| shared.watched.is_lost())
     }
 }
 
@@ -242,6 +265,9 @@ impl fmt::Debug for Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
+        if let Some(shared) = &self.memfd {
+            shared.watched.end();
+        }
         // SAFETY: the region owns its extent, and whoever used the memory held the region.
         let reserved = unsafe { sys::unmap_to_reserved(self.at, self.bytes) };
         // What may have lost its reservation is nobody's any more.
@@ -251,17 +277,25 @@ impl Drop for Region {
     }
 }
 
-fn memfd(name: &str, kind: PageKind, bytes: usize) -> std::io::Result<OwnedFd> {
-    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
-    let mut flags = MemfdFlags::CLOEXEC;
+fn memfd(config: &RegionConfig, kind: PageKind, bytes: usize) -> std::io::Result<OwnedFd> {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     match kind {
         PageKind::Huge1G => flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_1GB,
         PageKind::Huge2M => flags |= MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB,
         PageKind::Transparent | PageKind::Base4K => {}
     }
-    let name: String = name.chars().filter(|c| *c != '\0').take(200).collect();
+    let name: String = config
+        .name
+        .chars()
+        .filter(|c| *c != '\0')
+        .take(200)
+        .collect();
     let fd = memfd_create(name, flags)?;
     ftruncate(&fd, bytes as u64)?;
+    if config.shared {
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    }
     Ok(fd)
 }
 
@@ -337,6 +371,9 @@ mod tests {
         let mut byte = [0];
         rustix::io::pread(region.memfd().unwrap(), &mut byte, 0).unwrap();
         assert_eq!(byte, [7]);
+        let cut = rustix::fs::ftruncate(region.memfd().unwrap(), 0);
+        assert_eq!(cut, Err(rustix::io::Errno::PERM), "a peer cannot shrink it");
+        assert!(!region.is_lost());
     }
 
     #[test]

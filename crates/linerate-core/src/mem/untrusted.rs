@@ -21,8 +21,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64};
 
 /// Whether what a peer names is checked against what there is. Always: but for a build that shows
-/// what it costs (`cargo xtask compare --only vhost.checks`), by `--cfg linerate_unchecked`, since a
-/// feature of Cargo's could be turned on by any crate of a build. Such a build maps no memory of
+/// what it costs (`cargo xtask compare --only vhost.checks`), by `--cfg linerate_unchecked`, since
+/// a feature of Cargo's could be turned on by any crate of a build. Such a build maps no memory of
 /// peers unless the environment has `LINERATE_UNCHECKED=measure`.
 pub const CHECKED: bool = !cfg!(linerate_unchecked);
 
@@ -263,7 +263,7 @@ impl Window<'_> {
             "more than the window has room for"
         );
         // SAFETY: as above; a peer sees stores to memory that it shares.
-        unsafe { peer::copy(self.at.as_ptr(), from.as_ptr(), from.len()) };
+        unsafe { peer::copy_to_peer(self.at.as_ptr(), from.as_ptr(), from.len()) };
     }
 
     /// The 8 bytes from `at` on, the first lowest; `None` if some of them are outside.
@@ -300,6 +300,23 @@ impl Window<'_> {
         self.prefetch_write_at(0);
     }
 
+    /// Brings a cache line near every `stride` bytes, for writing: of buffers that lie in a row.
+    #[inline(always)]
+    pub fn prefetch_write_every(&self, stride: usize) {
+        for at in (0..self.bytes).step_by(stride.max(LINE)) {
+            crate::arch::prefetch_write(self.at.as_ptr().wrapping_add(at));
+        }
+    }
+
+    /// Brings all cache lines but the first near, for reading: the processor foresees little of a
+    /// frame that another core wrote.
+    #[inline(always)]
+    pub fn prefetch_rest(&self) {
+        for at in (LINE..self.bytes).step_by(LINE) {
+            crate::arch::prefetch_read(self.at.as_ptr().wrapping_add(at));
+        }
+    }
+
     /// Brings its first cache line near, for reading.
     #[inline(always)]
     pub fn prefetch(&self) {
@@ -319,6 +336,7 @@ impl Window<'_> {
     }
 }
 
+const LINE: usize = 64;
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 const TMPFS: u64 = 0x0102_1994;
 const HUGETLBFS: u64 = 0x9584_58f6;

@@ -9,6 +9,7 @@ use crate::mem::{PagePolicy, Region, RegionConfig};
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::fmt;
 use std::num::NonZeroU32;
+use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 
 /// Bytes before the data of a fresh packet: what XDP keeps free too, and room for any tunnel.
@@ -59,6 +60,9 @@ pub struct PoolConfig {
     pub pages: PagePolicy,
     /// NUMA node, where there is a choice.
     pub numa_node: Option<u32>,
+    /// Its slots lie in a file of their own, which a port may give to a peer that is trusted with
+    /// all of them (ADR 43). The metadata stays private.
+    pub exposed: bool,
 }
 
 impl PoolConfig {
@@ -83,6 +87,8 @@ pub(super) struct PoolShared {
     /// Metadata lines, then slots, in one region.
     region: Region,
     data_offset: usize,
+    /// The slots of an exposed pool, from the start on; `region` has none then.
+    exposed: Option<Region>,
     pub(super) depot: Depot,
     pub(super) returns: CachePadded<ReturnList>,
     /// `Pool` values alive; caches hold one each.
@@ -154,14 +160,33 @@ impl PoolShared {
                 (1 << 30) - 1
             )));
         }
-        let region = Region::map(&RegionConfig {
+        let span_bytes = slots.next_power_of_two() * size_of::<Line>();
+        let together = RegionConfig {
             name: format!("pool `{}`", config.name),
             bytes: data_offset + slots * slot_bytes,
             pages: config.pages,
             numa_node: config.numa_node,
-            align_bytes: slots.next_power_of_two() * size_of::<Line>(),
-            ..RegionConfig::default()
-        })?;
+            align_bytes: span_bytes,
+            shared: false,
+        };
+        let (region, exposed) = if config.exposed {
+            // No other pool's lines are among the handles of this one's span.
+            let lines = RegionConfig {
+                name: format!("metadata of pool `{}`", config.name),
+                bytes: span_bytes,
+                pages: PagePolicy::Auto,
+                ..together.clone()
+            };
+            let data = RegionConfig {
+                bytes: slots * slot_bytes,
+                align_bytes: 0,
+                shared: true,
+                ..together
+            };
+            (Region::map(&lines)?, Some(Region::map(&data)?))
+        } else {
+            (Region::map(&together)?, None)
+        };
         let first = (region.offset() / size_of::<Line>()) as u32;
         let shared = Box::new(Self {
             name: config.name.clone(),
@@ -171,6 +196,7 @@ impl PoolShared {
             class: config.class,
             region,
             data_offset,
+            exposed,
             depot: Depot::new(slots),
             returns: CachePadded::new(ReturnList::new()),
             owners: AtomicUsize::new(1),
@@ -242,7 +268,15 @@ impl PoolShared {
     }
 
     pub(super) fn data_ptr(&self) -> *mut u8 {
-        self.region.as_ptr().wrapping_add(self.data_offset)
+        match &self.exposed {
+            Some(data) => data.as_ptr(),
+            None => self.region.as_ptr().wrapping_add(self.data_offset),
+        }
+    }
+
+    /// Where the slots are.
+    fn data_region(&self) -> &Region {
+        self.exposed.as_ref().unwrap_or(&self.region)
     }
 
     /// Slots in the depot and on the return list; exact only while nobody takes any.
@@ -366,7 +400,7 @@ impl Pool {
     pub fn describe(&self) -> String {
         format!(
             "{}, {} slots of {} bytes",
-            self.shared().region,
+            self.shared().data_region(),
             self.slots(),
             self.slot_bytes()
         )
@@ -374,18 +408,19 @@ impl Pool {
 
     /// What backs the pool.
     pub fn page_kind(&self) -> crate::mem::PageKind {
-        self.shared().region.kind()
+        self.shared().data_region().kind()
     }
 
     /// The NUMA node that its memory is bound to.
     pub fn numa_node(&self) -> Option<u32> {
-        self.shared().region.numa_node()
+        self.shared().data_region().numa_node()
     }
 
     /// Bytes the pool takes in all: slots, metadata, rounding to pages, magazines.
     pub fn total_bytes(&self) -> usize {
         let magazines = self.slots() as usize / MAGAZINE * (MAGAZINE + 1) * size_of::<u32>();
-        self.shared().region.len() + magazines + size_of::<PoolShared>()
+        let exposed = self.shared().exposed.as_ref().map_or(0, Region::len);
+        self.shared().region.len() + exposed + magazines + size_of::<PoolShared>()
     }
 
     /// The part of memory that slots lie in, for a device to register: start and bytes.
@@ -394,6 +429,17 @@ impl Pool {
             self.shared().data_ptr(),
             self.slots() as usize * self.slot_bytes(),
         )
+    }
+
+    /// The file of an exposed pool, which holds [`Pool::data_span`] from its start on.
+    pub fn exposed(&self) -> Option<BorrowedFd<'_>> {
+        self.shared().exposed.as_ref()?.memfd()
+    }
+
+    /// Whether a peer took pages out of an exposed pool's file: what it maps is the pool no more.
+    pub fn is_lost(&self) -> bool {
+        let exposed = self.shared().exposed.as_ref();
+        exposed.is_some_and(Region::is_lost)
     }
 
     /// Whether a packet's slot is one of this pool's.

@@ -357,3 +357,49 @@ fn a_panic_while_retaining_frees_nothing_twice() {
     // The sixth was dropped by the panic; the four behind it are lost, none is there twice.
     assert_eq!((whole, take_all(&mut cache, &pool).len()), (5, 60));
 }
+
+/// The slots of an exposed pool are its file, in their order, and the metadata is not in it.
+#[test]
+#[cfg_attr(miri, ignore = "needs the kernel's memory")]
+fn an_exposed_pool_shows_its_slots_and_nothing_else() {
+    let exposed = |slots| {
+        let config = PoolConfig {
+            pages: PagePolicy::Only(PageKind::Base4K),
+            exposed: true,
+            ..PoolConfig::new("exposed", slots)
+        };
+        Pool::new(&config).unwrap()
+    };
+    // More lines than a power of two, and a pool right behind it.
+    let (pool, other) = (exposed(1025), exposed(3));
+    assert!(self::pool(3).exposed().is_none() && !pool.is_lost());
+    let mut cache = PoolCache::new(&[pool.clone(), other.clone()]);
+    let mut all = take_all(&mut cache, &pool);
+    all.extend(take_all(&mut cache, &other));
+    assert_eq!(all.len(), 1028);
+    for (number, packet) in all.iter_mut().enumerate() {
+        assert!(packet.set_data(&number.to_ne_bytes()));
+    }
+    for (number, packet) in all.iter().enumerate() {
+        let of = if number < 1025 { &pool } else { &other };
+        let at = of.slot_offset(packet).unwrap() + packet.headroom();
+        let mut bytes = [0; 8];
+        rustix::io::pread(of.exposed().unwrap(), &mut bytes, at as u64).unwrap();
+        assert_eq!(usize::from_ne_bytes(bytes), number);
+        let (start, len) = of.data_span();
+        let data = packet.data().as_ptr().addr();
+        assert!((start.addr()..start.addr() + len).contains(&data));
+    }
+    let bytes = rustix::fs::fstat(pool.exposed().unwrap()).unwrap().st_size as usize;
+    let (start, len) = pool.data_span();
+    assert_eq!(bytes, len.next_multiple_of(4096));
+    let lines = all[0].line() as *const _ as usize;
+    assert!(!(start.addr()..start.addr() + bytes).contains(&lines));
+    // Whatever a peer writes there.
+    rustix::io::pwrite(pool.exposed().unwrap(), &vec![0xff; bytes], 0).unwrap();
+    assert!(all.iter().all(|packet| packet.len() == 8));
+    drop(all);
+    for pool in [pool, other] {
+        assert_eq!(take_all(&mut cache, &pool).len(), pool.slots() as usize);
+    }
+}

@@ -18,7 +18,7 @@ pub use capture::{Capture, CaptureConfig};
 pub use error::PortError;
 pub use faulty::{Faults, Faulty};
 pub use spec::{OptionHelp, Spec};
-pub use stats::{Counter, DropReason, PortStats, QueueStats};
+pub use stats::{Counter, DropReason, PortStats, QueueStats, RingFill};
 pub use traced::Traced;
 
 use crate::packet::{Burst, PoolCache, Pools};
@@ -175,6 +175,9 @@ pub struct PortInfo {
     pub tx_offloads: bool,
     /// Whether its pool must be [`Layout::Aligned`](crate::packet::Layout::Aligned).
     pub aligned_pool: bool,
+    /// Whether its pool must be [`exposed`](crate::packet::PoolConfig::exposed): a peer that is
+    /// trusted maps it.
+    pub exposed_pool: bool,
     /// Facts for users, once started: mode, ring sizes, what was chosen and why.
     pub facts: Vec<(&'static str, String)>,
 }

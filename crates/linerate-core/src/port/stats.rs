@@ -161,6 +161,21 @@ pub struct PortStats {
     pub violations: Vec<(&'static str, u64)>,
     /// Notifications that such peers were sent.
     pub notifications: u64,
+    /// How full the rings are now that such a port shares with its peer; none without one.
+    pub rings: Vec<RingFill>,
+}
+
+/// How full a ring is in memory that a port shares with a peer, at about one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingFill {
+    /// `receive` or `transmit`.
+    pub direction: &'static str,
+    /// The queue's number in its direction.
+    pub queue: u16,
+    /// Entries that whoever reads has not taken: we of a receive ring, the peer of a transmit ring.
+    pub waiting: u32,
+    /// Entries of the ring.
+    pub size: u32,
 }
 
 impl PortStats {
@@ -193,10 +208,12 @@ impl PortStats {
             faults: Vec::new(),
             violations: Vec::new(),
             notifications: 0,
+            rings: Vec::new(),
         }
     }
 
-    /// Adds those of another port, or of the same one before it was stopped.
+    /// Adds those of another port, or of the same one before it was stopped. How full rings are
+    /// now, nothing is added to.
     pub fn merge(&mut self, other: &Self) {
         self.rx_packets += other.rx_packets;
         self.rx_bytes += other.rx_bytes;

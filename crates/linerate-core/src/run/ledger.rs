@@ -114,16 +114,17 @@ impl Balance {
         let mut tries = 10;
         loop {
             let before: Vec<u64> = pools.iter().map(Pool::plain_drops).collect();
-            let accounts = accounts();
-            let undisturbed = pools.iter().map(Pool::plain_drops).eq(before);
+            let mut books = Self::sum(pools, accounts());
+            // Last: what the sum read is part of the snapshot.
+            books.exact = pools.iter().map(Pool::plain_drops).eq(before);
             tries -= 1;
-            if undisturbed || tries == 0 {
-                return Self::sum(pools, accounts, undisturbed);
+            if books.exact || tries == 0 {
+                return books;
             }
         }
     }
 
-    fn sum(pools: &[Pool], accounts: Vec<Account>, exact: bool) -> Self {
+    fn sum(pools: &[Pool], accounts: Vec<Account>) -> Self {
         let slots: i64 = pools.iter().map(|pool| i64::from(pool.slots())).sum();
         let from_shared: i64 = accounts.iter().map(|account| account.from_shared).sum();
         let returned: i64 = pools.iter().map(Pool::returned_to_shared).sum();
@@ -135,7 +136,7 @@ impl Balance {
             free_shared,
             missing: slots - free_shared - held,
             accounts,
-            exact,
+            exact: true,
         }
     }
 

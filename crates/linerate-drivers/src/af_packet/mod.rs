@@ -241,6 +241,7 @@ impl Port for AfPacket {
             numa_node: None,
             tx_offloads: true,
             aligned_pool: false,
+            exposed_pool: false,
             facts: vec![
                 ("receive", self.shared.shape.to_string()),
                 (

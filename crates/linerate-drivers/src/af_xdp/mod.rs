@@ -327,6 +327,7 @@ impl Port for AfXdpPort {
             numa_node: numa_node(&self.options().interface),
             tx_offloads: false,
             aligned_pool: self.may_be_zero_copy(),
+            exposed_pool: false,
             facts,
         }
     }

@@ -3,6 +3,7 @@
 //! One connection at a time. A client tries again and again; a server is handed connections by the
 //! [listener](super::listener) of its socket, which has read the first message of each.
 
+use super::exposed::Exposed;
 use super::message::{LEN, Message};
 use super::negotiation::{Offer, Told};
 use super::receive::Fault;
@@ -41,6 +42,8 @@ pub(super) struct Control {
     pub(super) notifier: Notifier,
     /// A server's.
     pub(super) inbox: Inbox,
+    /// A client's pools that the peer maps.
+    pub(super) exposed: Option<Exposed>,
 }
 
 /// Why a connection ends.
@@ -190,6 +193,11 @@ impl Control {
     fn serve(&mut self, connection: &mut Connection) -> Result<(), End> {
         if let Some(fault) = self.shared.take_fault(&connection.regions) {
             return Err(End::Fault(fault));
+        }
+        if self.exposed.as_ref().is_some_and(Exposed::is_lost) {
+            let detail =
+                "huge pages were taken out of a pool that peers map; start anew".to_owned();
+            return Err(End::Fault((Violation::MemoryLost, detail)));
         }
         let up = matches!(connection.phase, Phase::Up);
         if !up && connection.began.elapsed() > PATIENCE {

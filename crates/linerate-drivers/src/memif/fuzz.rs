@@ -1,5 +1,6 @@
 //! Any bytes as what a peer says and writes.
 
+use super::exposed::Exposed;
 use super::layout::Shape;
 use super::message::{LEN, Message};
 use super::negotiation::Told;
@@ -9,7 +10,7 @@ use super::transmit::TxRing;
 use crate::peer::kick::new_eventfd;
 use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
-use linerate_core::port::QueueStats;
+use linerate_core::port::{PortConfig, QueueStats};
 use rustix::fs::MemfdFlags;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -72,8 +73,8 @@ pub(crate) fn messages(input: &[u8]) {
 }
 
 /// A region of 16 KiB that holds these bytes, with a ring of eight descriptors at its start. The
-/// first byte says whose the memory is, and which way frames go; the last bytes change the ring
-/// between bursts.
+/// first byte says whose the memory is, which way frames go, and whether a client's slots take the
+/// place of buffers; the last bytes change the ring between bursts.
 ///
 /// # Panics
 /// Where a packet is longer than its slot, a slot is lost, or a burst does not end.
@@ -89,14 +90,20 @@ pub(crate) fn ring(input: &[u8]) {
         to_client: 0,
         log2_size: 3,
         buffer_bytes: 1024,
+        has_buffers: true,
     };
     Ring::mark(&regions, 0);
     let ring = Ring::new(&regions, 0, 0, 3).expect("it was just set up");
     let ours = first & 1 == 0;
     let buffers = ours.then(|| shape.buffers(0));
-    let pools = Pools::new(vec![
-        Pool::new(&PoolConfig::new("fuzz", 256)).expect(MEMORY),
-    ]);
+    let trusts = ours && first & 4 != 0;
+    let config = PoolConfig {
+        exposed: trusts,
+        ..PoolConfig::new("fuzz", 256)
+    };
+    let pools = Pools::new(vec![Pool::new(&config).expect(MEMORY)]);
+    let config = PortConfig::default();
+    let exposed = trusts.then(|| Exposed::of(&pools, 1024, &config).expect("it was made so"));
     let mut cache = PoolCache::new(pools.as_slice());
     let stats = QueueStats::default();
     let mut burst = Burst::new();
@@ -105,7 +112,11 @@ pub(crate) fn ring(input: &[u8]) {
             pools: pools.clone(),
             port: 0,
         };
-        let mut rx = RxRing::new(ring.clone(), buffers);
+        let mut rx = match &exposed {
+            Some(exposed) => RxRing::of_slots(ring.clone(), exposed),
+            None => RxRing::new(ring.clone(), buffers),
+        };
+        rx.lend_first(0);
         for _ in 0..16 {
             // What `new` wrote is the peer's to change.
             rewrite(&file, bytes);
@@ -124,15 +135,17 @@ pub(crate) fn ring(input: &[u8]) {
             }
         }
     } else {
-        let mut tx = TxRing::new(ring.clone(), buffers);
+        let mut tx = match &exposed {
+            Some(exposed) => TxRing::of_slots(ring.clone(), exposed),
+            None => TxRing::new(ring.clone(), buffers),
+        };
         for len in [60, 1514, 61, 2000, 1024, 1025, 14, 600] {
             rewrite(&file, bytes);
             let _ = burst.push(cache.copy_of(&vec![0x5a; len]).expect("slots for a burst"));
-            let sent = tx.send(&burst, &stats);
-            assert!(sent.taken <= burst.len());
-            cache.free_front(&mut burst, sent.taken);
-            tx.settle();
-            if sent.fault.is_some() {
+            let offered = burst.len();
+            let sent = tx.send(&mut burst, &mut cache, &stats);
+            assert_eq!(sent.taken, offered - burst.len());
+            if sent.fault.is_some() || tx.settle(&mut cache).is_err() {
                 break;
             }
         }
@@ -163,7 +176,8 @@ mod tests {
             bytes[1 + at..1 + at + value.len()].copy_from_slice(value);
         };
         put(&mut bytes, 6, &8_u16.to_ne_bytes());
-        put(&mut bytes, 64, &(u16::from(first) * 4).to_ne_bytes());
+        let tail = if first & 4 == 0 { first * 4 } else { 4 };
+        put(&mut bytes, 64, &u16::from(tail).to_ne_bytes());
         for index in 0..8_usize {
             let at = HEADER_LEN + 16 * index;
             let more = u16::from(index == 3);
@@ -182,7 +196,7 @@ mod tests {
     fn changed_rings_stay_in_bounds() {
         let mut random = Random::new(14);
         for round in 0..2000 {
-            let mut bytes = honest((round % 4) as u8);
+            let mut bytes = honest((round % 8) as u8);
             for _ in 0..random.below(8) {
                 let at = match random.below(4) {
                     0 => random.below(bytes.len()),
@@ -203,6 +217,7 @@ mod tests {
             to_client: 2,
             log2_size: 4,
             buffer_bytes: 256,
+            has_buffers: true,
         };
         for _ in 0..2000 {
             let mut bytes = Message::AddRegion {
@@ -233,6 +248,8 @@ mod tests {
             (1, "server_rx"),
             (2, "client_tx"),
             (3, "server_tx"),
+            (4, "slots_rx"),
+            (6, "slots_tx"),
         ] {
             let bytes = &honest(first)[..1 + HEADER_LEN + 128 + 64];
             std::fs::write(format!("{corpus}/memif_ring/{name}"), bytes).unwrap();
@@ -242,6 +259,7 @@ mod tests {
             to_client: 2,
             log2_size: 4,
             buffer_bytes: 256,
+            has_buffers: true,
         };
         let region = Message::AddRegion {
             index: 0,

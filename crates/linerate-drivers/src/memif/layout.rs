@@ -24,6 +24,24 @@ pub(super) struct Buffers {
 }
 
 impl Buffers {
+    /// Where `count` buffers from an index on lie, at most as many as there are: up to the last
+    /// one, and from the first one on. Offsets in region 0, and bytes.
+    #[inline(always)]
+    pub(super) fn spans(self, index: u16, count: usize) -> [(u32, u32); 2] {
+        let first = u32::from(index & self.count.wrapping_sub(1));
+        let before = (count as u32).min(u32::from(self.count) - first);
+        let after = count as u32 - before;
+        [
+            (self.at + first * self.stride, before * self.stride),
+            (self.at, after * self.stride),
+        ]
+    }
+
+    /// From one buffer to the next, in bytes.
+    pub(super) fn stride(self) -> usize {
+        self.stride as usize
+    }
+
     /// The descriptor of the buffer at an index that runs on for ever, all of it free.
     #[inline(always)]
     pub(super) fn empty(self, index: u16) -> Descriptor {
@@ -42,6 +60,8 @@ pub(super) struct Shape {
     pub(super) to_client: u16,
     pub(super) log2_size: u8,
     pub(super) buffer_bytes: u32,
+    /// Behind the rings there are buffers; otherwise slots of pools are.
+    pub(super) has_buffers: bool,
 }
 
 impl Shape {
@@ -61,7 +81,9 @@ impl Shape {
 
     /// Bytes of it all.
     pub(super) fn bytes(self) -> usize {
-        self.rings() * (self.ring_bytes() + (self.stride() << self.log2_size))
+        let buffers = self.stride() << self.log2_size;
+        let buffers = if self.has_buffers { buffers } else { 0 };
+        self.rings() * (self.ring_bytes() + buffers)
     }
 
     /// Where ring `number` is, those to the server first.
@@ -129,6 +151,7 @@ mod tests {
             to_client: 3,
             log2_size: 4,
             buffer_bytes: 2048,
+            has_buffers: true,
         };
         let (_file, regions) = shape.make("test").unwrap();
         let regions = Arc::new(regions);
@@ -145,10 +168,16 @@ mod tests {
                 assert!(regions.window(0, buffer.offset(), buffer.len()).is_some());
                 spans.push((offset, offset + len));
             }
-            assert_eq!(
-                shape.buffers(number).empty(16),
-                shape.buffers(number).empty(0)
-            );
+            let buffers = shape.buffers(number);
+            assert_eq!(buffers.empty(16), buffers.empty(0));
+            for (index, count) in [(0, 16), (3, 0), (15, 1), (15, 16), (18, 15)] {
+                let spans = buffers.spans(index, count).into_iter();
+                let starts =
+                    spans.flat_map(|(at, bytes)| (at..at + bytes).step_by(buffers.stride()));
+                let numbers = index..index + count as u16;
+                let wanted = numbers.map(|number| buffers.empty(number).offset());
+                assert!(starts.eq(wanted), "{count} from {index} on");
+            }
         }
         spans.sort_unstable();
         assert!(spans.windows(2).all(|two| two[0].1 <= two[1].0));

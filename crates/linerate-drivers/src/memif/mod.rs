@@ -3,7 +3,7 @@
 //! # Synopsis
 //! ```text
 //! memif:PATH[,id=N][,role=server|client][,queues=N][,ring_size=N][,buffer=N][,secret=TEXT]
-//!     [,owner=USER][,mode=OCTAL][,mac=ADDRESS]
+//!     [,trust=none|full][,owner=USER][,mode=OCTAL][,mac=ADDRESS]
 //! memif:@NAME[,...]
 //! ```
 //!
@@ -16,6 +16,10 @@
 //! Frames are copied into the shared memory and out of it, and each number of the peer's is loaded
 //! once, checked, and then used: a peer can spoil its own frames and nothing else. One that breaks
 //! the protocol is disconnected, counted by reason (`violations`), and may connect again.
+//!
+//! A client with `trust=full` copies nothing: its pool is the shared memory, descriptors point into
+//! packets, and free slots are lent to the peer, which can read and write every packet of that pool
+//! at any time. That is for peers that run the user's own code (docs/adr/0043).
 //!
 //! A frame that is longer than a buffer goes in several. Nothing is lost to a full ring: `tx_burst`
 //! leaves what does not fit. Without a peer frames are dropped as `no_peer`.
@@ -35,6 +39,7 @@
 //! queues     most queues each way, 1 to 64; default 1
 //! ring_size  a client's descriptors in each ring, a power of two, 16 to 16384; default 1024
 //! buffer     a client's bytes in each buffer, 256 to 65536; default 2048
+//! trust      full: a client's pool is what the peer maps; default none
 //! secret     at most 24 bytes that client and server must share
 //! owner      user that owns a server's socket: a number, or a name of /etc/passwd
 //! mode       its permission bits, such as 0660; default as the umask says
@@ -42,9 +47,10 @@
 //! ```
 //!
 //! # See also
-//! VPP's src/plugins/memif and extras/libmemif, DPDK's `net_memif`; docs/adr/0028.
+//! VPP's src/plugins/memif and extras/libmemif, DPDK's `net_memif`; docs/adr/0028, 0043.
 
 mod control;
+mod exposed;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
 mod layout;
@@ -66,6 +72,7 @@ use crate::peer::kick::{self, Notifier};
 use crate::peer::violations::Violations;
 use crate::{Counters, Drivers, PortKind};
 use control::Control;
+use exposed::Exposed;
 use linerate_core::packet::Pools;
 use linerate_core::port::{Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec};
 use listener::{Interface, NoPlace, Place};
@@ -116,6 +123,8 @@ pub struct Memif {
 struct Running {
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
+    /// A client's pools that the peer maps.
+    exposed: Option<Exposed>,
     /// A server's place on its socket.
     _place: Option<Place>,
 }
@@ -169,6 +178,48 @@ impl Memif {
         }
     }
 
+    /// The pools that the peer maps, where it is trusted with them.
+    fn expose(&self, config: &PortConfig, pools: &Pools) -> Result<Option<Exposed>, PortError> {
+        let Settings {
+            port,
+            trusts,
+            log2_size,
+            buffer_bytes,
+            ..
+        } = &self.settings;
+        if !trusts {
+            return Ok(None);
+        }
+        let exposed = Exposed::of(pools, *buffer_bytes, config);
+        let exposed = exposed.map_err(|reason| PortError::Unsupported {
+            port: port.clone(),
+            reason,
+        })?;
+        // Each receive ring holds as many free slots as it has descriptors.
+        let (pool, needed) = (pools.primary(), u32::from(config.rx_queues) << log2_size);
+        if needed >= pool.slots() {
+            return Err(PortError::PoolTooSmall {
+                port: port.clone(),
+                pool: pool.name().into(),
+                slots: pool.slots(),
+                needed,
+            });
+        }
+        Ok(Some(exposed))
+    }
+
+    /// For people: what the peer may do.
+    fn trust(&self) -> String {
+        let running = self.running.as_ref();
+        match running.and_then(|running| running.exposed.as_ref()) {
+            Some(exposed) => exposed.describe(),
+            None if self.settings.trusts => {
+                "full: the peer can read and write every packet of the port's pool".into()
+            }
+            None => "none: frames are copied".into(),
+        }
+    }
+
     fn receivers(&mut self, shared: &Arc<Shared>, config: &PortConfig, pools: &Pools) -> Queues {
         let mut queues = Queues::default();
         for index in 0..usize::from(config.rx_queues) {
@@ -202,6 +253,7 @@ impl Port for Memif {
             Role::Client => "client",
         };
         let mut facts = vec![("role", role.to_owned())];
+        facts.push(("trust", self.trust()));
         if let Some(running) = &self.running {
             facts.extend(running.facts());
         }
@@ -215,12 +267,14 @@ impl Port for Memif {
             numa_node: None,
             tx_offloads: false,
             aligned_pool: false,
+            exposed_pool: self.settings.trusts,
             facts,
         }
     }
 
     fn start(&mut self, config: &PortConfig, pools: &Pools) -> Result<Queues, PortError> {
         self.counters.check_start(&self.info(), config)?;
+        let exposed = self.expose(config, pools)?;
         // A peer expects a ring each way, also from who only sends.
         let rings = |queues: u16| usize::from(queues.max(1));
         let (rx, tx) = (rings(config.rx_queues), rings(config.tx_queues));
@@ -236,6 +290,7 @@ impl Port for Memif {
             shared: shared.clone(),
             notifier,
             inbox: Arc::default(),
+            exposed: exposed.clone(),
         };
         shared.set_down(match self.settings.role {
             Role::Server => format!("waits for a client on `{}`", self.settings.address),
@@ -258,6 +313,7 @@ impl Port for Memif {
         self.running = Some(Running {
             shared,
             thread,
+            exposed,
             _place: place,
         });
         Ok(queues)
@@ -278,6 +334,7 @@ impl Port for Memif {
         PortStats {
             violations: self.violations.read(),
             notifications: self.notified + now.map_or(0, |now| now.shared.notify.sent()),
+            rings: now.map_or(Vec::new(), |now| now.shared.fill()),
             ..self.counters.sum()
         }
     }
@@ -313,18 +370,10 @@ impl Running {
         self.shared.notify.sent()
     }
 
-    /// For people: who the peer is, and how full the rings are.
+    /// For people: who the peer is, and what was agreed on.
     fn facts(&self) -> Vec<(&'static str, String)> {
         let Some(peer) = self.shared.state().peer else {
             return Vec::new();
-        };
-        let rx = self.shared.rx.iter();
-        let rx = rx.map(|gate| gate.change().as_ref().map_or(0, |ring| ring.waiting()));
-        let tx = self.shared.tx.iter();
-        let tx = tx.map(|gate| gate.change().as_ref().map_or(0, |ring| ring.waiting()));
-        let joined = |counts: &mut dyn Iterator<Item = u16>| {
-            let counts: Vec<String> = counts.map(|count| count.to_string()).collect();
-            counts.join(" ")
         };
         let (to_server, to_client) = peer.rings;
         let sealed = if peer.sealed { "sealed" } else { "not sealed" };
@@ -338,8 +387,6 @@ impl Running {
             ),
             ("ring size", peer.ring_size.to_string()),
             ("regions", format!("{} ({sealed})", peer.regions)),
-            ("receive rings hold", joined(&mut rx.into_iter())),
-            ("transmit rings hold", joined(&mut tx.into_iter())),
         ]
     }
 }

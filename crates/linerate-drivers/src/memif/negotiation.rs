@@ -6,6 +6,7 @@
 
 use super::Role;
 use super::control::{Connection, Control, End, Phase, bad};
+use super::exposed::Exposed;
 use super::layout::Shape;
 use super::message::{Message, RingPlace, SECRET_LEN, VERSION};
 use super::receive::RxRing;
@@ -30,6 +31,8 @@ pub(super) struct Offer {
     regions: Arc<Regions>,
     /// An eventfd of each ring.
     files: Vec<OwnedFd>,
+    /// Whose slots take the place of buffers.
+    exposed: Option<Exposed>,
 }
 
 /// What a server was told.
@@ -50,10 +53,10 @@ impl Control {
         let Message::Hello {
             name,
             versions,
+            max_region,
             max_to_server,
             max_to_client,
             max_log2_size,
-            ..
         } = hello
         else {
             return Ok(());
@@ -71,8 +74,19 @@ impl Control {
             to_client: most(self.shared.rx.len(), max_to_client),
             log2_size: self.settings.log2_size.min(max_log2_size),
             buffer_bytes: self.settings.buffer_bytes,
+            has_buffers: self.exposed.is_none(),
         };
         let failed = |error: std::io::Error| End::Refused(format!("out of resources: {error}"));
+        let exposed = self.exposed.as_ref();
+        let exposed = exposed.map_or(Ok(Vec::new()), Exposed::files);
+        let exposed = exposed.map_err(failed)?;
+        if exposed.len() > usize::from(max_region) {
+            let (ours, theirs) = (exposed.len(), max_region);
+            return Err(End::Refused(format!(
+                "{ours} pools are to be shared, and the peer takes {theirs} regions besides the \
+                 rings'"
+            )));
+        }
         let (file, regions) = shape.make(&self.settings.port).map_err(failed)?;
         let mut rest = VecDeque::new();
         let region = Message::AddRegion {
@@ -80,6 +94,9 @@ impl Control {
             bytes: shape.bytes() as u64,
         };
         rest.push_back((region, Some(file)));
+        for (index, (file, bytes)) in (1..).zip(exposed) {
+            rest.push_back((Message::AddRegion { index, bytes }, Some(file)));
+        }
         let mut files = Vec::new();
         for place in shape.places() {
             let file = kick::new_eventfd().map_err(failed)?;
@@ -97,6 +114,7 @@ impl Control {
             shape,
             regions,
             files,
+            exposed: self.exposed.clone(),
         };
         connection.phase = Phase::Telling(rest, offer);
         let init = Message::Init {
@@ -117,19 +135,20 @@ impl Control {
         let shape = offer.shape;
         let no_ring = |_| End::Refused("its own rings are gone".into());
         let failed = |error: std::io::Error| End::Refused(format!("out of resources: {error}"));
+        let exposed = offer.exposed.as_ref();
         for ((number, place), file) in shape.places().into_iter().enumerate().zip(offer.files) {
             let RingPlace {
                 offset, log2_size, ..
             } = place;
             let ring = Ring::new(&offer.regions, 0, offset, log2_size).map_err(no_ring)?;
-            let (index, buffers) = (usize::from(place.index), Some(shape.buffers(number)));
-            if place.to_server {
-                self.send_by(index, TxRing::new(ring, buffers), file)
-                    .map_err(failed)?;
-            } else {
-                self.receive_by(index, RxRing::new(ring, buffers), file)
-                    .map_err(failed)?;
-            }
+            let (index, buffers) = (usize::from(place.index), shape.buffers(number));
+            let used = match (place.to_server, exposed) {
+                (true, None) => self.send_by(index, TxRing::new(ring, Some(buffers)), file),
+                (true, Some(pools)) => self.send_by(index, TxRing::of_slots(ring, pools), file),
+                (false, None) => self.receive_by(index, RxRing::new(ring, Some(buffers)), file),
+                (false, Some(pools)) => self.receive_by(index, RxRing::of_slots(ring, pools), file),
+            };
+            used.map_err(failed)?;
         }
         self.up(connection, shape.to_server.into(), shape.to_client.into());
         Ok(())
@@ -214,7 +233,8 @@ impl Control {
 
     fn receive_by(&self, index: usize, ring: RxRing, file: OwnedFd) -> std::io::Result<()> {
         self.shared.wakeups[index].watch(file)?;
-        *self.shared.rx[index].change() = Some(ring);
+        let mut gate = self.shared.rx[index].change();
+        gate.insert(ring).lend_first(index);
         Ok(())
     }
 
@@ -232,7 +252,8 @@ impl Control {
         };
         let peer = &mut connection.peer;
         peer.rings = (to_server, to_client);
-        peer.regions = connection.regions.0.len();
+        let exposed = self.exposed.as_ref().map_or(0, Exposed::count);
+        peer.regions = connection.regions.0.len() + exposed;
         peer.sealed = connection.regions.0.iter().all(Untrusted::is_sealed);
         peer.ring_size = self.ring_size();
         self.shared.tx_rings.store(sends, Ordering::Release);

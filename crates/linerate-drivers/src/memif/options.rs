@@ -37,6 +37,12 @@ pub(super) const OPTIONS: &[OptionHelp] = &[
         help: "a client's bytes in each buffer; longer frames go in several; default 2048",
     },
     OptionHelp {
+        key: "trust",
+        value: "none|full",
+        help: "full: a client's packets stay in its pool, which the peer reads and writes; \
+               default none: they are copied",
+    },
+    OptionHelp {
         key: "secret",
         value: "TEXT",
         help: "at most 24 bytes that client and server must share; default none",
@@ -79,6 +85,8 @@ pub(super) struct Settings {
     pub(super) mac: MacAddr,
     pub(super) log2_size: u8,
     pub(super) buffer_bytes: u32,
+    /// The peer maps our pools.
+    pub(super) trusts: bool,
     pub(super) secret: [u8; SECRET_LEN],
     pub(super) access: UnixAccess,
     pub(super) opener: Arc<dyn Opener>,
@@ -104,6 +112,7 @@ pub(super) fn read(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Settings, Po
         ("mode", Role::Server),
         ("ring_size", Role::Client),
         ("buffer", Role::Client),
+        ("trust", Role::Client),
     ];
     for (key, of) in of_role {
         if spec.text(key).is_some() && role != of {
@@ -125,6 +134,12 @@ pub(super) fn read(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Settings, Po
         to_client: queues,
         log2_size: ring_size.ilog2() as u8,
         buffer_bytes: spec.number("buffer", 2048_u32, 256..=65_536)?,
+        has_buffers: true,
+    };
+    let trusts = match spec.text("trust") {
+        None | Some("none") => false,
+        Some("full") => true,
+        Some(_) => return Err(spec.bad("trust", "`none` or `full`")),
     };
     if u32::try_from(shape.bytes()).is_err() {
         let expected = "less: all buffers of all queues together have to be below 4 GiB";
@@ -159,6 +174,7 @@ pub(super) fn read(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Settings, Po
         queues,
         log2_size: shape.log2_size,
         buffer_bytes: shape.buffer_bytes,
+        trusts,
         secret,
         access,
         opener: opener.clone(),

@@ -52,6 +52,11 @@ impl RxQueue for Receiver {
         }
         SleepOn::Fd(wakeups.descriptor())
     }
+
+    fn held(&self) -> i64 {
+        let ring = self.shared.rx[self.index].change();
+        ring.as_ref().map_or(0, |ring| ring.held()) as i64
+    }
 }
 
 /// A transmit queue.
@@ -87,18 +92,29 @@ impl TxQueue for Sender {
             return;
         }
         let rings = self.shared.tx_rings.load(Ordering::Relaxed);
-        if rings > 0 {
-            let at = self.index % rings;
-            let mut inside = self.shared.tx[at].enter();
-            let ring = inside.as_mut().and_then(|inside| inside.as_mut());
-            if ring.is_some_and(|ring| ring.settle()) {
-                self.shared.notify.notify(at);
+        if rings == 0 {
+            return;
+        }
+        let at = self.index % rings;
+        let Some(mut inside) = self.shared.tx[at].enter() else {
+            return;
+        };
+        let Some(ring) = &mut *inside else { return };
+        match ring.settle(cache) {
+            Ok(false) => {}
+            Ok(true) => self.shared.notify.notify(at),
+            Err(fault) => {
+                *inside = None;
+                self.shared.report(fault);
             }
         }
     }
 
+    /// Rings that several queues share are those of the first of them.
     fn held(&self) -> i64 {
-        self.finisher.held()
+        let ring = self.shared.tx[self.index].change();
+        let slots = ring.as_ref().map_or(0, |ring| ring.held());
+        self.finisher.held() + slots as i64
     }
 }
 
@@ -126,7 +142,7 @@ fn send(
         drop(inside);
         return to_nobody(burst, cache, stats);
     };
-    let sent = ring.send(burst, stats);
+    let sent = ring.send(burst, cache, stats);
     stats.passed(sent.packets, sent.bytes);
     if sent.notify {
         shared.notify.notify(at);
@@ -135,7 +151,6 @@ fn send(
         *inside = None;
         shared.report(fault);
     }
-    cache.free_front(burst, sent.taken);
     sent.taken
 }
 

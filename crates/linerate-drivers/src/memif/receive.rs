@@ -1,11 +1,13 @@
-//! The receiving end of a ring: frames are copied into slots of ours.
+//! The receiving end of a ring: frames are copied into slots of ours, or come into those that the
+//! peer was lent.
 //!
 //! From server to client the client lends empty buffers by `head`, and finds what came up to
 //! `tail`; from client to server frames lie up to `head`, and `tail` gives their buffers back. Each
 //! descriptor is loaded once, into our memory; a burst looks at no more of them than the ring has.
 
+use super::exposed::{Exposed, Lent};
 use super::layout::Buffers;
-use super::ring::{AtHand, Descriptor, Ring, View};
+use super::ring::{AtHand, Descriptor, LINE, Ring, View};
 use crate::peer::violations::Violation;
 use linerate_core::packet::{Burst, Offload, Packet, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, QueueStats};
@@ -26,6 +28,8 @@ pub(super) struct RxRing {
     pub(super) ring: Ring,
     /// The buffers of our own memory; `None` on a server, whose peer says where they are.
     buffers: Option<Buffers>,
+    /// A client's slots in their place.
+    slots: Option<Lent>,
     /// The first descriptor that was not looked at.
     next: u16,
     /// The first that was not lent: the client's.
@@ -63,6 +67,7 @@ impl RxRing {
         let mut new = Self {
             ring,
             buffers,
+            slots: None,
             next: 0,
             lent,
             loaded,
@@ -71,6 +76,27 @@ impl RxRing {
         // A worker that sleeps already has not told this ring's sender.
         new.asleep();
         new
+    }
+
+    /// As a client that lends slots.
+    pub(super) fn of_slots(ring: Ring, exposed: &Exposed) -> Self {
+        let slots = Some(Lent::new(exposed, ring.size()));
+        Self {
+            slots,
+            ..Self::new(ring, None)
+        }
+    }
+
+    /// Lends the first slots of a receive queue, inside its gate.
+    pub(super) fn lend_first(&mut self, queue: usize) {
+        if let (Some(slots), Some(view)) = (&mut self.slots, self.ring.view()) {
+            slots.lend_first(view, queue);
+        }
+    }
+
+    /// Slots of ours that the peer has.
+    pub(super) fn held(&self) -> usize {
+        self.slots.as_ref().map_or(0, Lent::count)
     }
 
     /// The peer is to notify, from now on.
@@ -95,7 +121,7 @@ impl RxRing {
     /// Frames that wait, for people.
     pub(super) fn waiting(&self) -> u16 {
         self.ring.view().map_or(0, |view| {
-            let produced = if self.buffers.is_some() {
+            let produced = if self.buffers.is_some() || self.slots.is_some() {
                 view.tail()
             } else {
                 view.head()
@@ -113,6 +139,12 @@ impl RxRing {
         slots: &Slots,
         stats: &QueueStats,
     ) -> Received {
+        if let Some(lent) = &mut self.slots {
+            return match self.ring.view() {
+                Some(view) => lent.receive(view, &mut self.next, burst, cache, slots, stats),
+                None => Received::default(),
+            };
+        }
         // Taken apart, so that the ring can be borrowed while indices change.
         let Self {
             ring,
@@ -188,6 +220,7 @@ impl RxRing {
 #[inline(always)]
 fn lend(view: &View<'_>, buffers: Buffers, next: u16, lent: &mut u16) {
     let until = next.wrapping_add(buffers.count);
+    view.prefetch_write(*lent, until.wrapping_sub(*lent));
     while *lent != until {
         view.write(*lent, buffers.empty(*lent));
         *lent = lent.wrapping_add(1);
@@ -196,7 +229,7 @@ fn lend(view: &View<'_>, buffers: Buffers, next: u16, lent: &mut u16) {
 }
 
 #[cold]
-fn index_fault(produced: u16, next: u16, most: u16) -> Fault {
+pub(super) fn index_fault(produced: u16, next: u16, most: u16) -> Fault {
     let detail = format!(
         "a ring's index is {produced} after {next}: {} ahead, where {most} are possible",
         produced.wrapping_sub(next)
@@ -240,7 +273,10 @@ impl Frames<'_> {
         let pool = slots.pools.primary();
         let room = pool.room_bytes() as u32;
         // All in registers: after a copy whatever is in memory would be loaded again.
-        let (view, regions) = (self.view, self.regions);
+        let (view, mut regions) = (self.view, self.regions);
+        if !CLIENT {
+            regions = regions.near(view.read(next));
+        }
         let buffers = self.buffers.filter(|_| CLIENT).unwrap_or_default();
         let room = if CLIENT {
             room.min(buffers.bytes)
@@ -248,8 +284,9 @@ impl Frames<'_> {
             room
         };
         let most = usize::from(ready).min(burst.room());
+        view.prefetch(next, most as u16);
         let mut windows = [None; Burst::CAPACITY];
-        let mut found = 0;
+        let (mut found, mut longest) = (0, 0);
         for (number, frame) in windows[..most].iter_mut().enumerate() {
             let index = next.wrapping_add(number as u16);
             let read = view.read(index);
@@ -265,6 +302,7 @@ impl Frames<'_> {
                 break;
             }
             window.prefetch();
+            longest = longest.max(len);
             *frame = Some(window);
             found += 1;
         }
@@ -282,6 +320,11 @@ impl Frames<'_> {
                 return (0, now);
             };
             let len = window.len();
+            if longest > LINE
+                && let Some(Some(next)) = windows.get(number + 1)
+            {
+                next.prefetch_rest();
+            }
             window.read(&mut room[..len]);
             bytes += len as u64;
             (len as u32, now)

@@ -7,6 +7,7 @@
 //!
 //! All of it can change at any time: what a check has seen is a value in our own memory.
 
+use linerate_core::arch::{prefetch_read, prefetch_write};
 use linerate_core::mem::{Untrusted, Window};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
@@ -17,6 +18,8 @@ pub(super) const COOKIE: u32 = 0x3e3_1f20;
 pub(super) const HEADER_LEN: usize = 128;
 /// Bytes of a descriptor.
 pub(super) const DESCRIPTOR_LEN: usize = 16;
+/// Bytes of a cache line.
+pub(super) const LINE: u32 = 64;
 /// Largest ring that we take or make, as a power of two: indices have 16 bits.
 pub(super) const MAX_LOG2_SIZE: u8 = 15;
 
@@ -45,12 +48,13 @@ impl Regions {
         region.window(offset as usize, len as usize)
     }
 
-    /// The same regions for a burst: the first one, where nearly all buffers lie, at hand.
+    /// The same regions for a burst: the first one at hand.
     #[inline(always)]
     pub(super) fn at_hand(&self) -> Option<AtHand<'_>> {
         let first = self.0.first()?;
         Some(AtHand {
-            first: first.window(0, first.len())?,
+            number: 0,
+            near: first.window(0, first.len())?,
             all: self,
         })
     }
@@ -64,7 +68,8 @@ impl Regions {
 /// [`Regions`] for a burst.
 #[derive(Clone, Copy)]
 pub(super) struct AtHand<'a> {
-    first: Window<'a>,
+    number: u16,
+    near: Window<'a>,
     all: &'a Regions,
 }
 
@@ -72,10 +77,30 @@ impl<'a> AtHand<'a> {
     /// As [`Regions::window`], of a descriptor's place.
     #[inline(always)]
     pub(super) fn window(&self, place: Descriptor, len: u32) -> Option<Window<'a>> {
-        if place.region() == 0 {
-            return self.first.part(place.offset() as usize, len as usize);
+        if place.region() == self.number {
+            return self.near.part(place.offset() as usize, len as usize);
         }
         self.far(place, len)
+    }
+
+    /// With the region at hand in which a descriptor's buffer lies: nearly all lie in the same.
+    #[inline(always)]
+    pub(super) fn near(self, place: Descriptor) -> Self {
+        match place.region() == self.number {
+            true => self,
+            false => self.other(place.region()).unwrap_or(self),
+        }
+    }
+
+    #[inline(never)]
+    fn other(self, number: u16) -> Option<Self> {
+        let region = self.all.0.get(usize::from(number))?;
+        let near = region.window(0, region.len())?;
+        Some(Self {
+            number,
+            near,
+            ..self
+        })
     }
 
     #[cold]
@@ -224,13 +249,14 @@ impl Ring {
         }
     }
 
-    /// For the owner of the memory: an empty ring, with nothing to notify.
+    /// For the owner of the memory: an empty ring, whose receiver wants to be notified until it
+    /// says otherwise. VPP and libmemif never say that they want to.
     pub(super) fn set_up(regions: &Regions, at: usize) {
         Self::mark(regions, at);
         let Some(header) = regions.0[0].u16s(at, HEADER_LEN / 2) else {
             return;
         };
-        header[word::FLAGS].store(MASK_INT, Ordering::Relaxed);
+        header[word::FLAGS].store(0, Ordering::Relaxed);
         header[word::HEAD].store(0, Ordering::Relaxed);
         header[word::TAIL].store(0, Ordering::Relaxed);
     }
@@ -283,6 +309,31 @@ impl View<'_> {
         Descriptor {
             first: pair[0].load(Ordering::Relaxed),
             second: pair[1].load(Ordering::Relaxed),
+        }
+    }
+
+    /// Asks for the lines of `count` descriptors, to be read: they come beside each other.
+    #[inline(always)]
+    pub(super) fn prefetch(&self, index: u16, count: u16) {
+        for number in (0..count).step_by(LINE as usize / DESCRIPTOR_LEN) {
+            prefetch_read(self.pair(index.wrapping_add(number)).as_ptr());
+        }
+    }
+
+    /// The same to be written, away from the other core.
+    #[inline(always)]
+    pub(super) fn prefetch_write(&self, index: u16, count: u16) {
+        for number in (0..count).step_by(LINE as usize / DESCRIPTOR_LEN) {
+            prefetch_write(self.pair(index.wrapping_add(number)).as_ptr());
+        }
+    }
+
+    /// What is in the buffer at an index that runs on for ever, for whoever knows where it lies.
+    #[inline(always)]
+    pub(super) fn read_content(&self, index: u16) -> Descriptor {
+        Descriptor {
+            first: self.pair(index)[0].load(Ordering::Relaxed),
+            second: 0,
         }
     }
 

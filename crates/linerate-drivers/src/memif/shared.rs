@@ -6,6 +6,7 @@ use super::transmit::TxRing;
 use crate::peer::gate::Gate;
 use crate::peer::kick::{self, Notify, Wakeups};
 use crate::peer::violations::{Violation, Violations};
+use linerate_core::port::RingFill;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -128,6 +129,27 @@ impl Shared {
             wakeups.unwatch();
         }
         held(&self.fault).take();
+    }
+
+    /// How full the rings are. A burst of a queue may come empty for it.
+    pub(super) fn fill(&self) -> Vec<RingFill> {
+        let fill = |direction, queue: usize, waiting: u16, size: u16| RingFill {
+            direction,
+            queue: queue as u16,
+            waiting: waiting.into(),
+            size: size.into(),
+        };
+        let rx = self.rx.iter().enumerate().filter_map(|(queue, gate)| {
+            let gate = gate.change();
+            let ring = gate.as_ref()?;
+            Some(fill("receive", queue, ring.waiting(), ring.ring.size()))
+        });
+        let tx = self.tx.iter().enumerate().filter_map(|(queue, gate)| {
+            let gate = gate.change();
+            let ring = gate.as_ref()?;
+            Some(fill("transmit", queue, ring.waiting(), ring.ring.size()))
+        });
+        rx.chain(tx).collect()
     }
 
     pub(super) fn stops(&self) -> bool {

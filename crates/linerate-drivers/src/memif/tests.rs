@@ -1,12 +1,13 @@
 //! What a peer may do on the socket and in the rings, by a peer that does it.
 
 mod bad_input;
+mod exposed;
 mod hostile;
 mod raw;
 
 use super::*;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, SlotClass};
-use linerate_core::port::SleepOn;
+use linerate_core::port::{RingFill, SleepOn};
 use linerate_core::run::doorbell::Doorbell;
 use linerate_core::run::nap_on;
 use linerate_testkit::Scratch;
@@ -34,7 +35,10 @@ struct End {
 
 impl End {
     fn start(drivers: &mut Drivers, spec: &str) -> Self {
-        let pools = pools();
+        Self::start_with(drivers, spec, pools())
+    }
+
+    fn start_with(drivers: &mut Drivers, spec: &str, pools: Pools) -> Self {
         let mut port = drivers.open(spec).unwrap();
         let queues = port.start(&PortConfig::default(), &pools).unwrap();
         Self {
@@ -302,12 +306,26 @@ fn who_the_peer_is_can_be_seen() {
         (&"64".into(), &"1 (sealed)".into())
     );
     assert_eq!(fact("rings"), "1 to the server, 1 to the client");
-    assert_eq!(fact("receive rings hold"), "1");
-    let facts = client.port.info().facts;
-    let held = facts
-        .iter()
-        .find(|(known, _)| *known == "transmit rings hold");
-    assert_eq!(held.unwrap().1, "1");
+    let rings = |end: &End| {
+        let rings = end.port.stats().rings.into_iter();
+        let of = |ring: RingFill| (ring.direction, ring.queue, ring.waiting, ring.size);
+        rings.map(of).collect::<Vec<_>>()
+    };
+    let [full, empty] = [
+        [("receive", 0, 1, 64), ("transmit", 0, 0, 64)],
+        [("receive", 0, 0, 64), ("transmit", 0, 1, 64)],
+    ];
+    assert_eq!(
+        (rings(&server), rings(&client)),
+        (full.into(), empty.into())
+    );
+    assert_eq!(server.receive(), [60]);
+    assert!(
+        [rings(&server), rings(&client)]
+            .concat()
+            .iter()
+            .all(|ring| ring.2 == 0)
+    );
     server.stop();
     client.stop();
 }
@@ -352,6 +370,42 @@ fn a_sender_wakes_a_receiver_that_sleeps_and_spares_one_that_polls() {
         from.stop();
         to.stop();
     }
+}
+
+/// VPP and libmemif as servers say only that they want none.
+#[test]
+fn a_server_that_says_nothing_of_notifications_gets_them() {
+    let folder = Scratch::new();
+    let path = folder.file("s");
+    let listener = raw::listener(&path);
+    let spec = format!("memif:{path},role=client");
+    let mut client = End::start(&mut Drivers::new(), &spec);
+    let _server = raw::Server::serve(&listener);
+    client.wait_up();
+    assert!(client.send(60));
+    client.wait("the count", |client| client.port.stats().notifications > 0);
+    client.stop();
+}
+
+/// libmemif does, in memory that is the client's.
+#[test]
+fn a_server_may_clear_the_flags_of_what_it_has_read() {
+    let folder = Scratch::new();
+    let path = folder.file("s");
+    let listener = raw::listener(&path);
+    let spec = format!("memif:{path},role=client,ring_size=16");
+    let mut client = End::start(&mut Drivers::new(), &spec);
+    let server = raw::Server::serve(&listener);
+    client.wait_up();
+    let view = server.to_server.view().unwrap();
+    for frame in 0..24_u16 {
+        assert!(client.send(3000));
+        let [first, last] = [2 * frame, 2 * frame + 1].map(|index| view.read(index));
+        assert!(first.more() && !last.more(), "frame {frame}: {first:?}");
+        view.write_content(2 * frame, first.holding(first.len(), false));
+        view.set_tail(2 * frame + 2);
+    }
+    client.stop();
 }
 
 #[test]

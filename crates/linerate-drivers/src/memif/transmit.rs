@@ -1,20 +1,24 @@
-//! The sending end of a ring: frames are copied into buffers of the shared memory.
+//! The sending end of a ring: frames are copied into buffers of the shared memory, or stay in the
+//! slots where they are.
 //!
 //! From client to server the buffers are the client's own, and `head` hands them over; from server
 //! to client the client has lent them up to `head`, and `tail` says how far they are filled. A
 //! frame that is longer than a buffer goes on in the next.
 
+use super::exposed::{Exposed, Given};
 use super::layout::Buffers;
 use super::receive::Fault;
 use super::ring::{AtHand, Descriptor, Ring, View};
 use crate::peer::violations::Violation;
-use linerate_core::packet::{Burst, Packet};
+use linerate_core::packet::{Burst, Packet, PoolCache};
 use linerate_core::port::{DropReason, QueueStats};
 
 /// The sending end, as long as one connection lasts.
 pub(super) struct TxRing {
     pub(super) ring: Ring,
     side: Side,
+    /// On a client whose packets stay where they are: those that the peer has.
+    slots: Option<Given>,
     /// The first descriptor that was not filled.
     next: u16,
     /// How far the peer was when we last looked: what it gave back, or lent.
@@ -73,10 +77,25 @@ impl TxRing {
         Self {
             ring,
             side,
+            slots: None,
             next: 0,
             peer: 0,
             unchecked: false,
         }
+    }
+
+    /// As a client whose packets stay where they are.
+    pub(super) fn of_slots(ring: Ring, exposed: &Exposed) -> Self {
+        let slots = Some(Given::new(exposed, ring.size()));
+        Self {
+            slots,
+            ..Self::new(ring, None)
+        }
+    }
+
+    /// Slots of ours that the peer has.
+    pub(super) fn held(&self) -> usize {
+        self.slots.as_ref().map_or(0, Given::count)
     }
 
     /// Descriptors that the peer has not emptied, for people.
@@ -86,6 +105,7 @@ impl TxRing {
         };
         let waiting = match self.side {
             Side::Client { .. } => self.next.wrapping_sub(view.tail()),
+            Side::Server if self.slots.is_some() => self.next.wrapping_sub(view.tail()),
             Side::Server => self
                 .ring
                 .size()
@@ -94,15 +114,42 @@ impl TxRing {
         waiting.min(self.ring.size())
     }
 
-    /// Takes the front of the burst, as much as there are buffers for. The caller frees it.
+    /// Takes the front of the burst, as much as there are buffers for.
     #[inline]
-    pub(super) fn send(&mut self, burst: &Burst, stats: &QueueStats) -> Sent {
+    pub(super) fn send(
+        &mut self,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+        stats: &QueueStats,
+    ) -> Sent {
+        if let Some(given) = &mut self.slots {
+            let Some(view) = self.ring.view() else {
+                return Sent::default();
+            };
+            let indices = (&mut self.next, &mut self.peer);
+            let mut sent = given.send(view, indices, burst, cache, stats);
+            if sent.packets > 0 {
+                view.set_head(self.next);
+                self.unchecked = true;
+                sent.notify = view.wants_notifications();
+            }
+            return sent;
+        }
+        let sent = self.copy(burst, stats);
+        cache.free_front(burst, sent.taken);
+        sent
+    }
+
+    /// Copies the front of the burst, as much as there are buffers for.
+    #[inline(always)]
+    fn copy(&mut self, burst: &Burst, stats: &QueueStats) -> Sent {
         let Self {
             ring,
             side,
             next,
             peer,
             unchecked,
+            ..
         } = self;
         let mut sent = Sent::default();
         let (Some(view), Some(regions)) = (ring.view(), ring.regions.at_hand()) else {
@@ -163,16 +210,22 @@ impl TxRing {
         sent
     }
 
-    /// To be called in a round in which nothing was sent: whether the peer, which may have gone to
-    /// sleep just before the last frames came, has to be notified.
+    /// To be called in a round in which nothing was sent: takes slots back, and says whether the
+    /// peer, which may have gone to sleep just before the last frames came, has to be notified.
     #[inline]
-    pub(super) fn settle(&mut self) -> bool {
+    pub(super) fn settle(&mut self, cache: &mut PoolCache) -> Result<bool, Fault> {
+        if let Some(given) = &mut self.slots
+            && given.count() > 0
+            && let Some(view) = self.ring.view()
+        {
+            given.reclaim(view, self.next, &mut self.peer, cache)?;
+        }
         if !std::mem::take(&mut self.unchecked) {
-            return false;
+            return Ok(false);
         }
         std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
         let view = self.ring.view();
-        view.is_some_and(|view| view.wants_notifications())
+        Ok(view.is_some_and(|view| view.wants_notifications()))
     }
 }
 
@@ -232,15 +285,15 @@ impl Room<'_> {
         }
     }
 
-    /// Says what is in a buffer. A client does not repeat what stands there already.
+    /// Says what is in a buffer. A client does not repeat what stands there already, unless there
+    /// is more behind it: libmemif as a server clears that flag of what it has read.
     fn fill(&mut self, index: u16, descriptor: Descriptor) {
         if let Side::Client { written, .. } = &mut *self.side {
             let at = usize::from(index) & (written.len() - 1);
             let content = descriptor.brief();
-            if written[at] == content {
+            if std::mem::replace(&mut written[at], content) == content && !descriptor.more() {
                 return;
             }
-            written[at] = content;
         }
         self.view.write_content(index, descriptor);
     }
@@ -315,6 +368,13 @@ fn put_own(
     next: u16,
     packets: &[Packet],
 ) -> (u16, u64) {
+    // The peer's core has these lines since it read what was in them: asked for all at once they
+    // come beside each other, and stores, which wait for each in turn, find them here.
+    for (at, bytes) in buffers.spans(next, packets.len()) {
+        if let Some(buffers_there) = regions.window(Descriptor::new(0, at, 0, false), bytes) {
+            buffers_there.prefetch_write_every(buffers.stride());
+        }
+    }
     let (mut done, mut bytes) = (0_u16, 0);
     for packet in packets {
         let (data, index) = (packet.data(), next.wrapping_add(done));
@@ -340,10 +400,22 @@ fn put_own(
 /// As [`Room::put_plain`], into buffers that the peer lent.
 #[inline(never)]
 fn put_lent(view: View<'_>, regions: AtHand<'_>, next: u16, packets: &[Packet]) -> (u16, u64) {
+    if packets.is_empty() {
+        return (0, 0);
+    }
+    view.prefetch_write(next, packets.len() as u16);
+    let regions = regions.near(view.read(next));
+    let mut places = [Descriptor::default(); Burst::CAPACITY];
+    for (number, place) in places[..packets.len()].iter_mut().enumerate() {
+        *place = view.read(next.wrapping_add(number as u16));
+        if let Some(window) = regions.window(*place, 1) {
+            window.prefetch_write();
+        }
+    }
     let (mut done, mut bytes) = (0_u16, 0);
-    for packet in packets {
-        let (data, index) = (packet.data(), next.wrapping_add(done));
-        let (len, place) = (data.len() as u32, view.read(index));
+    for (packet, &place) in packets.iter().zip(&places) {
+        let data = packet.data();
+        let len = data.len() as u32;
         if len > place.len() {
             break;
         }
@@ -351,7 +423,7 @@ fn put_lent(view: View<'_>, regions: AtHand<'_>, next: u16, packets: &[Packet]) 
             break;
         };
         window.write(data);
-        view.write_content(index, place.holding(len, false));
+        view.write_content(next.wrapping_add(done), place.holding(len, false));
         done += 1;
         bytes += u64::from(len);
     }

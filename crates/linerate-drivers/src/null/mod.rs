@@ -96,6 +96,7 @@ impl Port for NullPort {
             numa_node: None,
             tx_offloads: true,
             aligned_pool: false,
+            exposed_pool: false,
             facts: vec![
                 ("frame bytes", self.frame_bytes.to_string()),
                 ("copies", self.copies.to_string()),

@@ -267,6 +267,7 @@ impl Port for PcapPort {
             numa_node: None,
             tx_offloads: true, // written as they are, as every capture shows them
             aligned_pool: false,
+            exposed_pool: false,
             facts,
         }
     }

@@ -227,6 +227,12 @@ pub(crate) fn peer_of(socket: BorrowedFd<'_>) -> Option<String> {
     Some(format!("process {process} of user {user}"))
 }
 
+/// The user as which the peer of a connection runs.
+pub(crate) fn user_of(socket: BorrowedFd<'_>) -> Option<u32> {
+    let peer = rustix::net::sockopt::socket_peercred(socket).ok()?;
+    Some(peer.uid.as_raw())
+}
+
 /// What [`receive`] brought.
 #[derive(Debug)]
 pub(crate) enum Received {

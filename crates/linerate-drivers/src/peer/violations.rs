@@ -21,7 +21,8 @@ pub(crate) enum Violation {
     RingIndex,
     /// A ring is not whole inside a region, not aligned, or not set up.
     RingOutside,
-    /// A region is no memory, too short, overlaps another, or its addresses wrap.
+    /// A region is no memory, too short, overlaps another, or its addresses wrap; or what it says
+    /// is in flight cannot be.
     RegionBad,
     /// A message of a wrong length, type or order, or with a number out of range.
     MessageBad,
@@ -33,11 +34,13 @@ pub(crate) enum Violation {
     TooSlow,
     /// A file shrank under its mapping.
     MemoryLost,
+    /// A log of dirty pages is too short for the memory that it is to be of.
+    LogOutside,
 }
 
 impl Violation {
     /// All of them, in the order of their counters.
-    pub(crate) const ALL: [(Self, &'static str); 13] = [
+    pub(crate) const ALL: [(Self, &'static str); 14] = [
         (Self::DescriptorOutside, "descriptor_outside"),
         (Self::DescriptorLength, "descriptor_length"),
         (Self::DescriptorIndex, "descriptor_index"),
@@ -51,6 +54,7 @@ impl Violation {
         (Self::NotEventfd, "not_eventfd"),
         (Self::TooSlow, "too_slow"),
         (Self::MemoryLost, "memory_lost"),
+        (Self::LogOutside, "log_outside"),
     ];
 
     pub(crate) fn name(self) -> &'static str {

@@ -132,6 +132,7 @@ impl Port for RingPort {
             numa_node: None,
             tx_offloads: true,
             aligned_pool: false,
+            exposed_pool: false,
             facts: vec![("queue packets", self.out[0].capacity().to_string())],
         }
     }

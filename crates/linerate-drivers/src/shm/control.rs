@@ -24,10 +24,18 @@ const BEAT_ALONE: Duration = Duration::from_millis(20);
 /// What the control thread, the queues and the port share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    /// One more whenever queues have to look at `now`.
-    epoch: CachePadded<AtomicU64>,
+    changes: CachePadded<Changes>,
     now: Mutex<Now>,
     pub(super) violations: Violations,
+}
+
+/// What workers look at once a burst.
+#[derive(Debug, Default)]
+struct Changes {
+    /// One more whenever queues have to look at `now`.
+    epoch: AtomicU64,
+    /// One more with each look at the peer: queues check their rings as often.
+    beat: AtomicU64,
 }
 
 /// How things are.
@@ -48,7 +56,7 @@ impl Shared {
             cut: false,
         };
         Self {
-            epoch: CachePadded::new(AtomicU64::new(0)),
+            changes: CachePadded::default(),
             now: Mutex::new(now),
             violations: Violations::default(),
         }
@@ -56,7 +64,12 @@ impl Shared {
 
     #[inline(always)]
     pub(super) fn epoch(&self) -> u64 {
-        self.epoch.load(Ordering::Relaxed)
+        self.changes.epoch.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(super) fn beat(&self) -> u64 {
+        self.changes.beat.load(Ordering::Relaxed)
     }
 
     /// How things are, and the epoch since when.
@@ -94,7 +107,7 @@ impl Shared {
             cut: false,
         };
         let epoch = self.epoch().wrapping_add(1);
-        self.epoch.store(epoch, Ordering::Relaxed);
+        self.changes.epoch.store(epoch, Ordering::Relaxed);
     }
 }
 
@@ -181,6 +194,7 @@ impl Side {
             (Ok(()), ..) => Err("it has no file".into()),
         };
         self.beats = self.beats.wrapping_add(1);
+        self.shared.changes.beat.fetch_add(1, Ordering::Relaxed);
         let up = peer.is_ok();
         self.shared.set(self.attached.clone(), peer);
         up

@@ -9,6 +9,7 @@ use super::sys;
 use crate::Opener;
 use crate::peer::UnixAccess;
 use linerate_core::mem::{FileFrom, Untrusted};
+use linerate_core::port::RingFill;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -327,17 +328,28 @@ impl Attached {
         self.role == Role::Server
     }
 
-    /// Frames that wait in each ring: those that we send, then those that we receive.
-    pub(super) fn waiting(&self) -> [Vec<usize>; 2] {
-        let mut lengths = vec![0; self.shape.slots() as usize];
-        [self.sends_to_client(), !self.sends_to_client()].map(|to_client| {
-            let rings = (0..self.shape.queues()).map(|queue| self.shape.ring(queue, to_client));
-            let count = |ring| {
+    /// How full each ring is.
+    pub(super) fn fill(&self) -> Vec<RingFill> {
+        let size = self.shape.slots();
+        let mut lengths = vec![0; size as usize];
+        let mut fill = Vec::new();
+        for (direction, to_client) in [
+            ("receive", !self.sends_to_client()),
+            ("transmit", self.sends_to_client()),
+        ] {
+            for queue in 0..self.shape.queues() {
+                let ring = self.shape.ring(queue, to_client);
                 let receiver = super::layout::Receiver::take_up(&self.memory, ring);
-                receiver.frames().waiting(&self.memory, &mut lengths).count
-            };
-            rings.map(count).collect()
-        })
+                let waiting = receiver.frames().waiting(&self.memory, &mut lengths).count;
+                fill.push(RingFill {
+                    direction,
+                    queue: queue as u16,
+                    waiting: waiting as u32,
+                    size,
+                });
+            }
+        }
+        fill
     }
 }
 

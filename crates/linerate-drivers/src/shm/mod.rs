@@ -172,13 +172,8 @@ impl Port for Shm {
         let queues = self.wanted.shape.queues() as u16;
         let mut facts = vec![("role", self.wanted.role.name().into())];
         if let Some(attached) = attached {
-            let [sent, received] = attached.waiting();
-            facts.extend([
-                ("ring slots", shape.slots().to_string()),
-                ("bytes shared", shape.file_bytes().to_string()),
-                ("waiting to be sent", format!("{sent:?}")),
-                ("waiting to be received", format!("{received:?}")),
-            ]);
+            facts.push(("ring slots", shape.slots().to_string()));
+            facts.push(("bytes shared", attached.shape.file_bytes().to_string()));
         }
         if let Ok(peer) = &now.peer {
             let (name, process, start) = (&peer.name, peer.process, peer.generation);
@@ -195,6 +190,7 @@ impl Port for Shm {
             numa_node: None,
             tx_offloads: false,
             aligned_pool: false,
+            exposed_pool: false,
             facts,
         }
     }
@@ -234,8 +230,12 @@ impl Port for Shm {
     }
 
     fn stats(&self) -> PortStats {
+        let (_, now) = self.shared.now();
+        // Without a peer nobody takes what waits.
+        let attached = now.attached.filter(|_| now.peer.is_ok());
         PortStats {
             violations: self.shared.violations.read(),
+            rings: attached.map_or(Vec::new(), |attached| attached.fill()),
             ..self.counters.sum()
         }
     }

@@ -2,10 +2,10 @@
 
 use super::control::Shared;
 use super::file::Attached;
-use super::layout::{self, HeadOutside};
+use super::layout::{self, RingFault};
 use crate::offload::Finisher;
 use crate::peer::violations::Violation;
-use linerate_core::packet::{Burst, Offload, Pool, PoolCache, Pools, RxTemplate};
+use linerate_core::packet::{Burst, Offload, Packet, Pool, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, QueueStats, RxQueue, TxQueue};
 use linerate_wire::ethernet;
 use std::sync::Arc;
@@ -210,6 +210,8 @@ pub(super) struct Sender {
 /// The ring of a transmit queue.
 struct Wire {
     end: End<layout::Sender>,
+    /// When it was checked last.
+    beat: u64,
 }
 
 impl Sender {
@@ -221,6 +223,7 @@ impl Sender {
     ) -> Self {
         Self {
             wire: Wire {
+                beat: shared.beat(),
                 end: End::new(shared, queue),
             },
             finisher: Finisher::new(pools),
@@ -244,6 +247,10 @@ impl TxQueue for Sender {
     fn flush(&mut self, cache: &mut PoolCache) {
         if self.finisher.held() > 0 {
             self.tx_burst(&mut Burst::new(), cache);
+        }
+        // Also while nothing is sent: the receiver may wait for a frame that was overwritten.
+        if self.wire.is_due() {
+            self.wire.check();
         }
     }
 
@@ -269,9 +276,38 @@ impl Wire {
         });
     }
 
+    #[inline(always)]
+    fn is_due(&self) -> bool {
+        self.beat != self.end.shared.beat()
+    }
+
+    /// Once a beat: whether the peer can go on.
+    #[cold]
+    fn check(&mut self) {
+        self.beat = self.end.shared.beat();
+        let Some((ring, attached)) = self.end.ring.as_mut().filter(|_| !self.end.cut) else {
+            return;
+        };
+        if let Err(fault) = ring.check(&attached.memory) {
+            self.fault(fault);
+        }
+    }
+
+    #[cold]
+    fn fault(&mut self, fault: RingFault) {
+        let violation = match fault {
+            RingFault::HeadOutside { .. } => Violation::RingIndex,
+            RingFault::FrameGone { .. } => Violation::DescriptorIndex,
+        };
+        self.end.cut(violation, &fault.to_string());
+    }
+
     fn send(&mut self, burst: &mut Burst, cache: &mut PoolCache, stats: &QueueStats) -> usize {
         if self.end.is_new() {
             self.look();
+        }
+        if self.is_due() {
+            self.check();
         }
         let Some((ring, attached)) = self.end.ring.as_mut().filter(|_| !self.end.cut) else {
             let count = burst.len();
@@ -281,16 +317,13 @@ impl Wire {
         };
         let memory = &attached.memory;
         let most = ring.ring().frame_bytes();
-        let fit = burst
-            .iter()
-            .take_while(|packet| packet.len() <= most)
-            .count();
+        // A length of 0 says that there is no frame.
+        let fits = |packet: &&Packet| packet.len().wrapping_sub(1) < most;
+        let fit = burst.iter().take_while(fits).count();
         let room = match ring.room(memory, fit as u32) {
             Ok(room) => room,
-            Err(HeadOutside { head, tail }) => {
-                let slots = ring.ring().slots();
-                let detail = format!("its head is {head} with {slots} slots up to {tail}");
-                self.end.cut(Violation::RingIndex, &detail);
+            Err(fault) => {
+                self.fault(fault);
                 return 0;
             }
         };
@@ -302,20 +335,25 @@ impl Wire {
         stats.passed(count as u64, burst.bytes_of_front(count));
         cache.free_front(burst, count);
         if count == fit && !burst.is_empty() {
-            return count + self.send_behind_long(burst, cache, stats);
+            return count + self.send_behind_unfit(burst, cache, stats);
         }
         count
     }
 
-    /// Drops the frame at the front, which is too long for a slot, and sends those behind it.
+    /// Drops the frame at the front, which is empty or too long for a slot, and sends those behind
+    /// it.
     #[cold]
-    fn send_behind_long(
+    fn send_behind_unfit(
         &mut self,
         burst: &mut Burst,
         cache: &mut PoolCache,
         stats: &QueueStats,
     ) -> usize {
-        stats.dropped(DropReason::Oversize, 1);
+        let reason = match burst.as_packets()[0].len() {
+            0 => DropReason::Malformed,
+            _ => DropReason::Oversize,
+        };
+        stats.dropped(reason, 1);
         cache.free_front(burst, 1);
         1 + self.send(burst, cache, stats)
     }

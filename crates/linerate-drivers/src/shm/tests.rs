@@ -3,11 +3,12 @@
 
 use super::fuzz::Plain;
 use super::layout::{
-    BYTE_ORDER, BadHeader, HEADER_BYTES, Memory, Receiver, Ring, Sender, Shape, VERSION, at, side,
+    BYTE_ORDER, BadHeader, HEADER_BYTES, Memory, Receiver, Ring, RingFault, Sender, Shape, VERSION,
+    at, side,
 };
 use crate::Drivers;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
-use linerate_core::port::{Link, Port, PortConfig, PortError, Queues};
+use linerate_core::port::{Link, Port, PortConfig, PortError, Queues, RingFill};
 use linerate_testkit::{Random, Scratch};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -252,7 +253,8 @@ fn a_head_that_cannot_be_is_no_room() {
     send(&mut sender, &memory, &frames(0..8));
     for lie in [1_u32 << 31, 9, u32::MAX] {
         memory.store(at::HEADS, lie);
-        assert_eq!(sender.room(&memory, 1).unwrap_err().head, lie);
+        let fault = RingFault::HeadOutside { head: lie, tail: 8 };
+        assert_eq!(sender.room(&memory, 1), Err(fault));
     }
     // The receiver's next look puts it right, and so does taking up the ring anew.
     receive(&mut receiver, &memory);
@@ -262,6 +264,43 @@ fn a_head_that_cannot_be_is_no_room() {
     receiver = Receiver::take_up(&memory, ring);
     send(&mut sender, &memory, &frames(0..4));
     assert_eq!(receive(&mut receiver, &memory), frames(0..4));
+}
+
+/// Somebody writes over the frame that comes next, or over the head, between an honest sender and
+/// an honest receiver: which would wait for each other for ever.
+#[test]
+fn what_somebody_wrote_over_is_found_by_the_sender() {
+    let shape = shape();
+    let (memory, ring) = (Plain::of(&shape), shape.ring(0, true));
+    let (mut sender, mut receiver) = ends(&memory, ring);
+    assert_eq!(sender.check(&memory), Ok(()), "nothing was sent");
+    for (round, word) in [0, 1, 0x1_0000, u32::MAX].into_iter().enumerate() {
+        let head = 5 * round as u32;
+        assert_eq!(memory.load(at::HEADS), head);
+        send(&mut sender, &memory, &frames(0..3));
+        assert_eq!(sender.check(&memory), Ok(()));
+        assert_eq!(receive(&mut receiver, &memory), frames(0..3));
+        assert_eq!(sender.check(&memory), Ok(()), "all were received");
+        send(&mut sender, &memory, &frames(3..8));
+        let head = head + 3;
+        memory.store(4096 + head as usize % 8 * 64, word);
+        assert_eq!(receive(&mut receiver, &memory), frames(0..0), "it waits");
+        let fault = RingFault::FrameGone { head, word };
+        assert_eq!(sender.check(&memory), Err(fault));
+        sender = Sender::take_up(&memory, ring);
+        send(&mut sender, &memory, &frames(8..10));
+        assert_eq!(receive(&mut receiver, &memory), frames(8..10));
+    }
+    // A head that could be: slots are written that were not read.
+    send(&mut sender, &memory, &frames(0..8));
+    memory.store(at::HEADS, 24);
+    send(&mut sender, &memory, &frames(8..12));
+    assert_eq!(receive(&mut receiver, &memory), frames(0..0), "it waits");
+    let fault = RingFault::HeadOutside { head: 20, tail: 32 };
+    assert_eq!(sender.check(&memory), Err(fault));
+    sender = Sender::take_up(&memory, ring);
+    send(&mut sender, &memory, &frames(0..2));
+    assert_eq!(receive(&mut receiver, &memory), frames(0..2));
 }
 
 /// The fuzz target, on steps of no pattern.
@@ -355,7 +394,12 @@ fn a_client_waits_for_its_server_and_takes_its_shape() {
         ("client".into(), "128".into())
     );
     assert!(fact("peer").starts_with("linerate ") && fact("peer known by").contains("lock"));
-    assert_eq!(fact("waiting to be sent"), "[0]");
+    let rings = client.stats().rings;
+    let fill = |ring: &RingFill| (ring.direction, ring.queue, ring.waiting, ring.size);
+    assert_eq!(
+        rings.iter().map(fill).collect::<Vec<_>>(),
+        [("receive", 0, 0, 128), ("transmit", 0, 0, 128)]
+    );
 }
 
 #[test]
@@ -481,6 +525,58 @@ fn pair(folder: &Scratch, pools: &Pools) -> (Box<dyn Port>, Queues, Box<dyn Port
     let theirs = client.start(&PortConfig::default(), pools).unwrap();
     wait(|| client.link() == Link::Up && server.link() == Link::Up);
     (server, ours, client, theirs)
+}
+
+/// A length of 0 says that there is no frame: the receiver would wait for it for ever.
+#[test]
+fn an_empty_frame_holds_nothing_up() {
+    let (folder, pools) = (Scratch::new(), pools());
+    let (server, mut ours, _client, mut theirs) = pair(&folder, &pools);
+    let mut cache = PoolCache::new(pools.as_slice());
+    let mut burst = Burst::new();
+    for len in [60, 0, 61] {
+        let mut packet = cache.copy_of(&[7; 61]).unwrap();
+        assert!(packet.set_len(len));
+        burst.push(packet).unwrap();
+    }
+    assert_eq!(ours.tx[0].tx_burst(&mut burst, &mut cache), 3);
+    assert_eq!(server.stats().tx_drops, [("malformed", 1)]);
+    theirs.rx[0].rx_burst(&mut burst, &mut cache);
+    let lengths: Vec<usize> = burst.iter().map(|packet| packet.len()).collect();
+    assert_eq!(lengths, [60, 61]);
+    cache.free(&mut burst);
+}
+
+/// Between two honest sides, whose ring it stops until the sender's next look.
+#[test]
+fn a_third_party_in_the_file_stops_a_ring_for_a_moment() {
+    let (folder, pools) = (Scratch::new(), pools());
+    let (server, mut ours, client, mut theirs) = pair(&folder, &pools);
+    let file = std::fs::OpenOptions::new()
+        .write(true)
+        .open(folder.path().join("ring"))
+        .unwrap();
+    let mut cache = PoolCache::new(pools.as_slice());
+    for round in 1..=3 {
+        wait(|| passes(&mut ours, &mut theirs, &pools));
+        wait(|| theirs.rx[0].rx_burst(&mut Burst::with_room(1), &mut cache) == 0);
+        let mut burst = Burst::new();
+        burst.push(cache.copy_of(&[7; 60]).unwrap()).unwrap();
+        assert_eq!(ours.tx[0].tx_burst(&mut burst, &mut cache), 1);
+        // Each slot's word.
+        for slot in 0..1024 {
+            let at = 4096 + slot * 2112;
+            std::os::unix::fs::FileExt::write_all_at(&file, &[0; 4], at).unwrap();
+        }
+        assert_eq!(theirs.rx[0].rx_burst(&mut burst, &mut cache), 0, "it waits");
+        // Nothing more is sent: the worker's rounds suffice.
+        wait(|| {
+            ours.tx[0].flush(&mut cache);
+            server.stats().violations == [("descriptor_index", round)]
+        });
+    }
+    wait(|| passes(&mut ours, &mut theirs, &pools) && passes(&mut theirs, &mut ours, &pools));
+    assert_eq!(client.stats().violations, []);
 }
 
 #[test]

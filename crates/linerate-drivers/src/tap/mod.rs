@@ -183,6 +183,7 @@ impl Port for Tap {
             numa_node: None,
             tx_offloads: true,
             aligned_pool: false,
+            exposed_pool: false,
             facts: self
                 .offloads
                 .iter()

@@ -143,7 +143,7 @@ impl Shared {
         self.queues.iter().any(|queue| {
             let state = queue.state.change();
             let active = state.active.as_ref();
-            active.is_some_and(|active| active.memory.is_lost())
+            active.is_some_and(|active| active.memory.is_lost() || active.ring.is_lost())
         })
     }
 }
@@ -154,6 +154,8 @@ pub(crate) trait Side: Send + 'static {
     fn connected(&mut self, channel: &mut Channel) -> Result<(), End>;
     /// It sent a message.
     fn message(&mut self, channel: &mut Channel, message: Message) -> Result<(), End>;
+    /// It will be gone, for this reason; its queues still run.
+    fn leaves(&mut self, _: &End) {}
     /// It is gone. Queues rest already.
     fn gone(&mut self);
 }
@@ -236,6 +238,7 @@ impl<S: Side> Turns<S> {
             }
             let who = socket::peer_of(socket.as_fd());
             let end = self.serve(Channel::new(socket));
+            self.side.leaves(&end);
             self.shared.rest();
             self.side.gone();
             let who = who.as_deref().unwrap_or("the peer");

@@ -15,6 +15,8 @@ pub(crate) mod request {
     pub(crate) const SET_OWNER: u32 = 3;
     pub(crate) const RESET_OWNER: u32 = 4;
     pub(crate) const SET_MEM_TABLE: u32 = 5;
+    pub(crate) const SET_LOG_BASE: u32 = 6;
+    pub(crate) const SET_LOG_FD: u32 = 7;
     pub(crate) const SET_VRING_NUM: u32 = 8;
     pub(crate) const SET_VRING_ADDR: u32 = 9;
     pub(crate) const SET_VRING_BASE: u32 = 10;
@@ -28,6 +30,10 @@ pub(crate) mod request {
     pub(crate) const SET_VRING_ENABLE: u32 = 18;
     pub(crate) const SEND_RARP: u32 = 19;
     pub(crate) const NET_SET_MTU: u32 = 20;
+    pub(crate) const GET_CONFIG: u32 = 24;
+    pub(crate) const SET_CONFIG: u32 = 25;
+    pub(crate) const GET_INFLIGHT_FD: u32 = 31;
+    pub(crate) const SET_INFLIGHT_FD: u32 = 32;
     pub(crate) const RESET_DEVICE: u32 = 34;
     pub(crate) const GET_MAX_MEM_SLOTS: u32 = 36;
     pub(crate) const ADD_MEM_REG: u32 = 37;
@@ -39,15 +45,18 @@ pub(crate) mod request {
 /// Bits of protocol features.
 pub(crate) mod protocol {
     pub(crate) const MQ: u64 = 1;
+    pub(crate) const LOG_SHMFD: u64 = 1 << 1;
     pub(crate) const RARP: u64 = 1 << 2;
     pub(crate) const REPLY_ACK: u64 = 1 << 3;
     pub(crate) const NET_MTU: u64 = 1 << 4;
+    pub(crate) const CONFIG: u64 = 1 << 9;
+    pub(crate) const INFLIGHT_SHMFD: u64 = 1 << 12;
     pub(crate) const RESET_DEVICE: u64 = 1 << 13;
     pub(crate) const CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
     pub(crate) const STATUS: u64 = 1 << 16;
 }
 
-/// Bits of virtio features (virtio 1.2, 5.1.3 and 6; bit 30 is vhost-user's).
+/// Bits of virtio features (virtio 1.2, 5.1.3 and 6; bits 26 and 30 are vhost's).
 pub(crate) mod feature {
     pub(crate) const CSUM: u64 = 1;
     pub(crate) const GUEST_CSUM: u64 = 1 << 1;
@@ -59,10 +68,13 @@ pub(crate) mod feature {
     pub(crate) const HOST_TSO6: u64 = 1 << 12;
     pub(crate) const HOST_ECN: u64 = 1 << 13;
     pub(crate) const MRG_RXBUF: u64 = 1 << 15;
+    pub(crate) const STATUS: u64 = 1 << 16;
     pub(crate) const CTRL_VQ: u64 = 1 << 17;
     pub(crate) const CTRL_RX: u64 = 1 << 18;
     pub(crate) const GUEST_ANNOUNCE: u64 = 1 << 21;
     pub(crate) const MQ: u64 = 1 << 22;
+    /// VHOST_F_LOG_ALL.
+    pub(crate) const LOG_ALL: u64 = 1 << 26;
     pub(crate) const ANY_LAYOUT: u64 = 1 << 27;
     pub(crate) const INDIRECT_DESC: u64 = 1 << 28;
     pub(crate) const EVENT_IDX: u64 = 1 << 29;

@@ -21,12 +21,15 @@
 //! connect again; `ctl show ports` says what it did. The state machine and the parser take any
 //! message at any time.
 //!
-//! *Reconnect*: a server goes on listening, a client tries every 100 ms. What was in the rings when
-//! the peer went is gone with it.
+//! *Reconnect*: a server goes on listening, a client tries every 100 ms. What is in the rings stays
+//! there: a driver that tracks what is in flight (`GET_INFLIGHT_FD`; `virtio_user` with
+//! `inflight=on`) hands it to whoever is its device next. *Live migration*: pages that we write to
+//! are logged while the front end asks for it.
 //!
 //! # See also
 //! QEMU's `docs/interop/vhost-user.rst`, DPDK's `net_vhost`, `virtio_user` for the other end.
 
+pub(crate) mod config;
 pub(crate) mod control;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
@@ -39,11 +42,11 @@ use crate::{Counters, Opener, PortKind};
 use control::{Control, MODE, OWNER, ROLE, Role, Shared, Side, Where};
 use linerate_core::packet::Pools;
 use linerate_core::port::{
-    Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, Spec,
+    Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues, RingFill, Spec,
 };
 use linerate_wire::{ethernet, vlan};
 use session::Backend;
-pub(crate) use session::{Offer, describe};
+pub(crate) use session::{Offer, describe, inflight_fields, memory_file};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -134,6 +137,7 @@ impl Base {
             numa_node: None,
             tx_offloads: offloads,
             aligned_pool: false,
+            exposed_pool: false,
             facts: self.running.as_ref().map_or(Vec::new(), Running::facts),
         }
     }
@@ -154,7 +158,7 @@ impl Base {
         let side = side(&self.port, pairs, shared.clone());
         let control = Control::start(&self.port, &self.at, &self.opener, shared.clone(), side)?;
         let queues = queues(&shared, config, pools, &mut self.counters, received);
-        self.running = Some(Running::new(control, shared));
+        self.running = Some(Running::new(control, shared, received));
         Ok(queues)
     }
 
@@ -169,6 +173,7 @@ impl Base {
         PortStats {
             violations: self.violations.read(),
             notifications: self.running.as_ref().map_or(0, Running::notified),
+            rings: self.running.as_ref().map_or(Vec::new(), Running::rings),
             ..self.counters.sum()
         }
     }
@@ -190,13 +195,16 @@ struct Running {
     /// Ends before what it shares.
     _control: Control,
     shared: Arc<Shared>,
+    /// Which queue of a pair we receive from.
+    received: usize,
 }
 
 impl Running {
-    fn new(control: Control, shared: Arc<Shared>) -> Self {
+    fn new(control: Control, shared: Arc<Shared>, received: usize) -> Self {
         Self {
             _control: control,
             shared,
+            received,
         }
     }
 
@@ -206,6 +214,27 @@ impl Running {
 
     fn facts(&self) -> Vec<(&'static str, String)> {
         self.shared.status().facts.clone()
+    }
+
+    /// How full the rings are. A burst of a queue may come empty for it.
+    fn rings(&self) -> Vec<RingFill> {
+        let mut rings = Vec::new();
+        for (direction, first) in [("receive", self.received), ("transmit", 1 - self.received)] {
+            let queues = self.shared.queues.iter().skip(first).step_by(2);
+            for (queue, of) in queues.enumerate() {
+                let mut state = of.state.change();
+                if let Some(active) = &mut state.active {
+                    let ring = active.ring.as_dyn();
+                    rings.push(RingFill {
+                        direction,
+                        queue: queue as u16,
+                        waiting: ring.fill(&active.memory).into(),
+                        size: ring.size().into(),
+                    });
+                }
+            }
+        }
+        rings
     }
 
     fn notified(&self) -> u64 {

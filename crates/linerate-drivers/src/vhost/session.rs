@@ -5,18 +5,24 @@
 //! is enabled. Whatever changes one of these takes the queue from its worker first, with where it
 //! was, and gives it back after. So a worker has never anything of a region that is unmapped.
 
+use super::config::Config;
 use super::control::{Shared, Side};
 use super::message::{Channel, End, Message, NO_FILE, bad, feature, protocol, request};
 use crate::peer::kick::{self, Notifier};
 use crate::peer::violations::Violation;
 use crate::virtqueue::frames::Shape;
+use crate::virtqueue::inflight::{self, Area, Inflight};
+use crate::virtqueue::log::Log;
 use crate::virtqueue::memory::{MOST_REGIONS, Memory, Region};
 use crate::virtqueue::packed::{self, Position};
 use crate::virtqueue::queue::{Active, AnyRing, takes};
+use crate::virtqueue::recorded::{Marks, Recordable, Recorded};
 use crate::virtqueue::{Agreed, Filled, split};
 use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::port::Link;
 use linerate_wire::MacAddr;
+use rustix::fs::{MemfdFlags, SealFlags};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,10 +38,17 @@ pub(crate) struct Offer {
     pub(crate) large: bool,
 }
 
+/// virtio 1.2, 2.1.
+const DRIVER_OK: u64 = 4;
+/// In the flags of a ring's addresses: VHOST_VRING_F_LOG.
+const RING_LOGGED: u64 = 1;
 const PROTOCOL: u64 = protocol::MQ
+    | protocol::LOG_SHMFD
     | protocol::RARP
     | protocol::REPLY_ACK
     | protocol::NET_MTU
+    | protocol::CONFIG
+    | protocol::INFLIGHT_SHMFD
     | protocol::RESET_DEVICE
     | protocol::CONFIGURE_MEM_SLOTS
     | protocol::STATUS;
@@ -43,11 +56,13 @@ const PROTOCOL: u64 = protocol::MQ
 impl Offer {
     pub(crate) fn features(&self) -> u64 {
         let mut features = feature::MRG_RXBUF
+            | feature::STATUS
             | feature::CTRL_VQ
             | feature::CTRL_RX
             | feature::GUEST_ANNOUNCE
             | feature::MQ
             | feature::MTU
+            | feature::LOG_ALL
             | feature::ANY_LAYOUT
             | feature::INDIRECT_DESC
             | feature::EVENT_IDX
@@ -71,10 +86,18 @@ struct Vring {
     size: u16,
     /// User addresses: table, available, used (a packed ring: ring, driver's and device's wishes).
     parts: Option<[u64; 3]>,
+    /// Where the log has the used ring, if writes to it are logged.
+    log: Option<u64>,
     /// As `SET_VRING_BASE` has it; `None`: from the start.
     base: Option<u32>,
     started: bool,
     enabled: bool,
+}
+
+/// The region of what is in flight, for queues of so many entries.
+struct Tracked {
+    mapped: Arc<Untrusted>,
+    size: u16,
 }
 
 /// One front end's connection.
@@ -87,6 +110,9 @@ struct Session {
     vrings: Vec<Vring>,
     status: u64,
     mtu: Option<u64>,
+    config: Config,
+    log: Option<Log>,
+    tracked: Option<Tracked>,
 }
 
 /// The back end's side.
@@ -128,15 +154,9 @@ impl Backend {
         let Some(active) = state.active.take() else {
             return;
         };
-        let base = match &active.ring {
-            AnyRing::SplitDevice(ring) => ring.base().into(),
-            AnyRing::PackedDevice(ring) => {
-                let [seen, used] = ring.base().map(Position::bits);
-                u32::from(used) << 16 | u32::from(seen)
-            }
-            _ => return,
-        };
-        self.session.vrings[index].base = Some(base);
+        if let Some(base) = active.ring.base() {
+            self.session.vrings[index].base = Some(base);
+        }
     }
 
     /// Gives a queue to its worker, if all that it takes is there.
@@ -149,6 +169,10 @@ impl Backend {
         };
         // Without protocol features rings are enabled as they start.
         let enabled = vring.enabled || !self.has(feature::PROTOCOL_FEATURES);
+        // virtio 1.2, 2.1.2: a device uses no buffers before DRIVER_OK. A front end that does not
+        // tell the status starts rings when they may be used.
+        let told = self.session.protocol & protocol::STATUS != 0;
+        let enabled = enabled && (!told || self.session.status & DRIVER_OK != 0);
         let (Some(parts), true) = (vring.parts, vring.started && enabled && vring.size > 0) else {
             return Ok(());
         };
@@ -180,23 +204,44 @@ impl Backend {
             _ => Filled::ByDriver,
         };
         let [first, second, third] = places;
+        let marks = self.marks(index, &memory, bytes[2])?;
+        let area = match &self.session.tracked {
+            None => None,
+            Some(Tracked { mapped, size: most }) => {
+                let area = Area::new(mapped.clone(), index, packed, vring.size, *most);
+                let fits = area.filter(|_| vring.size <= *most);
+                Some(fits.ok_or(Violation::RegionBad)?)
+            }
+        };
+        let (size, mut inflight) = (vring.size, None);
         let mut ring = if packed {
-            let positions = match vring.base {
-                None => [Position::START; 2],
+            let mut position = match vring.base {
+                None => Position::START,
                 // The upper half would be where used descriptors go, and DPDK's driver leaves it 0;
                 // no chain is under way, so it is the same.
-                Some(bits) => [Position::from_bits(bits as u16); 2],
+                Some(bits) => Position::from_bits(bits as u16),
             };
-            if positions.iter().any(|at| !at.is_in(vring.size)) {
+            if !position.is_in(size) {
                 return Err(Violation::RingIndex);
+            }
+            if let Some(area) = area {
+                let (found, at) = packed::Device::inflight(area, &memory, first, size, position)?;
+                if let Some(Marks {
+                    log, ring: Some(_), ..
+                }) = &marks
+                    && found.is_left()
+                {
+                    log.mark(memory.guest(first), bytes[0] as u64)?; // it was put right
+                }
+                (inflight, position) = (Some(found), at);
             }
             let at = packed::Places {
                 ring: first,
                 driver: second,
                 device: third,
             };
-            let device = packed::Device::new(vring.size, at, agreed, filled, positions);
-            AnyRing::PackedDevice(device)
+            let device = packed::Device::new(size, at, agreed, filled, [position; 2]);
+            recorded(device, AnyRing::PackedDevice, marks, inflight)
         } else {
             let at = split::Places {
                 table: first,
@@ -204,8 +249,11 @@ impl Backend {
                 used: third,
             };
             let base = vring.base.unwrap_or(0) as u16;
-            let device = split::Device::resume(&memory, vring.size, at, agreed, filled, base);
-            AnyRing::SplitDevice(device?)
+            let device = split::Device::resume(&memory, size, at, agreed, filled, base)?;
+            if let Some(area) = area {
+                inflight = Some(device.inflight(area)?);
+            }
+            recorded(device, AnyRing::SplitDevice, marks, inflight)
         };
         ring.as_dyn().want(&memory, false);
         let modern = self.has(feature::VERSION_1) || self.has(feature::MRG_RXBUF);
@@ -232,12 +280,45 @@ impl Backend {
         Ok(())
     }
 
+    /// What is to be logged of a queue's writes.
+    fn marks(
+        &self,
+        index: usize,
+        memory: &Memory,
+        used_bytes: usize,
+    ) -> Result<Option<Marks>, Violation> {
+        let (buffers, ring) = (self.has(feature::LOG_ALL), self.session.vrings[index].log);
+        let Some(log) = self.session.log.clone() else {
+            return Ok(None);
+        };
+        if !buffers && ring.is_none() {
+            return Ok(None);
+        }
+        let regions = memory.regions().iter();
+        let ranges = regions.map(|region| (region.guest, region.bytes()));
+        let used = ring.map(|at| (at, used_bytes as u64));
+        if !ranges.chain(used).all(|(at, bytes)| log.covers(at, bytes)) {
+            return Err(Violation::LogOutside);
+        }
+        Ok(Some(Marks { log, buffers, ring }))
+    }
+
     /// Changes what a ring is made of, between two of its bursts.
     fn change(&mut self, index: usize, change: impl FnOnce(&mut Vring)) -> Result<(), End> {
         self.pause(index);
         change(&mut self.session.vrings[index]);
         self.resume(index)
             .map_err(|violation| End::Broke(violation, format!("ring {index}")))
+    }
+
+    /// Changes what all rings stand on.
+    fn change_all(&mut self, change: impl FnOnce(&mut Session)) -> Result<(), End> {
+        self.pause_all();
+        change(&mut self.session);
+        for index in 0..self.session.vrings.len() {
+            self.change(index, |_| {})?;
+        }
+        Ok(())
     }
 
     fn pause_all(&mut self) {
@@ -257,16 +338,66 @@ impl Backend {
 
     /// A region of a message: guest address, bytes, user address, offset into the file.
     fn map(&self, [guest, bytes, user, offset]: [u64; 4], file: &OwnedFd) -> Result<Region, End> {
-        let broke = |detail: String| End::Broke(Violation::RegionBad, detail);
-        let len = usize::try_from(bytes).map_err(|_| broke(format!("{bytes} bytes")))?;
-        let from = FileFrom::Peer;
-        let mapped = Untrusted::map(&self.port, file.as_fd(), offset, len, from);
-        let mapped = mapped.map_err(|error| broke(error.to_string()))?;
+        let mapped = self.map_file(file, offset, bytes)?;
         Ok(Region {
             guest,
             user,
             mapped: Arc::new(mapped),
         })
+    }
+
+    /// A file of a message that is no region of the guest's memory.
+    fn map_file(&self, file: &OwnedFd, offset: u64, bytes: u64) -> Result<Untrusted, End> {
+        let broke = |detail: String| End::Broke(Violation::RegionBad, detail);
+        let len = usize::try_from(bytes).map_err(|_| broke(format!("{bytes} bytes")))?;
+        let mapped = Untrusted::map(&self.port, file.as_fd(), offset, len, FileFrom::Peer);
+        mapped.map_err(|error| broke(error.to_string()))
+    }
+
+    fn set_log(&mut self, message: &mut Message) -> Result<(), End> {
+        let [bytes, offset] = message.words()?;
+        let file = message.only_file()?;
+        let log = Log::new(self.map_file(&file, offset, bytes)?);
+        self.change_all(|session| session.log = Some(log))
+    }
+
+    /// A fresh region for what is in flight: the front end will hand it to us, and to whoever comes
+    /// after us.
+    fn new_inflight(&self, message: &Message) -> Result<Message, End> {
+        let (_, queues, size) = inflight_fields(message)?;
+        if usize::from(queues) > self.session.vrings.len() || size == 0 {
+            return Err(bad(format!("to track {queues} queues of {size} entries")));
+        }
+        let bytes = inflight::bytes(self.has(feature::RING_PACKED), size) * usize::from(queues);
+        let file = memory_file("inflight", bytes.max(1)).map_err(unfit)?;
+        let numbers = u64::from(size) << 16 | u64::from(queues);
+        let answer = Message::with_words(message.request, &[bytes as u64, 0, numbers]);
+        Ok(Message {
+            // As long as it was asked: some leave the padding behind the numbers out.
+            payload: answer.payload[..message.payload.len()].into(),
+            files: vec![file],
+            ..answer
+        })
+    }
+
+    fn set_inflight(&mut self, message: &mut Message) -> Result<(), End> {
+        let ([bytes, offset], queues, size) = inflight_fields(message)?;
+        let file = message.only_file()?;
+        let mapped = Arc::new(self.map_file(&file, offset, bytes)?);
+        let need = inflight::bytes(self.has(feature::RING_PACKED), size) * usize::from(queues);
+        if mapped.len() < need {
+            let detail = format!("{bytes} bytes to track {queues} queues of {size} entries");
+            return Err(End::Broke(Violation::RegionBad, detail));
+        }
+        self.change_all(|session| session.tracked = Some(Tracked { mapped, size }))
+    }
+
+    /// The answer to a request that is not done, for a front end that asks for one.
+    fn refuse(&self, message: &Message, why: &str) -> Result<Option<Message>, End> {
+        if self.session.protocol & protocol::REPLY_ACK != 0 && message.needs_reply() {
+            return Ok(Some(Message::with_u64(message.request, 1)));
+        }
+        Err(bad(format!("request {}: {why}", message.request)))
     }
 
     fn set_memory(&mut self, message: &mut Message) -> Result<(), End> {
@@ -286,24 +417,36 @@ impl Backend {
         self.remap()
     }
 
+    /// Which region is at these addresses.
+    fn region(&self, guest: u64, bytes: u64, user: u64) -> Option<usize> {
+        let mut regions = self.session.regions.iter();
+        regions
+            .position(|region| (region.guest, region.bytes(), region.user) == (guest, bytes, user))
+    }
+
+    /// QEMU (7.2) says of each region once for each pair of queues that it is there, and that it
+    /// goes: the first one to say so is enough.
     fn add_region(&mut self, message: &mut Message) -> Result<(), End> {
         let [_, fields @ ..] = message.words::<5>()?;
         let file = message.only_file()?;
-        if self.session.regions.len() >= MOST_REGIONS {
+        let [guest, bytes, user, _] = fields;
+        let same = self.region(guest, bytes, user);
+        if same.is_none() && self.session.regions.len() >= MOST_REGIONS {
             return Err(bad(format!("more than {MOST_REGIONS} regions")));
         }
         let region = self.map(fields, &file)?;
         self.pause_all();
-        self.session.regions.push(region);
+        match same {
+            Some(at) => self.session.regions[at] = region,
+            None => self.session.regions.push(region),
+        }
         self.remap()
     }
 
     fn remove_region(&mut self, message: &Message) -> Result<(), End> {
         let [_, guest, bytes, user, _] = message.words()?;
-        let is_it =
-            |region: &Region| (region.guest, region.bytes(), region.user) == (guest, bytes, user);
-        let Some(at) = self.session.regions.iter().position(is_it) else {
-            return Err(bad("a region to remove that is not there"));
+        let Some(at) = self.region(guest, bytes, user) else {
+            return Ok(());
         };
         self.pause_all();
         self.session.memory = None;
@@ -362,8 +505,18 @@ impl Backend {
 
     fn reset(&mut self) {
         self.pause_all();
-        let pairs = self.offer.pairs;
-        self.session.vrings = (0..2 * pairs).map(|_| Vring::default()).collect();
+        for vring in &mut self.session.vrings {
+            // QEMU 7.2 resets a device that stops before it asks where its rings were. Whoever
+            // starts them again says where to begin.
+            let base = vring.base;
+            *vring = Vring {
+                base,
+                ..Vring::default()
+            };
+        }
+        self.session.status = 0;
+        // It was of those rings; the front end asks for a new one.
+        self.session.tracked = None;
         self.shared
             .wakeups
             .iter()
@@ -390,11 +543,7 @@ impl Backend {
                 if features & !self.offer.features() != 0 {
                     return Err(bad(format!("features {features:#x} that were not offered")));
                 }
-                self.pause_all();
-                self.session.features = features;
-                for index in 0..self.session.vrings.len() {
-                    self.change(index, |_| {})?;
-                }
+                self.change_all(|session| session.features = features)?;
             }
             request::SET_PROTOCOL_FEATURES => {
                 let features = message.u64()?;
@@ -404,6 +553,33 @@ impl Backend {
                 self.session.protocol = features;
             }
             request::SET_OWNER | request::RESET_OWNER | request::SET_VRING_ERR => {}
+            request::SET_LOG_BASE => {
+                self.set_log(message)?;
+                // Answered in any case, so that the front end knows when the log is complete.
+                return word(0);
+            }
+            // Who migrates looks at the log when it likes; it need not be told of each page.
+            request::SET_LOG_FD => {
+                let file = message.only_file()?;
+                if !kick::is_eventfd(file.as_fd()).unwrap_or(false) {
+                    let detail = format!("request {request}");
+                    return Err(End::Broke(Violation::NotEventfd, detail));
+                }
+            }
+            request::GET_INFLIGHT_FD => return self.new_inflight(message).map(Some),
+            request::SET_INFLIGHT_FD => self.set_inflight(message)?,
+            request::GET_CONFIG => {
+                let payload = self.session.config.read(&message.payload);
+                return Ok(Some(Message {
+                    payload,
+                    ..Message::new(request)
+                }));
+            }
+            request::SET_CONFIG => {
+                if !self.session.config.write(&message.payload) {
+                    return self.refuse(message, "nothing of that can be written");
+                }
+            }
             request::RESET_DEVICE => self.reset(),
             request::SET_MEM_TABLE => self.set_memory(message)?,
             request::ADD_MEM_REG => self.add_region(message)?,
@@ -418,9 +594,13 @@ impl Backend {
                 self.change(index, |vring| vring.size = size)?;
             }
             request::SET_VRING_ADDR => {
-                let [index, table, used, available, _] = message.words()?;
+                let [index, table, used, available, log] = message.words()?;
+                let logged = index >> 32 & RING_LOGGED != 0;
                 let (index, _) = self.vring(index & 0xffff_ffff)?;
-                self.change(index, |vring| vring.parts = Some([table, available, used]))?;
+                self.change(index, |vring| {
+                    vring.parts = Some([table, available, used]);
+                    vring.log = logged.then_some(log);
+                })?;
             }
             request::SET_VRING_BASE => {
                 let (index, base) = message.state()?;
@@ -440,13 +620,23 @@ impl Backend {
                     queue.announce(MacAddr(mac));
                 }
             }
-            request::NET_SET_MTU => self.session.mtu = Some(message.u64()?),
+            request::NET_SET_MTU => {
+                let mtu = message.u64()?;
+                if !self.session.config.set_mtu(mtu) {
+                    return self.refuse(message, &format!("an MTU of {mtu}"));
+                }
+                self.session.mtu = Some(mtu);
+            }
             request::SET_STATUS => {
-                self.session.status = message.u64()?;
+                let status = message.u64()?;
+                if status > 0xff {
+                    return Err(bad(format!("a status of {status:#x}")));
+                }
                 // virtio 1.2, 2.1: a driver writes 0 to reset the device.
-                if self.session.status == 0 {
+                if status == 0 {
                     self.reset();
                 }
+                self.change_all(|session| session.status = status)?;
             }
             _ => return Err(bad(format!("request {request} is not known"))),
         }
@@ -475,11 +665,53 @@ impl Backend {
         status
             .facts
             .extend(mtu.map(|mtu| ("MTU of the peer", mtu.to_string())));
+        if self.session.tracked.is_some() {
+            status.facts.push(("in flight", "tracked".into()));
+        }
+        if self.session.log.is_some() && self.session.features & feature::LOG_ALL != 0 {
+            status.facts.push(("dirty pages", "logged".into()));
+        }
         let sent = self.notifier.as_ref().map(|all| all.handle().sent());
         self.shared
             .notified
             .store(sent.unwrap_or(0), Ordering::Relaxed);
     }
+}
+
+/// A device's ring, with its record if it has to keep one.
+fn recorded<D: Recordable + 'static>(
+    device: D,
+    plain: fn(D) -> AnyRing,
+    marks: Option<Marks>,
+    inflight: Option<Inflight>,
+) -> AnyRing {
+    match marks.is_some() || inflight.is_some() {
+        true => AnyRing::Recorded(Box::new(Recorded::new(device, marks, inflight))),
+        false => plain(device),
+    }
+}
+
+/// Bytes and offset of a region of what is in flight; queues, and entries of each.
+pub(crate) fn inflight_fields(message: &Message) -> Result<([u64; 2], u16, u16), End> {
+    // 20 bytes, which a C compiler makes 24.
+    if !matches!(message.payload.len(), 20 | 24) {
+        let (request, bytes) = (message.request, message.payload.len());
+        return Err(bad(format!("request {request} with {bytes} bytes")));
+    }
+    let numbers = message.payload[16..].first_chunk::<4>();
+    let numbers = numbers.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let place = [message.word(0), message.word(1)];
+    Ok((place, numbers as u16, (numbers >> 16) as u16))
+}
+
+/// Memory to share, which can neither shrink nor grow.
+pub(crate) fn memory_file(name: &str, bytes: usize) -> io::Result<OwnedFd> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = rustix::fs::memfd_create(name, flags)?;
+    rustix::fs::ftruncate(&file, bytes as u64)?;
+    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(file)
 }
 
 /// The kind of ring, for people.
@@ -502,7 +734,7 @@ pub(crate) fn describe(features: u64) -> String {
     words.join(", ")
 }
 
-fn unfit(error: std::io::Error) -> End {
+fn unfit(error: io::Error) -> End {
     End::Unfit(error.to_string())
 }
 
@@ -511,6 +743,7 @@ impl Side for Backend {
         let vrings = (0..2 * self.offer.pairs).map(|_| Vring::default());
         self.session = Session {
             vrings: vrings.collect(),
+            config: Config::new(self.offer.pairs),
             ..Session::default()
         };
         self.notifier = Some(Notifier::new(2 * self.offer.pairs).map_err(unfit)?);
@@ -522,6 +755,9 @@ impl Side for Backend {
         let files_belong = matches!(
             message.request,
             request::SET_MEM_TABLE
+                | request::SET_LOG_BASE
+                | request::SET_LOG_FD
+                | request::SET_INFLIGHT_FD
                 | request::ADD_MEM_REG
                 | request::REM_MEM_REG
                 | request::SET_VRING_KICK

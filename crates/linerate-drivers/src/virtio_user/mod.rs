@@ -4,7 +4,8 @@
 //! # Synopsis
 //! ```text
 //! virtio_user:PATH[,role=client|server][,queues=N][,size=N][,buffer=BYTES][,packed=on|off]
-//!     [,in_order=on|off][,mergeable=on|off][,offloads=on|off][,owner=USER][,mode=OCTAL]
+//!     [,in_order=on|off][,mergeable=on|off][,inflight=on|off][,offloads=on|off]
+//!     [,owner=USER][,mode=OCTAL]
 //! ```
 //!
 //! # Description
@@ -20,6 +21,11 @@
 //!
 //! The peer is not trusted with more than that memory: what it writes there, also to the rings, is
 //! checked as a guest's is. *Reconnect*: a client tries every 100 ms, a server listens on.
+//!
+//! *In flight* (`inflight=on`): where the back end offers to record what it has under way
+//! (INFLIGHT_SHMFD), a new one that connects as the same user gets the rings as the one that ended
+//! left them, and what is in them arrives. It then sees frames that were meant for the other one,
+//! and the record costs both sides some stores a frame; so it is off unless it is asked for.
 //!
 //! # See also
 //! Virtio 1.2, QEMU's `docs/interop/vhost-user.rst`, DPDK's `net_virtio_user`, `vhost` for the
@@ -76,6 +82,11 @@ pub const OPTIONS: &[OptionHelp] = &[
         value: "on|off",
         help: "longer frames come in several buffers; default on",
     },
+    OptionHelp {
+        key: "inflight",
+        value: "on|off",
+        help: "what a back end leaves in the rings when it ends is for the next one; default off",
+    },
     vhost::OFFLOADS,
     OWNER,
     MODE,
@@ -97,6 +108,7 @@ pub fn open(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<VirtioUser, PortErr
         packed: spec.switch("packed", true)?,
         in_order: spec.switch("in_order", true)?,
         mergeable: spec.switch("mergeable", true)?,
+        inflight: spec.switch("inflight", false)?,
         offloads: spec.switch("offloads", true)?,
         large: false,
     };

@@ -1,18 +1,23 @@
 //! How the driver sets its device up over a vhost-user socket: a fixed row of requests, answers
 //! within a deadline, and fresh memory for each peer.
+//!
+//! Unless the peer just ended, kept a record of what it had in flight (`GET_INFLIGHT_FD`), and
+//! comes again as the same user who agrees on the same: then it gets the same memory with what is
+//! in its rings, and the record.
 
 use crate::peer::kick::{self, Notifier};
+use crate::peer::socket;
 use crate::peer::violations::Violation;
 use crate::vhost::control::{Shared, Side};
-use crate::vhost::describe;
 use crate::vhost::message::{Channel, End, Message, bad, feature, protocol, request};
+use crate::vhost::{describe, inflight_fields, memory_file};
 use crate::virtqueue::frames::Shape;
+use crate::virtqueue::inflight::Area;
 use crate::virtqueue::memory::{Memory, Region};
 use crate::virtqueue::queue::{Active, AnyRing, takes};
 use crate::virtqueue::{Agreed, Filled, buffers, packed, split};
 use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::port::Link;
-use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -28,14 +33,19 @@ pub(super) struct Wish {
     pub(super) in_order: bool,
     pub(super) mergeable: bool,
     pub(super) offloads: bool,
+    /// What a back end leaves in the rings is for the next one.
+    pub(super) inflight: bool,
     /// There are slots for unsegmented frames.
     pub(super) large: bool,
 }
 
-const PROTOCOL: u64 = protocol::MQ | protocol::REPLY_ACK | protocol::STATUS;
+const PROTOCOL: u64 =
+    protocol::MQ | protocol::REPLY_ACK | protocol::STATUS | protocol::INFLIGHT_SHMFD;
 /// Both names that our memory has at the peer begin here: an address that is none of its own.
 const BASE: u64 = 1 << 40;
 const PAGE: usize = 4096;
+/// Peers that get the same memory and go before all is set up, before there is fresh memory.
+const MOST_FAILURES: u32 = 1;
 /// virtio 1.2, 2.1: ACKNOWLEDGE, DRIVER, DRIVER_OK, FEATURES_OK.
 const RUNNING: u64 = 15;
 
@@ -72,6 +82,18 @@ impl Wish {
         let buffers = buffers::bytes(self.size, self.buffer);
         [a, b, c, buffers].map(|bytes| bytes.next_multiple_of(PAGE))
     }
+
+    /// Where a queue's parts and its buffers are, for the peer.
+    fn places(&self, packed: bool, index: usize) -> [u64; 4] {
+        let parts = self.parts(packed);
+        let each: usize = parts.iter().sum();
+        let mut next = BASE + (index * each) as u64;
+        parts.map(|bytes| {
+            let at = next;
+            next += bytes as u64;
+            at
+        })
+    }
 }
 
 /// The front end's side.
@@ -80,9 +102,49 @@ pub(super) struct FrontEnd {
     wish: Wish,
     port: String,
     notifier: Option<Notifier>,
+    /// Of the peer that is there, or of the last one, if the next one can go on with it.
+    memory: Option<Shareable>,
+    /// The driver's ends of its rings.
+    rings: Vec<AnyRing>,
+    /// Peers in a row that went before they had all of it.
+    failures: u32,
+}
+
+/// Memory that a peer has, and its next one may have.
+struct Shareable {
+    memory: Arc<Memory>,
+    file: OwnedFd,
+    record: Option<Record>,
+    agreement: Agreement,
+    /// As whom the peer runs.
+    user: Option<u32>,
+}
+
+/// The region of what is in flight.
+struct Record {
+    file: OwnedFd,
+    mapped: Arc<Untrusted>,
+    /// Of the message about it: bytes, offset, queues and their size.
+    fields: [u64; 3],
+}
+
+impl Shareable {
+    /// Where rings are to go on, by what the last peer left there. `None` where that is nothing
+    /// that a driver goes on with, or a device that goes by the record.
+    fn bases(&self, rings: &[AnyRing], size: u16) -> Option<Vec<u32>> {
+        let record = self.record.as_ref()?;
+        let packed = self.agreement.has(feature::RING_PACKED);
+        let bases = rings.iter().enumerate().map(|(index, ring)| {
+            let area = Area::new(record.mapped.clone(), index, packed, size, size)?;
+            let agrees = ring.agrees(&self.memory, &area);
+            ring.used(&self.memory).filter(|_| agrees)
+        });
+        bases.collect()
+    }
 }
 
 /// What was agreed on with a peer.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Agreement {
     features: u64,
     protocol: u64,
@@ -102,6 +164,9 @@ impl FrontEnd {
             wish,
             port: port.into(),
             notifier: None,
+            memory: None,
+            rings: Vec::new(),
+            failures: 0,
         }
     }
 
@@ -114,6 +179,9 @@ impl FrontEnd {
         let mut pairs = 1;
         if features & feature::PROTOCOL_FEATURES != 0 {
             agreed = ask(request::GET_PROTOCOL_FEATURES)? & PROTOCOL;
+            if !self.wish.inflight {
+                agreed &= !protocol::INFLIGHT_SHMFD;
+            }
             if agreed & protocol::MQ != 0 {
                 let most = ask(request::GET_QUEUE_NUM)?;
                 pairs = usize::try_from(most).unwrap_or(usize::MAX);
@@ -144,15 +212,8 @@ impl FrontEnd {
 
     /// Fresh memory for the queues, and its file: it can neither shrink nor grow.
     fn memory(&self, bytes: usize) -> Result<(Arc<Memory>, OwnedFd), End> {
-        let file = || -> io::Result<OwnedFd> {
-            let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-            let file = rustix::fs::memfd_create("virtio_user", flags)?;
-            rustix::fs::ftruncate(&file, bytes as u64)?;
-            let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-            rustix::fs::fcntl_add_seals(&file, seals)?;
-            Ok(file)
-        };
-        let file = file().map_err(|error| End::Unfit(format!("no memory to share: {error}")))?;
+        let file = memory_file("virtio_user", bytes);
+        let file = file.map_err(|error| End::Unfit(format!("no memory to share: {error}")))?;
         let mapped = Untrusted::map(&self.port, file.as_fd(), 0, bytes, FileFrom::User);
         let mapped = mapped.map_err(|error| End::Unfit(error.to_string()))?;
         let region = Region {
@@ -164,20 +225,16 @@ impl FrontEnd {
         Ok((Arc::new(memory), file))
     }
 
-    /// The driver's end of a queue, its rings and buffers from `at` on in our memory.
+    /// The driver's end of a queue, its rings and buffers as [`Wish::places`] has them.
     fn ring(
         &self,
         memory: &Memory,
         index: usize,
-        at: usize,
         agreement: &Agreement,
-    ) -> Result<(AnyRing, [u64; 3]), Violation> {
+    ) -> Result<AnyRing, Violation> {
         let Wish { size, buffer, .. } = self.wish;
         let packed = agreement.has(feature::RING_PACKED);
-        let [a, b, c, _] = self.wish.parts(packed);
-        let at = BASE + at as u64;
-        let parts = [at, at + a as u64, at + (a + b) as u64];
-        let buffers = at + (a + b + c) as u64;
+        let [parts @ .., buffers] = self.wish.places(packed, index);
         let filled = match index % 2 {
             0 => Filled::ByDevice,
             _ => Filled::ByDriver,
@@ -221,7 +278,7 @@ impl FrontEnd {
             AnyRing::SplitDriver(driver)
         };
         ring.as_dyn().want(memory, false);
-        Ok((ring, parts))
+        Ok(ring)
     }
 
     /// Describes a queue to the device, and starts it.
@@ -229,16 +286,12 @@ impl FrontEnd {
         &mut self,
         channel: &mut Channel,
         index: usize,
-        parts: [u64; 3],
+        base: u32,
         agreement: &Agreement,
     ) -> Result<(), End> {
         let vring = index as u32;
-        let base = match agreement.has(feature::RING_PACKED) {
-            // Both wrap counters begin at 1 (virtio 1.2, 2.8.1).
-            true => 1 << 15 | 1 << 31,
-            false => 0,
-        };
-        let [table, available, used] = parts;
+        let packed = agreement.has(feature::RING_PACKED);
+        let [table, available, used, _] = self.wish.places(packed, index);
         let call = kick::new_eventfd().map_err(unfit)?;
         let ours = call.try_clone().map_err(unfit)?;
         if index.is_multiple_of(2) {
@@ -275,34 +328,56 @@ impl FrontEnd {
         let agreement = self.agree(channel)?;
         let acknowledged = agreement.protocol & protocol::REPLY_ACK != 0;
         let count = 2 * agreement.pairs;
-        let each: usize = self
-            .wish
-            .parts(agreement.has(feature::RING_PACKED))
-            .iter()
-            .sum();
-        let (memory, file) = self.memory(count * each)?;
+        let user = socket::user_of(channel.socket());
+        let same = |was: &Shareable| was.agreement == agreement && was.user == user;
+        let before = self.memory.take().filter(same);
+        let rings = std::mem::take(&mut self.rings);
         self.notifier = Some(Notifier::new(count).map_err(unfit)?);
 
         let bell = self.shared.bell.clone();
         channel.send(&Message::new(request::SET_OWNER))?;
         let features = Message::with_u64(request::SET_FEATURES, agreement.features);
         channel.tell(features, acknowledged, &bell)?;
-        let bytes = (count * each) as u64;
-        let table = Message {
-            files: vec![file],
-            ..Message::with_words(request::SET_MEM_TABLE, &[1, BASE, bytes, BASE, 0])
+        let found = before.and_then(|was| Some((was.bases(&rings, self.wish.size)?, was)));
+        let (shareable, rings, bases) = match found {
+            Some((bases, was)) if bases.len() == count => (was, rings, bases),
+            _ => self.fresh(channel, agreement, user)?,
         };
-        channel.tell(table, acknowledged, &bell)?;
-        let mut rings = Vec::new();
-        for index in 0..count {
-            let (ring, parts) = self
-                .ring(&memory, index, index * each, &agreement)
-                .map_err(|violation| End::Unfit(violation.name().into()))?;
-            self.start(channel, index, parts, &agreement)?;
-            rings.push(ring);
+        let started = self.share(channel, &shareable, acknowledged);
+        let started = started.and_then(|()| self.start_all(channel, &bases, &agreement));
+        let memory = shareable.memory.clone();
+        self.memory = Some(shareable);
+        match started {
+            Ok(()) => {
+                self.activate(rings, &memory, &agreement);
+                self.failures = 0;
+                Ok(agreement)
+            }
+            Err(end) => {
+                // It may have used some of them already. But one that goes each time does not like
+                // what it gets.
+                self.failures += 1;
+                if self.failures <= MOST_FAILURES {
+                    self.rings = rings;
+                } else {
+                    (self.memory, self.failures) = (None, 0);
+                }
+                Err(end)
+            }
+        }
+    }
+
+    fn start_all(
+        &mut self,
+        channel: &mut Channel,
+        bases: &[u32],
+        agreement: &Agreement,
+    ) -> Result<(), End> {
+        for (index, &base) in bases.iter().enumerate() {
+            self.start(channel, index, base, agreement)?;
         }
         if agreement.has(feature::PROTOCOL_FEATURES) {
-            for index in 0..count {
+            for index in 0..bases.len() {
                 let enable = Message::with_state(request::SET_VRING_ENABLE, index as u32, 1);
                 channel.send(&enable)?;
             }
@@ -311,9 +386,76 @@ impl FrontEnd {
             channel.send(&Message::with_u64(request::SET_STATUS, RUNNING))?;
         }
         // An answer to anything says that all before it was read.
+        let bell = self.shared.bell.clone();
         channel.ask(&Message::new(request::GET_FEATURES), &bell)?;
-        self.activate(rings, &memory, &agreement);
-        Ok(agreement)
+        Ok(())
+    }
+
+    /// Memory, rings in it, and where they begin, for a peer that knows nothing of an earlier one.
+    fn fresh(
+        &self,
+        channel: &mut Channel,
+        agreement: Agreement,
+        user: Option<u32>,
+    ) -> Result<(Shareable, Vec<AnyRing>, Vec<u32>), End> {
+        let packed = agreement.has(feature::RING_PACKED);
+        let (count, each) = (2 * agreement.pairs, self.wish.parts(packed));
+        let (memory, file) = self.memory(count * each.iter().sum::<usize>())?;
+        let rings = (0..count).map(|index| self.ring(&memory, index, &agreement));
+        let rings = rings.collect::<Result<_, _>>();
+        let rings = rings.map_err(|violation: Violation| End::Unfit(violation.name().into()))?;
+        let mut record = None;
+        if agreement.protocol & protocol::INFLIGHT_SHMFD != 0 {
+            let numbers = u64::from(self.wish.size) << 16 | count as u64;
+            let ask = Message::with_words(request::GET_INFLIGHT_FD, &[0, 0, numbers]);
+            let mut answer = channel.ask(&ask, &self.shared.bell)?;
+            let ([bytes, offset], ..) = inflight_fields(&answer)?;
+            let file = answer.only_file()?;
+            let from = FileFrom::Peer;
+            let len = usize::try_from(bytes).unwrap_or(usize::MAX);
+            let mapped = Untrusted::map(&self.port, file.as_fd(), offset, len, from);
+            let mapped =
+                mapped.map_err(|error| End::Broke(Violation::RegionBad, error.to_string()))?;
+            record = Some(Record {
+                file,
+                mapped: Arc::new(mapped),
+                fields: [bytes, offset, numbers],
+            });
+        }
+        // Both wrap counters of a packed ring begin at 1 (virtio 1.2, 2.8.1).
+        let base = if packed { 1 << 15 | 1 << 31 } else { 0 };
+        let shareable = Shareable {
+            memory,
+            file,
+            record,
+            agreement,
+            user,
+        };
+        Ok((shareable, rings, vec![base; count]))
+    }
+
+    /// Gives the peer the memory.
+    fn share(
+        &self,
+        channel: &mut Channel,
+        shareable: &Shareable,
+        acknowledged: bool,
+    ) -> Result<(), End> {
+        let region = shareable.memory.regions().iter().map(Region::bytes);
+        let bytes = region.sum();
+        let table = Message {
+            files: vec![shareable.file.try_clone().map_err(unfit)?],
+            ..Message::with_words(request::SET_MEM_TABLE, &[1, BASE, bytes, BASE, 0])
+        };
+        channel.tell(table, acknowledged, &self.shared.bell)?;
+        let Some(Record { file, fields, .. }) = &shareable.record else {
+            return Ok(());
+        };
+        let record = Message {
+            files: vec![file.try_clone().map_err(unfit)?],
+            ..Message::with_words(request::SET_INFLIGHT_FD, fields)
+        };
+        channel.tell(record, acknowledged, &self.shared.bell)
     }
 
     fn activate(&self, rings: Vec<AnyRing>, memory: &Arc<Memory>, agreement: &Agreement) {
@@ -339,9 +481,7 @@ impl FrontEnd {
                 notify: (notify.clone(), index),
             };
             self.shared.queues[index].state.change().active = Some(active);
-            if index.is_multiple_of(2) {
-                notify.notify(index); // there are buffers
-            }
+            notify.notify(index); // there are buffers, or what the last peer left
         }
     }
 }
@@ -362,11 +502,43 @@ impl Side for FrontEnd {
             ("queue pairs", agreement.pairs.to_string()),
             ("ring entries", self.wish.size.to_string()),
         ];
+        if agreement.protocol & protocol::INFLIGHT_SHMFD != 0 {
+            status.facts.push(("in flight", "tracked".into()));
+        }
         Ok(())
     }
 
     fn message(&mut self, _: &mut Channel, message: Message) -> Result<(), End> {
         Err(bad(format!("request {} to a driver", message.request)))
+    }
+
+    fn leaves(&mut self, end: &End) {
+        let tracked = self.memory.as_ref().is_some_and(|was| was.record.is_some());
+        if !matches!(end, End::Closed) || !tracked {
+            (self.memory, self.rings) = (None, Vec::new());
+            return;
+        }
+        let count = self
+            .memory
+            .as_ref()
+            .map_or(0, |was| 2 * was.agreement.pairs);
+        let queues = self.shared.queues.iter().take(count);
+        let rings = queues.map(|queue| {
+            let mut state = queue.state.change();
+            let broken = state.broken.is_some();
+            state
+                .active
+                .take()
+                .filter(|_| !broken)
+                .map(|active| active.ring)
+        });
+        // All, or none; where it went before they ran, they are here already.
+        if let Some(rings) = rings.collect::<Option<_>>() {
+            self.rings = rings;
+        }
+        if self.rings.is_empty() {
+            self.memory = None;
+        }
     }
 
     fn gone(&mut self) {

@@ -24,7 +24,7 @@ pub(crate) fn bytes(size: u16, bytes: u32) -> usize {
 
 /// As many buffers of one size as the ring has descriptors. A buffer's number is its place in
 /// memory.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Buffers {
     /// Guest address of the first one.
     base: u64,

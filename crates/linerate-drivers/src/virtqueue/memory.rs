@@ -72,6 +72,10 @@ impl Memory {
         Ok(Self { regions })
     }
 
+    pub(crate) fn regions(&self) -> &[Region] {
+        &self.regions
+    }
+
     /// Whether a file shrank under a region.
     pub(crate) fn is_lost(&self) -> bool {
         self.regions.iter().any(|region| region.mapped.is_lost())
@@ -92,6 +96,12 @@ impl Memory {
     #[inline(always)]
     pub(crate) fn at(&self, place: Place) -> Option<&Untrusted> {
         self.regions.get(place.region).map(|region| &*region.mapped)
+    }
+
+    /// The guest address of a place.
+    pub(crate) fn guest(&self, place: Place) -> u64 {
+        let region = self.regions.get(place.region);
+        region.map_or(0, |region| region.guest + place.at as u64)
     }
 
     /// To look addresses up, most of which lie in the region of this number.

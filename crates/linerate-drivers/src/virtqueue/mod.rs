@@ -18,9 +18,12 @@ pub(crate) mod buffers;
 pub(crate) mod frames;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
+pub(crate) mod inflight;
+pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod packed;
 pub(crate) mod queue;
+pub(crate) mod recorded;
 pub(crate) mod split;
 
 use crate::peer::violations::Violation;
@@ -124,7 +127,8 @@ impl Batch {
         let Some(window) = near.window(at, bytes) else {
             return self.add_parts(near, at, bytes, id);
         };
-        // Header and frame: a frame of 60 bytes begins at a line of its own, or goes on in the next.
+        // Header and frame: a frame of 60 bytes begins at a line of its own, or goes on in the
+        // next.
         if self.fills {
             window.prefetch_write_at(HEADER_BYTES);
             window.prefetch_write_at(LINE);
@@ -247,6 +251,10 @@ pub(crate) trait Ring {
 
     /// Whether the other side gave something that was not taken yet.
     fn is_waiting(&self, memory: &Memory) -> bool;
+
+    /// How full it is, for people: chains with something in them that whoever reads, we or the
+    /// other side, has not taken.
+    fn fill(&self, memory: &Memory) -> u16;
 }
 
 /// The numbers of chains.

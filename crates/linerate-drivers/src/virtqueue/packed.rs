@@ -2,6 +2,8 @@
 //! the device overwrites them as used. Which of the two one is say two of its flags, against a wrap
 //! counter that each side changes whenever it comes to the table's start.
 
+pub(super) mod record;
+
 use super::buffers::Buffers;
 use super::memory::{Memory, Place};
 use super::{
@@ -178,6 +180,16 @@ impl Table {
             event.store(u32::from(flags) << 16, Ordering::Relaxed);
         }
         fence(Ordering::SeqCst); // the wish is seen before the ring is looked at again
+    }
+
+    /// How many descriptors from a position on are in the state that `wanted` says.
+    fn run(&self, memory: &Memory, mut at: Position, wanted: fn(Position) -> u16) -> u16 {
+        let mut count = 0;
+        while count < self.size && self.state(memory, at) == Some(wanted(at)) {
+            at = at.plus(1, self.size);
+            count += 1;
+        }
+        count
     }
 
     /// The state of the descriptor at a position.
@@ -392,6 +404,14 @@ impl Ring for Device {
     fn is_waiting(&self, memory: &Memory) -> bool {
         self.table.state(memory, self.seen) == Some(self.seen.available())
     }
+
+    fn fill(&self, memory: &Memory) -> u16 {
+        let given = self.table.run(memory, self.seen, Position::available);
+        match self.direction {
+            WRITE => self.table.size - given,
+            _ => given,
+        }
+    }
 }
 
 /// The driver's side, with buffers of its own.
@@ -603,5 +623,15 @@ impl Ring for Driver {
 
     fn is_waiting(&self, memory: &Memory) -> bool {
         self.table.state(memory, self.seen) == Some(self.seen.used())
+    }
+
+    /// A used descriptor may stand for several (2.8.7): then it is emptier than this says.
+    fn fill(&self, memory: &Memory) -> u16 {
+        let offered = self.buffers.offered() as u16;
+        let given = self.table.run(memory, self.seen, Position::used);
+        match self.filled {
+            Filled::ByDriver => offered.saturating_sub(given),
+            Filled::ByDevice => given.min(offered),
+        }
     }
 }

@@ -2,7 +2,9 @@
 //! and takes out.
 
 use super::frames::{Receiving, Shape, Transmitting};
+use super::inflight::Area;
 use super::memory::Memory;
+use super::recorded::{Record, Recordable};
 use super::{Ring, packed, split};
 use crate::offload::{self, Finisher};
 use crate::peer::gate::Gate;
@@ -22,6 +24,8 @@ pub(crate) enum AnyRing {
     PackedDevice(packed::Device),
     SplitDriver(split::Driver),
     PackedDriver(packed::Driver),
+    /// A device of either kind that keeps a record.
+    Recorded(Box<dyn Record>),
 }
 
 impl AnyRing {
@@ -31,7 +35,50 @@ impl AnyRing {
             Self::PackedDevice(ring) => ring,
             Self::SplitDriver(ring) => ring,
             Self::PackedDriver(ring) => ring,
+            Self::Recorded(ring) => &mut **ring,
         }
+    }
+
+    /// Where a device stands, as `GET_VRING_BASE` tells it; `None` for a driver.
+    pub(crate) fn base(&self) -> Option<u32> {
+        match self {
+            Self::SplitDevice(ring) => Some(Recordable::base(ring)),
+            Self::PackedDevice(ring) => Some(Recordable::base(ring)),
+            Self::Recorded(ring) => Some(ring.base()),
+            Self::SplitDriver(_) | Self::PackedDriver(_) => None,
+        }
+    }
+
+    /// Of a driver: up to where the device used the ring, as `SET_VRING_BASE` tells it; `None`
+    /// where that cannot be, or for a device.
+    pub(crate) fn used(&self, memory: &Memory) -> Option<u32> {
+        match self {
+            Self::SplitDriver(ring) => ring.used(memory).ok().map(u32::from),
+            Self::PackedDriver(ring) => {
+                let bits = u32::from(ring.used(memory).ok()?.bits());
+                Some(bits << 16 | bits)
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether a device that goes by this record finds its place in a driver's ring: a split ring
+    /// says itself where it was used up to.
+    pub(crate) fn agrees(&self, memory: &Memory, record: &Area) -> bool {
+        match self {
+            Self::PackedDriver(ring) => {
+                let used = ring.used(memory).ok();
+                let recorded = packed::record::positions(record);
+                used.zip(recorded)
+                    .is_some_and(|(used, recorded)| recorded.contains(&used))
+            }
+            _ => true,
+        }
+    }
+
+    /// Whether a file of its record became shorter.
+    pub(crate) fn is_lost(&self) -> bool {
+        matches!(self, Self::Recorded(ring) if ring.is_lost())
     }
 }
 
@@ -62,6 +109,7 @@ impl Active {
             AnyRing::PackedDevice(ring) => receiving.receive(ring, memory, burst, cache),
             AnyRing::SplitDriver(ring) => receiving.receive(ring, memory, burst, cache),
             AnyRing::PackedDriver(ring) => receiving.receive(ring, memory, burst, cache),
+            AnyRing::Recorded(ring) => receiving.receive(&mut **ring, memory, burst, cache),
         }
     }
 
@@ -79,6 +127,7 @@ impl Active {
             AnyRing::PackedDevice(ring) => sending.transmit(ring, memory, burst, cache),
             AnyRing::SplitDriver(ring) => sending.transmit(ring, memory, burst, cache),
             AnyRing::PackedDriver(ring) => sending.transmit(ring, memory, burst, cache),
+            AnyRing::Recorded(ring) => sending.transmit(&mut **ring, memory, burst, cache),
         }
     }
 
@@ -90,6 +139,7 @@ impl Active {
             AnyRing::PackedDevice(ring) => ring.must_notify(&self.memory),
             AnyRing::SplitDriver(ring) => ring.must_notify(&self.memory),
             AnyRing::PackedDriver(ring) => ring.must_notify(&self.memory),
+            AnyRing::Recorded(ring) => ring.must_notify(&self.memory),
         };
         if wanted {
             self.notify.0.notify(self.notify.1);

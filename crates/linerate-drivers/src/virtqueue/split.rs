@@ -1,6 +1,8 @@
 //! The split ring (virtio 1.2, 2.7): a table of descriptors, a ring of chains that the driver made
 //! available, and a ring of those that the device used.
 
+pub(super) mod record;
+
 use super::buffers::Buffers;
 use super::memory::{Memory, Place};
 use super::{
@@ -112,6 +114,13 @@ impl Rings {
     fn is_waiting(&self, memory: &Memory, theirs_is_used: bool, seen: u16) -> bool {
         self.words(memory, theirs_is_used)
             .is_some_and(|[_, index, _]| index.load(Ordering::Acquire) != seen)
+    }
+
+    /// How many chains the other side gave that were not taken yet.
+    fn given(&self, memory: &Memory, theirs_is_used: bool, seen: u16) -> u16 {
+        let words = self.words(memory, theirs_is_used);
+        let index = words.map_or(seen, |[_, index, _]| index.load(Ordering::Acquire));
+        index.wrapping_sub(seen).min(self.size)
     }
 
     /// How many entries are new in a ring whose index is `index`.
@@ -366,6 +375,14 @@ impl Ring for Device {
     fn is_waiting(&self, memory: &Memory) -> bool {
         self.rings.is_waiting(memory, false, self.seen)
     }
+
+    fn fill(&self, memory: &Memory) -> u16 {
+        let given = self.rings.given(memory, false, self.seen);
+        match self.direction {
+            WRITE => self.rings.size - given,
+            _ => given,
+        }
+    }
 }
 
 /// The driver's side, with buffers of its own.
@@ -561,5 +578,13 @@ impl Ring for Driver {
 
     fn is_waiting(&self, memory: &Memory) -> bool {
         self.rings.is_waiting(memory, true, self.seen)
+    }
+
+    fn fill(&self, memory: &Memory) -> u16 {
+        let given = self.rings.given(memory, true, self.seen);
+        match self.filled {
+            Filled::ByDriver => (self.buffers.offered() as u16).saturating_sub(given),
+            Filled::ByDevice => given,
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! Both sides of both rings, over one memory: clause by clause, at random, and against a side that
 //! writes anything at any time.
 
+pub(super) mod inflight;
+mod log;
+
 use super::frames::{Receiving, Shape, Transmitting};
 use super::memory::tests::mapped;
 use super::memory::{Memory, Region};
@@ -555,7 +558,12 @@ fn notifications_2_7_7_and_2_8_10_come_where_they_are_wanted() {
         both.send(1, &[60, 60]).unwrap();
         assert!(both.to.is_waiting(&both.memory), "{queue:?}");
         assert!(both.from.must_notify(&both.memory), "{queue:?}");
+        let fill = |both: &Both| [both.from.fill(&both.memory), both.to.fill(&both.memory)];
+        assert_eq!(fill(&both), [2; 2], "{queue:?}");
         both.receive(9).unwrap();
+        // One used descriptor may stand for several (2.8.7).
+        let most = u16::from(queue.agreed.in_order);
+        assert!(fill(&both)[0] <= most && fill(&both)[1] == 0, "{queue:?}");
         both.to.want(&both.memory, false);
         both.send(3, &[60]).unwrap();
         // With an event index, a wish that was passed is none any more (2.7.10).

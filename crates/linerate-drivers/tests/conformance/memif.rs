@@ -79,6 +79,52 @@ fn memif_conforms_with_small_rings_and_buffers() {
     }
 }
 
+/// Frames lie where they are sent from, and come to where they stay.
+#[test]
+fn memif_conforms_without_a_copy() {
+    for (name, a, b) in [
+        ("to the client", "role=server", "role=client,trust=full"),
+        ("to the server", "role=client,trust=full", "role=server"),
+        (
+            "small buffers",
+            "role=server",
+            "role=client,trust=full,buffer=256",
+        ),
+        (
+            "small buffers back",
+            "role=client,trust=full,buffer=256",
+            "role=server",
+        ),
+        (
+            "large descriptors",
+            "role=client,trust=full,buffer=65536,ring_size=64",
+            "role=server",
+        ),
+    ] {
+        Wire {
+            window: 60,
+            ..Wire::new(name, joined(a, b))
+        }
+        .conforms();
+    }
+    Wire {
+        queues: 3,
+        ..Wire::new(
+            "memif without a copy, 3 queues",
+            joined("role=server,queues=3", "role=client,queues=3,trust=full"),
+        )
+    }
+    .conforms();
+    Wire {
+        queues: 3,
+        ..Wire::new(
+            "memif without a copy, 3 queues back",
+            joined("role=client,queues=3,trust=full", "role=server,queues=3"),
+        )
+    }
+    .conforms();
+}
+
 /// A server that starts with more queues than its client has rings.
 #[test]
 fn queues_share_the_rings_that_there_are() {

@@ -6,7 +6,7 @@
 //! depends on speed: it waits for what must come, up to [`PATIENCE`].
 
 use linerate_core::packet::{Burst, Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
-use linerate_core::port::{Link, Port, PortConfig, PortError, PortStats, Queues};
+use linerate_core::port::{Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues};
 use std::any::Any;
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,7 @@ impl Wire {
 /// Checks of a port that needs no other: it starts, sends, receives, stops, leaks nothing.
 pub(crate) fn alone(open: &dyn Fn() -> Box<dyn Port>) {
     let port = open();
-    let pools = pools(port.info().aligned_pool);
+    let pools = pools_for(&[&*port]);
     let mut end = End::new(port, &pools);
     for round in 1..=3 {
         end.start(0, 1, &pools);
@@ -105,7 +105,7 @@ pub(crate) fn alone(open: &dyn Fn() -> Box<dyn Port>) {
 /// One port in the hands of the suite.
 pub(crate) struct End {
     pub(crate) port: Box<dyn Port>,
-    queues: Queues,
+    pub(crate) queues: Queues,
     cache: PoolCache,
     /// Packets and bytes that `tx_burst` took.
     pub(crate) taken: u64,
@@ -244,7 +244,7 @@ pub(crate) struct Fixture<'a> {
 
 impl<'a> Fixture<'a> {
     fn new(wire: &'a Wire, pair: Pair) -> Self {
-        let pools = pools(pair.a.info().aligned_pool || pair.b.info().aligned_pool);
+        let pools = pools_for(&[&*pair.a, &*pair.b]);
         let (a, b) = (End::new(pair.a, &pools), End::new(pair.b, &pools));
         let mut fixture = Self {
             wire,
@@ -547,6 +547,16 @@ impl Away {
 
 /// A pool of small slots, and one of large ones for jumbo frames.
 pub(crate) fn pools(aligned: bool) -> Pools {
+    pools_of(aligned, false)
+}
+
+/// The same as these ports need them.
+pub(crate) fn pools_for(ports: &[&dyn Port]) -> Pools {
+    let any = |needs: fn(&PortInfo) -> bool| ports.iter().any(|port| needs(&port.info()));
+    pools_of(any(|info| info.aligned_pool), any(|info| info.exposed_pool))
+}
+
+fn pools_of(aligned: bool, exposed: bool) -> Pools {
     let layout = if aligned {
         Layout::Aligned
     } else {
@@ -554,10 +564,12 @@ pub(crate) fn pools(aligned: bool) -> Pools {
     };
     let small = PoolConfig {
         layout,
+        exposed,
         ..PoolConfig::new("small", 16_384)
     };
     let large = PoolConfig {
         class: SlotClass::Large,
+        exposed,
         ..PoolConfig::new("large", 256)
     };
     Pools::new(

@@ -1,16 +1,16 @@
-//! vhost and virtio_user ports against the other ends that exist: DPDK's virtio-user driver and its
-//! vhost library, each in a `dpdk-testpmd` that sends back what it gets; and a peer that knows the
-//! protocol and does not keep to it. Skipped where there is no DPDK.
+//! vhost and virtio_user ports against peers of the tests' own, which know the protocol: one keeps
+//! to it, others do not; and with Open vSwitch.
 #![allow(missing_docs, clippy::unwrap_used)]
 
-mod dpdk;
+mod hostile;
 mod messages;
-#[path = "../dpdk/testpmd.rs"]
-mod testpmd;
+mod migration;
+mod ovs;
+mod peer;
+mod protocol;
 
-use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
+use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Link, Port, PortConfig, Queues};
-use linerate_core::random::Random;
 use linerate_drivers::Drivers;
 use linerate_testkit::wait;
 
@@ -62,42 +62,6 @@ impl End {
             }
         });
         reason
-    }
-
-    /// Sends `count` frames on a queue to a peer that returns them, at most `window` under way, and
-    /// checks that each comes back on that queue, once, in order and unharmed.
-    pub(crate) fn echo(&mut self, queue: usize, count: u64, window: u64, longest: usize) {
-        let len = |number: u64| match number % 7 {
-            0 => longest,
-            1 => 60 + Random::new(number).below(longest as u64 - 60) as usize,
-            _ => 60,
-        };
-        let (mut sent, mut got) = (0, 0);
-        let (mut burst, mut back) = (Burst::new(), Burst::with_room(32));
-        let what = format!("{count} frames back on queue {queue}");
-        let mut turn = || {
-            while burst.is_empty() && sent + 32 <= got + window && sent < count {
-                for number in sent..count.min(sent + 32) {
-                    let packet = self.cache.copy_of(&frame(number, len(number))).unwrap();
-                    burst.push(packet).unwrap();
-                }
-                sent += burst.len() as u64;
-            }
-            self.queues.tx[queue].tx_burst(&mut burst, &mut self.cache);
-            self.queues.rx[queue].rx_burst(&mut back, &mut self.cache);
-            for packet in back.iter() {
-                if packet.data()[12..14] != [0x88, 0xb5] {
-                    continue; // what a peer says of itself
-                }
-                let expected = frame(got, len(got));
-                assert!(packet.data() == expected, "frame {got}: {packet:?}");
-                got += 1;
-            }
-            self.cache.free(&mut back);
-            got == count
-        };
-        // Many turns between two looks at the clock, for which it sleeps.
-        wait(&what, || (0..10_000).any(|_| turn()));
     }
 
     /// Ends it, and checks that every slot is home.

@@ -2,120 +2,15 @@
 //! and the next one is served.
 
 use crate::End;
+use crate::peer::*;
 use linerate_testkit::{Scratch, wait};
-use rustix::fs::{MemfdFlags, memfd_create};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
-use std::io::{IoSlice, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
-
-const GET_FEATURES: u32 = 1;
-const SET_FEATURES: u32 = 2;
-const SET_MEM_TABLE: u32 = 5;
-const SET_VRING_NUM: u32 = 8;
-const SET_VRING_ADDR: u32 = 9;
-const SET_VRING_BASE: u32 = 10;
-const GET_VRING_BASE: u32 = 11;
-const SET_VRING_KICK: u32 = 12;
-const SET_VRING_CALL: u32 = 13;
-const SET_VRING_ENABLE: u32 = 18;
-const ADD_MEM_REG: u32 = 37;
-const REM_MEM_REG: u32 = 38;
-
-/// VERSION_1, protocol features.
-const FEATURES: u64 = 1 << 32 | 1 << 30;
-const REGION: u64 = 1 << 20;
-
-struct Peer(UnixStream);
-
-impl Peer {
-    fn new(path: &Path) -> Self {
-        let peer = UnixStream::connect(path).unwrap();
-        peer.set_read_timeout(Some(linerate_testkit::PATIENCE))
-            .unwrap();
-        Self(peer)
-    }
-
-    fn put(&self, fields: [u32; 3], payload: &[u8], files: &[BorrowedFd<'_>]) {
-        let mut bytes: Vec<u8> = fields
-            .iter()
-            .flat_map(|field| field.to_le_bytes())
-            .collect();
-        bytes.extend(payload);
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(16))];
-        let mut control = SendAncillaryBuffer::new(&mut space);
-        if !files.is_empty() {
-            assert!(control.push(SendAncillaryMessage::ScmRights(files)));
-        }
-        // It may have cut us off already.
-        let _ = rustix::net::sendmsg(
-            &self.0,
-            &[IoSlice::new(&bytes)],
-            &mut control,
-            SendFlags::NOSIGNAL,
-        );
-    }
-
-    fn send(&self, request: u32, words: &[u64], files: &[BorrowedFd<'_>]) {
-        let payload: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        self.put([request, 1, payload.len() as u32], &payload, files);
-    }
-
-    fn state(&self, request: u32, index: u32, value: u32) {
-        self.send(request, &[u64::from(value) << 32 | u64::from(index)], &[]);
-    }
-
-    fn ask(&mut self, request: u32, words: &[u64]) -> Option<u64> {
-        self.send(request, words, &[]);
-        let mut answer = [0; 20];
-        self.0.read_exact(&mut answer).ok()?;
-        Some(u64::from_le_bytes(answer[12..].try_into().unwrap()))
-    }
-
-    /// A whole set-up of one pair of split rings of 64, in one region at guest address 0.
-    fn set_up(&self) -> OwnedFd {
-        let file = memory(REGION);
-        self.send(SET_FEATURES, &[FEATURES], &[]);
-        self.send(SET_MEM_TABLE, &[1, 0, REGION, 0, 0], &[file.as_fd()]);
-        for ring in 0..2 {
-            self.ring(ring, 0x1_0000 * u64::from(ring));
-        }
-        file
-    }
-
-    fn ring(&self, ring: u32, at: u64) {
-        let event = eventfd();
-        self.send(SET_VRING_CALL, &[ring.into()], &[event.as_fd()]);
-        self.state(SET_VRING_NUM, ring, 64);
-        self.state(SET_VRING_BASE, ring, 0);
-        let parts = [ring.into(), at, at + 0x2000, at + 0x1000, 0];
-        self.send(SET_VRING_ADDR, &parts, &[]);
-        self.send(SET_VRING_KICK, &[ring.into()], &[event.as_fd()]);
-        self.state(SET_VRING_ENABLE, ring, 1);
-    }
-}
-
-fn memory(bytes: u64) -> OwnedFd {
-    let file = memfd_create("guest", MemfdFlags::CLOEXEC).unwrap();
-    rustix::fs::ftruncate(&file, bytes).unwrap();
-    file
-}
-
-fn eventfd() -> OwnedFd {
-    rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap()
-}
-
-/// A write to the guest's memory, past every mapping.
-fn poke(file: &OwnedFd, at: u64, bytes: &[u8]) {
-    assert_eq!(rustix::io::pwrite(file, bytes, at), Ok(bytes.len()));
-}
+use std::io::{Read, Write};
+use std::os::fd::AsFd;
 
 #[test]
 fn each_broken_rule_has_its_reason_and_the_next_peer_is_served() {
     type Break = fn(&Peer);
-    let breaks: [(&str, &str, Break); 24] = [
+    let breaks: [(&str, &str, Break); 32] = [
         ("another version", "message_bad", |peer| {
             peer.put([GET_FEATURES, 2, 0], &[], &[]);
         }),
@@ -184,13 +79,6 @@ fn each_broken_rule_has_its_reason_and_the_next_peer_is_served() {
             let words = [1, 0, 4096, 0, u64::MAX - 4095];
             peer.send(SET_MEM_TABLE, &words, &[file.as_fd()]);
         }),
-        (
-            "a region removed that is not there",
-            "message_bad",
-            |peer| {
-                peer.send(REM_MEM_REG, &[0, 0, 4096, 0, 0], &[]);
-            },
-        ),
         ("a ring outside of all regions", "ring_outside", |peer| {
             peer.set_up();
             peer.ring(0, REGION - 4096);
@@ -208,10 +96,51 @@ fn each_broken_rule_has_its_reason_and_the_next_peer_is_served() {
                 peer.state(SET_VRING_BASE, 0, 64);
             },
         ),
-        ("a region twice", "region_bad", |peer| {
+        ("a region within another", "region_bad", |peer| {
             peer.set_up();
             let file = memory(REGION);
-            peer.send(ADD_MEM_REG, &[0, 0, REGION, 0, 0], &[file.as_fd()]);
+            peer.send(ADD_MEM_REG, &[0, 0, REGION - 4096, 0, 0], &[file.as_fd()]);
+        }),
+        ("a log without a file", "files_bad", |peer| {
+            peer.send(SET_LOG_BASE, &[4096, 0], &[]);
+        }),
+        ("a log that is no memory", "region_bad", |peer| {
+            peer.send(SET_LOG_BASE, &[4096, 0], &[eventfd().as_fd()]);
+        }),
+        ("a log longer than its file", "region_bad", |peer| {
+            peer.send(SET_LOG_BASE, &[4096, 1], &[memory(4096).as_fd()]);
+        }),
+        ("a log too short for the memory", "log_outside", |peer| {
+            peer.set_up();
+            peer.send(SET_FEATURES, &[FEATURES | 1 << 26], &[]);
+            peer.send(SET_LOG_BASE, &[31, 0], &[memory(4096).as_fd()]);
+        }),
+        ("a used ring beyond the log", "log_outside", |peer| {
+            peer.set_up();
+            peer.send(SET_LOG_BASE, &[32, 0], &[memory(4096).as_fd()]);
+            let parts = [1 << 32, 0, 0x2000, 0x1000, REGION - 8];
+            peer.send(SET_VRING_ADDR, &parts, &[]);
+        }),
+        ("to be told of the log by memory", "not_eventfd", |peer| {
+            peer.send(SET_LOG_FD, &[], &[memory(4096).as_fd()]);
+        }),
+        (
+            "a record of more queues than there are",
+            "message_bad",
+            |peer| {
+                peer.send(GET_INFLIGHT_FD, &[0, 0, 64 << 16 | 3], &[]);
+            },
+        ),
+        ("a record too short for its queues", "region_bad", |peer| {
+            let words = [2000, 0, 64 << 16 | 2];
+            peer.send(SET_INFLIGHT_FD, &words, &[memory(4096).as_fd()]);
+        }),
+        ("a record of another version", "region_bad", |peer| {
+            let file = memory(4096);
+            poke(&file, 8, &[2]);
+            let words = [4096, 0, 64 << 16 | 2];
+            peer.send(SET_INFLIGHT_FD, &words, &[file.as_fd()]);
+            peer.set_up();
         }),
     ];
     let folder = Scratch::new();
@@ -339,8 +268,13 @@ fn memory_changes_under_load() {
             1 => {
                 let other = memory(REGION);
                 let words = [0, REGION, REGION, REGION, 0];
-                peer.send(ADD_MEM_REG, &words, &[other.as_fd()]);
-                peer.send(REM_MEM_REG, &words, &[]);
+                // As QEMU does: each message for each pair of queues.
+                for _ in 0..2 {
+                    peer.send(ADD_MEM_REG, &words, &[other.as_fd()]);
+                }
+                for _ in 0..2 {
+                    peer.send(REM_MEM_REG, &words, &[]);
+                }
             }
             _ => {
                 // Stopped and started again where it was.

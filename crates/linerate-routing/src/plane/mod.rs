@@ -21,10 +21,12 @@
 //! a burst that they share. Read these first. `docs/rfc/forwarding.md` lists the clauses and their
 //! tests.
 //!
-//! - The time to live is counted down in `rewrite.rs`, `forward4` and `forward6`, for packets in
-//!   loops over a burst and for those that `exceptions.rs` forwards one by one.
-//! - A new drop reason is a field and a line in `reasons.rs`; a stage passes it as a
-//!   `Verdict`, and `exceptions.rs` drops and counts. The slow worker's are in `slow.rs`.
+//! - The TTL is decremented in `rewrite.rs`, `forward4` and `forward6`, for packets in loops over a
+//!   burst and for those that `exceptions.rs` forwards one by one.
+//! - A new drop reason is a field and a line in `reasons.rs`, and a row of the table in
+//!   `docs/router.md` (a test asks for it). A stage gives it to a packet by `Packets::judge`, and
+//!   takes the packet out of the burst's mask by `keep`; `exceptions.rs` drops and counts. A packet
+//!   that is in hand goes to `drop_one`. The slow worker's reasons are in `slow.rs`.
 //! - NAT would be two stages in `path.rs`: of destinations before `lookup`, of sources behind
 //!   `acl_out`. Later code reads the source once more: whether it is the router's own, which member
 //!   of a group the flow takes, who gets an ICMP error.
@@ -239,7 +241,7 @@ impl Fast {
 
     /// Fragments that wait for the rest of their datagrams.
     pub fn held_fragments(&self) -> u64 {
-        self.path.reassembly().held_packets()
+        self.path.held_packets()
     }
 
     /// The tracer of this worker.
@@ -269,7 +271,7 @@ impl Fast {
         let now_ns = self.clock.ns(now);
         self.exceptions.day = Day::at(now_ns);
         let is_overdue = |fast: &Self| {
-            let next = fast.path.reassembly().next_expiry_ns();
+            let next = fast.path.next_expiry_ns();
             next.is_some_and(|next| next <= now_ns)
         };
         if is_overdue(self) {
@@ -306,7 +308,7 @@ impl Stage for Fast {
         if now >= self.due {
             self.due = self.look_at_timers(now, out);
         }
-        match self.path.reassembly().next_expiry_ns() {
+        match self.path.next_expiry_ns() {
             Some(_) => self.due,
             None => NEVER,
         }
@@ -319,7 +321,7 @@ impl Stage for Fast {
 
     /// Slots of datagrams in the making.
     fn held(&self) -> u64 {
-        self.path.reassembly().held()
+        self.path.held()
     }
 
     fn held_packets(&self) -> u64 {

@@ -1,9 +1,15 @@
 //! The path of a packet through the router: its stages, in the order in which packets pass.
 //!
 //! Each stage is in the file of its name, has its own state, and reads and fills the
-//! [`Context`](super::context::Context). A new one is a field, a line in `new`, one in `all` and
-//! one in `run`; control reaches it by `install`. A stage that needs turns, or that keeps packets
-//! between bursts, also has a line in `turn` and in `held`.
+//! [`Context`](super::context::Context). A new one is:
+//!
+//! - a field, a line in `new` and a line in `all` (which does not compile without);
+//! - a line where it runs: in `run_untagged` for all packets, in `run_asked` for interfaces whose
+//!   settings ask for it ([`Asked`](super::interface::Asked) says which do);
+//! - if control configures it, a line in `install`;
+//! - if it has timers or keeps packets between bursts, a line in `turn`, `next_expiry_ns`, `held`.
+//!
+//! A stage that rewrites addresses updates `packets.parsed`, too: later stages read that.
 
 use linerate_core::env::{Clock, Isa};
 use linerate_core::packet::Burst;
@@ -63,20 +69,36 @@ impl Path {
 
     /// All stages, for what is done with every one.
     fn all(&mut self) -> [&mut dyn for<'a> Stage<Context<'a>>; 13] {
+        // No `..`: a stage that is missing here would be missing in captures and in the books.
+        let Self {
+            receive,
+            vlan,
+            parse,
+            validate,
+            reassembly,
+            policer,
+            acl_in,
+            reverse_path,
+            lookup,
+            acl_out,
+            rewrite,
+            exceptions,
+            transmit,
+        } = self;
         [
-            &mut self.receive,
-            &mut self.vlan,
-            &mut self.parse,
-            &mut self.validate,
-            &mut self.reassembly,
-            &mut self.policer,
-            &mut self.acl_in,
-            &mut self.reverse_path,
-            &mut self.lookup,
-            &mut self.acl_out,
-            &mut self.rewrite,
-            &mut self.exceptions,
-            &mut self.transmit,
+            receive,
+            vlan,
+            parse,
+            validate,
+            reassembly,
+            policer,
+            acl_in,
+            reverse_path,
+            lookup,
+            acl_out,
+            rewrite,
+            exceptions,
+            transmit,
         ]
     }
 
@@ -88,9 +110,9 @@ impl Path {
         self.acl_out.stage_mut().install(change, egress);
     }
 
-    /// The stage that keeps packets between two bursts.
-    pub(super) fn reassembly(&self) -> &Reassembly {
-        self.reassembly.stage()
+    /// When the first timer of a stage expires, in ns of the worker's clock.
+    pub(super) fn next_expiry_ns(&self) -> Option<u64> {
+        self.reassembly.stage().next_expiry_ns()
     }
 
     /// A burst whose frames have no tags.
@@ -181,5 +203,9 @@ impl Stage<Context<'_>> for Path {
 
     fn held(&self) -> u64 {
         self.reassembly.held()
+    }
+
+    fn held_packets(&self) -> u64 {
+        self.reassembly.held_packets()
     }
 }

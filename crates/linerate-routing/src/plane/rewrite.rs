@@ -9,7 +9,7 @@ use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, Stage};
 use linerate_tables::parse::Mask;
-use linerate_tables::rewrite::one_less4;
+use linerate_tables::rewrite::decrement_ttl4;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::context::{Context, Packets, ones};
@@ -194,7 +194,7 @@ pub(super) fn forward4(frame: &mut [u8], hop: &Hop) -> bool {
         return false;
     };
     if let Some(word) = front[22..].first_chunk_mut() {
-        *word = one_less4(u32::from_le_bytes(*word)).to_le_bytes();
+        *word = decrement_ttl4(u32::from_le_bytes(*word)).to_le_bytes();
     }
     hop.macs.store(front);
     true

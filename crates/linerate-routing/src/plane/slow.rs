@@ -38,7 +38,7 @@ pub use linerate_stack::neighbour::Event;
 /// Takes events to control. It must not wait for the worker.
 pub type Tell = Box<dyn FnMut(Event) + Send>;
 
-struct Reasons {
+struct SlowReasons {
     /// By [`DropReason`].
     neighbour: [DropId; DropReason::ALL.len()],
     /// For the router itself, on an interface without a host interface, and of a kind that the
@@ -64,7 +64,7 @@ pub struct Slow {
     todo: Out,
     tell: Tell,
     errors: IcmpErrors,
-    reasons: Reasons,
+    reasons: SlowReasons,
     counters: Arc<Counters>,
     tracer: Tracer,
     points: Points,
@@ -102,8 +102,8 @@ impl Slow {
             todo: Out::new(),
             tell,
             errors: IcmpErrors::new(),
-            reasons: Reasons {
-                neighbour: DropReason::ALL.map(|reason| egress.reason(&name(reason))),
+            reasons: SlowReasons {
+                neighbour: DropReason::ALL.map(|reason| egress.reason(reason.name())),
                 not_served: egress.reason("not_served"),
                 no_interface: egress.reason("no_interface"),
                 loopback: egress.reason("loopback"),
@@ -410,10 +410,6 @@ fn destination(packet: &Packet) -> Option<IpAddr> {
     }
 }
 
-fn name(reason: DropReason) -> String {
-    reason.name().replace([' ', '\''], "_")
-}
-
 /// An interface as the neighbour table needs it.
 fn described(interface: &Interface) -> InterfaceConfig {
     let advertise = |advertise: Advertise| neighbour::Advertise {
@@ -487,7 +483,7 @@ mod tests {
     #[test]
     fn reasons_are_words_for_counters() {
         for reason in DropReason::ALL {
-            let name = name(reason);
+            let name = reason.name();
             let is_word = |byte: u8| byte == b'_' || byte.is_ascii_lowercase();
             assert!(name.bytes().all(is_word), "{name}");
         }

@@ -9,5 +9,6 @@ mod features;
 mod fragments;
 mod links;
 mod lists;
+mod reasons;
 mod slow;
 mod watching;

@@ -339,16 +339,16 @@ impl DropReason {
         DropReason::Limited,
     ];
 
-    /// Its name.
+    /// Its name in counters.
     pub const fn name(self) -> &'static str {
         match self {
-            DropReason::Unresolved => "neighbour unresolved",
-            DropReason::QueueFull => "neighbour queue full",
-            DropReason::TableFull => "neighbour table full",
-            DropReason::Evicted => "neighbour evicted",
-            DropReason::NoInterface => "no address on the interface",
-            DropReason::NotNeighbour => "not a neighbour's address",
-            DropReason::Limited => "neighbour scan",
+            DropReason::Unresolved => "neighbour_unresolved",
+            DropReason::QueueFull => "neighbour_queue_full",
+            DropReason::TableFull => "neighbour_table_full",
+            DropReason::Evicted => "neighbour_evicted",
+            DropReason::NoInterface => "neighbour_no_source",
+            DropReason::NotNeighbour => "neighbour_bad_address",
+            DropReason::Limited => "neighbour_scan",
         }
     }
 }

@@ -78,29 +78,29 @@ pub fn forward<'a>(burst: &mut Burst, v4: Mask, v6: Mask, mut macs: impl FnMut(u
     }
 }
 
-/// Takes one hop off the life of a packet that has one left, for packets that are forwarded one by
-/// one: whether it had.
-pub fn live_one_less(packet: &mut Packet, is_v6: bool) -> bool {
+/// Decrements the TTL or hop limit of a packet that is forwarded by itself, and updates the IPv4
+/// checksum. Returns false, and changes nothing, if it was 1 or 0.
+pub fn decrement_ttl(packet: &mut Packet, is_v6: bool) -> bool {
     let at = usize::from(packet.meta().l3_offset) + if is_v6 { 7 } else { 8 };
-    let lives = packet.data().get(at).is_some_and(|&life| life > 1);
-    if lives {
+    let is_live = packet.data().get(at).is_some_and(|&life| life > 1);
+    if is_live {
         let l3 = usize::from(packet.meta().l3_offset);
-        write_life::<true>(packet.data_mut(), l3, is_v6);
+        write_ttl::<true>(packet.data_mut(), l3, is_v6);
     }
-    lives
+    is_live
 }
 
 #[inline(always)]
 fn one<const MIXED: bool>(packet: &mut Packet, is_v6: bool, macs: &Macs) {
     let l3 = usize::from(packet.meta().l3_offset);
     let frame = packet.data_mut();
-    write_life::<MIXED>(frame, l3, is_v6);
+    write_ttl::<MIXED>(frame, l3, is_v6);
     macs.store(frame);
 }
 
 /// Without a branch on the kind of packet, where bursts are of both kinds.
 #[inline(always)]
-fn write_life<const MIXED: bool>(frame: &mut [u8], l3: usize, is_v6: bool) {
+fn write_ttl<const MIXED: bool>(frame: &mut [u8], l3: usize, is_v6: bool) {
     let is_v6 = MIXED && is_v6;
     // TTL, protocol and checksum of IPv4; payload length, next header and hop limit of IPv6.
     let at = l3 + if is_v6 { 4 } else { 8 };
@@ -110,20 +110,20 @@ fn write_life<const MIXED: bool>(frame: &mut [u8], l3: usize, is_v6: bool) {
         let new = if is_v6 {
             old.wrapping_sub(1 << 24)
         } else {
-            one_less4(old)
+            decrement_ttl4(old)
         };
         *word = new.to_le_bytes();
     }
 }
 
-/// The four bytes of an IPv4 header from the time to live on (TTL, protocol and checksum), read as
-/// little endian, with one less to live; there is one left.
+/// The four bytes of an IPv4 header from the TTL on (TTL, protocol and checksum), read as
+/// little endian, with the TTL decremented. The TTL must not be 0.
 ///
 /// RFC 1624 equation 3, HC' = ~(~HC + ~m + m'), where m' is m less 0x100: ~HC + 0xfeff in ones'
 /// complement. In the order of memory that adds 1 to HC, or 2 where HC is one of the last two
 /// numbers.
 #[inline(always)]
-pub fn one_less4(word: u32) -> u32 {
+pub fn decrement_ttl4(word: u32) -> u32 {
     let wraps = u32::from(word >= 0xfffe_0000);
     // One off the lowest byte, which is not 0, and one onto the upper half.
     word.wrapping_add(0xffff).wrapping_add(wraps << 16)

@@ -75,7 +75,7 @@ fn rfc1624_every_checksum_and_every_life() {
     for life in 1..=255_u32 {
         for checksum in 0..=0xffff_u32 {
             let old = life | 17 << 8 | checksum << 16;
-            let bytes = one_less4(old).to_le_bytes();
+            let bytes = decrement_ttl4(old).to_le_bytes();
             let m = (life << 8 | 17) as u16;
             let check =
                 linerate_wire::checksum::update16((checksum as u16).swap_bytes(), m, m - 0x100);
@@ -95,7 +95,7 @@ fn a_packet_alone_lives_one_less_unless_it_is_its_last() {
         parser.parse(&mut burst, &mut Parsed::new());
         let lived: Vec<_> = burst
             .iter_mut()
-            .map(|packet| live_one_less(packet, v6))
+            .map(|packet| decrement_ttl(packet, v6))
             .collect();
         assert_eq!(lived, [false, false, true]);
         let after: Vec<_> = burst.iter().map(|packet| packet.data().to_vec()).collect();

@@ -5,8 +5,9 @@ use super::First;
 use std::path::Path;
 
 /// What the guest's wires, devices and file systems are made of.
-const MODULES: [&str; 9] = [
+const MODULES: [&str; 10] = [
     "virtio_pci",
+    "virtio_net",
     "9pnet_virtio",
     "9p",
     "af_packet",
@@ -80,20 +81,24 @@ exec switch_root /whole /lib/systemd/systemd --unit=guest.service --show-status=
 
 /// The archive, of what is in `folder`.
 pub(crate) fn archive(folder: &Path, first: First) -> Vec<u8> {
+    let go_on = match first {
+        First::Script => SCRIPT,
+        First::Systemd => SYSTEMD,
+    };
+    with(folder, &MODULES, &(BEGIN.to_owned() + go_on))
+}
+
+/// The archive with these modules, and a first process.
+pub(crate) fn with(folder: &Path, modules: &[&str], init: &str) -> Vec<u8> {
     let mut archive = Archive::default();
     for name in ["bin", "dev", "proc", "root", "modules"] {
         archive.entry(name, 0o040_755, &[]);
     }
     let busybox = std::fs::read(folder.join("busybox")).unwrap();
     archive.entry("bin/busybox", 0o100_755, &busybox);
-    let go_on = match first {
-        First::Script => SCRIPT,
-        First::Systemd => SYSTEMD,
-    };
-    let init = BEGIN.to_owned() + go_on;
     archive.entry("init", 0o100_755, init.as_bytes());
     let mut order = Vec::new();
-    for module in MODULES {
+    for module in modules {
         visit(&folder.join("modules"), module, &mut order);
     }
     for (name, bytes) in &order {

@@ -3,7 +3,8 @@
 //! What is checked: nothing panics or faults, no packet is longer than its slot, no slot is lost,
 //! canaries round the memory that both share stay as they were, and so does a neighbour's traffic.
 
-use super::super::ring::{Descriptor, Ring};
+use super::super::ring::{Descriptor, Regions, Ring};
+use super::exposed::exposed;
 use super::raw::{self, Client, SHAPE, Server};
 use super::*;
 use linerate_testkit::Random;
@@ -49,6 +50,16 @@ fn scribble(ring: &Ring, owns: Owns, random: &mut Random) {
     }
 }
 
+/// Spoils bytes of a pool that it was given, wherever they are.
+fn spoil(regions: &Regions, random: &mut Random) {
+    for pool in regions.0.iter().skip(1) {
+        let at = random.bits() as usize % (pool.len() - 64);
+        if let Some(window) = pool.window(at, 64) {
+            window.write(&[random.bits() as u8; 64]);
+        }
+    }
+}
+
 fn scribbler<'scope>(
     scope: &'scope std::thread::Scope<'scope, '_>,
     stop: &'scope AtomicBool,
@@ -67,6 +78,7 @@ fn scribbler<'scope>(
                 for _ in 0..1000 {
                     let ring = random.bits() as usize % rings.len();
                     scribble(&rings[ring], owns, &mut random);
+                    spoil(&rings[ring].regions, &mut random);
                 }
             }
             drop(held);
@@ -147,12 +159,12 @@ fn hostile_client(time: Duration) {
     }
 }
 
-fn hostile_server(time: Duration) {
+fn hostile_server(time: Duration, pools: Pools, options: &str) {
     let (folder, mut drivers) = (Scratch::new(), Drivers::new());
     let path = folder.file("s");
     let listener = raw::listener(&path);
-    let spec = format!("memif:{path},role=client,ring_size=64");
-    let mut client = End::start(&mut drivers, &spec);
+    let spec = format!("memif:{path},role=client,ring_size=64,{options}");
+    let mut client = End::start_with(&mut drivers, &spec, pools);
     let mut neighbours = neighbours(&mut drivers, &folder.file("other"));
     let stop = AtomicBool::new(false);
     let frames = std::thread::scope(|scope| {
@@ -179,7 +191,13 @@ fn a_hostile_client_harms_only_itself() {
 
 #[test]
 fn a_hostile_server_harms_only_itself() {
-    hostile_server(Duration::from_secs(2));
+    hostile_server(Duration::from_secs(2), pools(), "");
+}
+
+/// Trusted with the pool it may spoil every packet in it; but nothing besides, and no slot is lost.
+#[test]
+fn a_hostile_server_that_is_trusted_harms_the_bytes_of_packets_only() {
+    hostile_server(Duration::from_secs(2), exposed(2048), "trust=full");
 }
 
 #[test]
@@ -191,5 +209,11 @@ fn a_hostile_client_harms_only_itself_for_ten_minutes() {
 #[test]
 #[ignore = "long: ten minutes of a hostile server"]
 fn a_hostile_server_harms_only_itself_for_ten_minutes() {
-    hostile_server(Duration::from_secs(600));
+    hostile_server(Duration::from_secs(600), pools(), "");
+}
+
+#[test]
+#[ignore = "long: ten minutes of a hostile server that is trusted"]
+fn a_hostile_server_that_is_trusted_harms_the_bytes_of_packets_only_for_ten_minutes() {
+    hostile_server(Duration::from_secs(600), exposed(2048), "trust=full");
 }

@@ -19,6 +19,7 @@ pub(super) const SHAPE: Shape = Shape {
     to_client: 1,
     log2_size: 6,
     buffer_bytes: 2048,
+    has_buffers: true,
 };
 
 /// One end of a control channel.

@@ -7,7 +7,7 @@
 
 mod ring;
 
-pub use ring::{Frames, HeadOutside, Receiver, Ring, Sender, Waiting};
+pub use ring::{Frames, Receiver, Ring, RingFault, Sender, Waiting};
 
 use core::fmt;
 

@@ -2,6 +2,7 @@
 //! head and by what stands in the slots.
 
 use super::{Memory, Shape, WORD_BYTES};
+use core::fmt;
 
 /// Where a ring is.
 #[derive(Clone, Copy, Debug)]
@@ -72,13 +73,39 @@ impl Ring {
     }
 }
 
-/// The receiver claims a head that is not between the oldest frame under way and the next.
+/// Why a sender cannot go on where it is: the receiver lies, or somebody else writes to the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HeadOutside {
-    /// What it claims.
-    pub head: u32,
-    /// Number of the next frame.
-    pub tail: u32,
+pub enum RingFault {
+    /// The head is not between the oldest frame under way and the next.
+    HeadOutside {
+        /// What it is.
+        head: u32,
+        /// Number of the next frame.
+        tail: u32,
+    },
+    /// The next frame to be received is not where it was written: no receiver goes on from there.
+    FrameGone {
+        /// Its number.
+        head: u32,
+        /// What stands there instead.
+        word: u32,
+    },
+}
+
+impl fmt::Display for RingFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::HeadOutside { head, tail } => {
+                write!(f, "its head is {head} where {tail} is the next frame")
+            }
+            Self::FrameGone { head, word } => {
+                write!(
+                    f,
+                    "in place of frame {head}, which was sent, stands {word:#x}"
+                )
+            }
+        }
+    }
 }
 
 /// The writing end of a ring.
@@ -113,25 +140,47 @@ impl Sender {
     /// known does not suffice.
     ///
     /// # Errors
-    /// [`HeadOutside`] where the receiver lies.
+    /// [`RingFault::HeadOutside`].
     #[inline(always)]
-    pub fn room(&mut self, memory: &impl Memory, wanted: u32) -> Result<u32, HeadOutside> {
+    pub fn room(&mut self, memory: &impl Memory, wanted: u32) -> Result<u32, RingFault> {
         let known = self.ring.slots() - self.tail.wrapping_sub(self.head);
         if known >= wanted {
             return Ok(known);
         }
-        let (head, tail) = (memory.load(self.ring.head_at), self.tail);
-        let under_way = tail.wrapping_sub(head);
-        if under_way > self.ring.slots() {
-            return Err(HeadOutside { head, tail });
-        }
-        self.head = head;
-        Ok(self.ring.slots() - under_way)
+        self.look(memory)?;
+        Ok(self.ring.slots() - self.under_way())
     }
 
-    /// Sends as many frames as there is room for, said by [`room`](Self::room), none longer than
-    /// [`Ring::frame_bytes`]. The first is written last: the receiver looks for that one, and finds
-    /// the others with it.
+    /// Loads the receiver's head.
+    #[inline(always)]
+    fn look(&mut self, memory: &impl Memory) -> Result<(), RingFault> {
+        let (head, tail) = (memory.load(self.ring.head_at), self.tail);
+        if tail.wrapping_sub(head) > self.ring.slots() {
+            return Err(RingFault::HeadOutside { head, tail });
+        }
+        self.head = head;
+        Ok(())
+    }
+
+    /// Whether the receiver can go on: that the next frame is there, as it was sent. To be asked
+    /// now and then, between two bursts: where it is not, the receiver waits for it for ever, and
+    /// the sender in the end for the receiver.
+    ///
+    /// # Errors
+    /// [`RingFault`]: [`take_up`](Self::take_up) the ring anew.
+    pub fn check(&mut self, memory: &impl Memory) -> Result<(), RingFault> {
+        self.look(memory)?;
+        let (head, word) = (self.head, memory.load(self.ring.slot_at(self.head)));
+        // The receiver may have taken it since: then it stands there all the same.
+        if self.under_way() > 0 && self.ring.length(head, word) == 0 {
+            return Err(RingFault::FrameGone { head, word });
+        }
+        Ok(())
+    }
+
+    /// Sends as many frames as there is room for, said by [`room`](Self::room), none empty or
+    /// longer than [`Ring::frame_bytes`]. The first is written last: the receiver looks for that
+    /// one, and finds the others with it.
     #[inline(always)]
     pub fn send<'f>(&mut self, memory: &impl Memory, count: u32, frame: impl Fn(u32) -> &'f [u8]) {
         // By value: see `Frames`.

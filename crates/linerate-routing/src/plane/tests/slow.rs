@@ -14,7 +14,7 @@ use super::super::testing::*;
 use super::super::{Slow, counters::Sent};
 use linerate_core::packet::Packet;
 
-fn slow(lab: &mut Lab) -> (Slow, mpsc::Receiver<Event>) {
+pub(super) fn slow(lab: &mut Lab) -> (Slow, mpsc::Receiver<Event>) {
     let (sender, events) = mpsc::channel();
     let tell = Box::new(move |event| {
         let _ = sender.send(event);

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::checks;
 use super::full_table::frr;
 use super::machine::Cpus;
 use super::ours::Linerate;
@@ -30,6 +31,7 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "router.updates",             unit: "%",      limit: Some(5.0),   on_request: false, measure: updates },
     Absolute { name: "router.reload",              unit: "packets", limit: Some(0.0),  on_request: false, measure: reload },
     Absolute { name: "memif.idle",                 unit: "%",      limit: Some(1.0),   on_request: false, measure: idle },
+    Absolute { name: "vhost.checks",               unit: "%",      limit: Some(10.0),  on_request: true,  measure: checked },
     Absolute { name: "router.frr.1m",              unit: "s",      limit: None,  on_request: true,  measure: frr },
     Absolute { name: "build.release.cold_seconds", unit: "s",      limit: Some(120.0), on_request: true,  measure: cold_build },
     Absolute { name: "build.c_dependencies",       unit: "crates", limit: Some(0.0),   on_request: true,  measure: c_dependencies },
@@ -132,6 +134,20 @@ fn idle(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
         detail("lost"),
     );
     Ok(idle.cpu_percent)
+}
+
+/// What it costs to check what a peer writes, of the case where it costs the most.
+fn checked(_: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let cases = checks::cost(cpus)?;
+    for case in &cases {
+        let [with, without] = case.ns;
+        eprintln!(
+            "vhost.checks: {}: {with:.2} ns a frame, {without:.2} without checks: {:.1} %",
+            case.name, case.percent,
+        );
+    }
+    let most = cases.iter().map(|case| case.percent).max_by(f64::total_cmp);
+    Ok(most.unwrap_or(f64::NAN).max(0.0))
 }
 
 /// What a side has printed besides its value, by name.

@@ -8,6 +8,7 @@
 //! pages, namespaces, the session's weight) is undone at the end.
 
 mod absolute;
+mod checks;
 mod crossing;
 mod forward;
 mod full_table;

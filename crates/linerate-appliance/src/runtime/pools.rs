@@ -19,6 +19,8 @@ const SLOTS_PER_QUEUE: u32 = 4096;
 const LARGE_SLOTS: u32 = 256;
 /// What fits any slot ([`SlotClass::Small`]).
 const SMALL_BYTES: usize = 2048;
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 impl OpenPorts {
     /// The pools that these ports want. `queues`: how many hold packets, `slots` overrules what is
@@ -43,7 +45,9 @@ impl OpenPorts {
 fn is_oversized(info: &PortInfo) -> bool {
     match info.kind {
         "af_packet" | "tap" | "pcap" => true,
-        "memif" | "shm" | "vhost" | "virtio_user" => info.max_frame_bytes > SMALL_BYTES,
+        // `shm` rounds what was asked for up to a cache line.
+        "shm" => info.max_frame_bytes >= SMALL_BYTES + LINE,
+        "memif" | "vhost" | "virtio_user" => info.max_frame_bytes > SMALL_BYTES,
         _ => false,
     }
 }

@@ -225,6 +225,15 @@ pub(crate) struct Device {
 }
 
 impl Device {
+    /// Entries of the used ring that stand for so many chains. 2.7.9: in order, where no length is
+    /// to be told, one stands for the whole batch.
+    fn entries(&self, count: usize) -> usize {
+        match self.rings.agreed.in_order && self.direction == 0 {
+            true => count.min(1),
+            false => count,
+        }
+    }
+
     /// `base`: the first chain of the available ring to look at, which is also the index of the
     /// used ring: both sides begin with no chain under way.
     pub(crate) fn new(size: u16, at: Places, agreed: Agreed, filled: Filled, base: u16) -> Self {
@@ -344,11 +353,7 @@ impl Ring for Device {
     fn give(&mut self, memory: &Memory, batch: &Batch, count: usize) -> Result<(), Violation> {
         let used = self.rings.view(memory)?.used;
         let mask = usize::from(self.rings.size - 1);
-        let mut given = &batch.chains[..count];
-        if self.rings.agreed.in_order && self.direction == 0 {
-            // 2.7.9: where no length is to be told, one entry stands for the whole batch.
-            given = &given[count.saturating_sub(1)..];
-        }
+        let given = &batch.chains[count - self.entries(count)..count];
         for (index, chain) in given.iter().enumerate() {
             let at = 1 + 2 * (usize::from(self.used).wrapping_add(index) & mask);
             used[at].store(chain.id.into(), Ordering::Relaxed);

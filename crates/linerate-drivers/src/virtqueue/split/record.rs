@@ -77,7 +77,7 @@ impl Recordable for Device {
 
     fn given(&self, _: &Memory, log: u64, base: u32, _: &Batch, count: usize) -> Vec<(u64, u64)> {
         let mask = self.rings.size - 1;
-        let entries = (0..count).map(|index| {
+        let entries = (0..self.entries(count)).map(|index| {
             let at = (base as u16).wrapping_add(index as u16) & mask;
             (log + RING_HEAD as u64 + 8 * u64::from(at), 8)
         });

@@ -2,6 +2,7 @@
 
 use super::raw::{self, Server};
 use super::*;
+use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::packet::Layout;
 use linerate_core::run::ledger::{Account, Balance};
 
@@ -114,7 +115,9 @@ fn frames_stay_in_their_slots() {
     assert_eq!((burst.len(), client.queues.tx[0].held()), (0, 1));
     check_books(&mut client);
     let at = came.addr() - start.addr();
-    rustix::io::pwrite(pools.primary().exposed().unwrap(), &[7; 60], at as u64).unwrap();
+    let file = pools.primary().exposed().unwrap();
+    let mapped = Untrusted::map("the pool", file, 0, bytes, FileFrom::Peer).unwrap();
+    mapped.window(at, 60).unwrap().write(&[7; 60]);
     server.queues.rx[0].rx_burst(&mut burst, &mut server.cache);
     assert_eq!(burst.as_packets()[0].data(), [7; 60]);
     server.cache.free(&mut burst);

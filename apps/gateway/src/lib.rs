@@ -1,0 +1,12 @@
+//! `linerate gateway`: a router whose fast workers know flows.
+//!
+//! | room | what |
+//! |---|---|
+//! | [`track`] | connection tracking: what may follow what in a flow |
+//! | [`nat`] | translation of addresses: pools, ports, mappings, headers |
+//! | [`policy`] | zones, and which flows may begin between them |
+#![forbid(unsafe_code)]
+
+pub mod nat;
+pub mod policy;
+pub mod track;

@@ -1,0 +1,1 @@
+//! Zones, and which flows may begin between them.

@@ -1,0 +1,1 @@
+//! Connection tracking: what may follow what in a flow.

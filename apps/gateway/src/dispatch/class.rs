@@ -288,11 +288,11 @@ mod tests {
                     parsed.keys6[index] = FlowKey6::new(src, dst, ports.0, ports.1, 6);
                 }
                 classes.buckets(&parsed, &mut buckets);
-                for index in 0..Burst::CAPACITY {
+                for (index, &bucket) in buckets.iter().enumerate() {
                     if parsed.class.v4 >> index & 1 != 0 {
-                        assert_eq!(buckets[index], classes.one4(&parsed.keys4[index]));
+                        assert_eq!(bucket, classes.one4(&parsed.keys4[index]));
                     } else if parsed.class.v6 >> index & 1 != 0 {
-                        assert_eq!(buckets[index], classes.one6(&parsed.keys6[index]));
+                        assert_eq!(bucket, classes.one6(&parsed.keys6[index]));
                     }
                 }
             }

@@ -65,7 +65,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Ctl(args) => ctl::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
-        Command::PrivilegeHelper(args) => privilege::run(&args, router::named),
+        Command::PrivilegeHelper(args) => privilege::run(&args, linerate_control::named),
         Command::L2fwd(args) => l2fwd::run(&args),
         Command::L3fwd(args) => l3fwd::run(&args),
         Command::Man(args) => manual::man(&args, Cli::command()),

@@ -319,7 +319,7 @@ impl Lab {
 
     pub(super) fn fast(&mut self) -> Fast {
         let setup = self.setup();
-        Fast::new(setup, &mut self.egress)
+        Fast::router(setup, &mut self.egress)
     }
 
     /// Gives a worker other settings, as control does.

@@ -52,7 +52,7 @@ pub trait Extension: Sync {
     fn name(&self) -> &'static str;
 
     /// Reads its own stanzas; `config` has all others, or those of them that have no error.
-    fn read(&self, file: &Section<'_>, config: &Config) -> Option<Own> {
+    fn read(&self, file: &Section<'_>, config: &mut Config) -> Option<Own> {
         let _ = config;
         for stanza in OF_GATEWAYS {
             if let Some((_, line)) = file.value(stanza) {
@@ -85,6 +85,12 @@ pub trait Extension: Sync {
         Vec::new()
     }
 
+    /// Keys of them that differ and cannot change under a running appliance.
+    fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
+        let _ = (old, new);
+        Vec::new()
+    }
+
     /// Makes of a configuration what its workers need; `old` is what they have, to be returned
     /// where it stays as it is.
     ///
@@ -113,11 +119,12 @@ pub trait Extension: Sync {
     fn path(
         &self,
         setup: &Setup,
+        config: &Config,
         built: Option<&Own>,
         worker: usize,
         egress: &mut Egress,
     ) -> Result<Box<dyn PacketPath>, Error> {
-        let _ = (built, worker, egress);
+        let _ = (config, built, worker, egress);
         Ok(Box::new(RouterPath::new(setup.clock, setup.isa)))
     }
 
@@ -189,7 +196,7 @@ impl Extension for Names {
         "router"
     }
 
-    fn read(&self, file: &Section<'_>, _: &Config) -> Option<Own> {
+    fn read(&self, file: &Section<'_>, _: &mut Config) -> Option<Own> {
         for stanza in OF_GATEWAYS {
             file.value(stanza);
         }

@@ -351,7 +351,7 @@ impl Config {
             own: None,
             warnings: Vec::new(),
         };
-        config.own = appliance.read(file, &config);
+        config.own = appliance.read(file, &mut config);
         file.end();
         config
     }

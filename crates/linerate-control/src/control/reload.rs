@@ -140,6 +140,7 @@ impl Control {
         if new.router != self.config.router {
             keys.push("[router]".into());
         }
+        keys.extend(new.appliance.refused(&self.config, new));
         let name = format!("the {}", new.appliance.name());
         reload::refuse(&self.path, &name, &keys)
     }

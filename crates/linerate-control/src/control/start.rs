@@ -177,9 +177,7 @@ pub(super) fn bring_up(
             queues: config.router.queues,
         };
         if worker != slow {
-            let path = config
-                .appliance
-                .path(&setup, built.as_ref(), worker, egress);
+            let path = (config.appliance).path(&setup, &config, built.as_ref(), worker, egress);
             let path = path.unwrap_or_else(|error| {
                 failed = Some(error);
                 Box::new(RouterPath::new(setup.clock, setup.isa))

@@ -77,7 +77,7 @@ pub mod fuzz;
 mod model_tests;
 #[cfg(any(test, feature = "fuzz"))]
 #[cfg_attr(not(test), allow(dead_code, unused_imports))] // what tests use besides
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 

@@ -165,7 +165,8 @@ impl RouterPath {
 }
 
 impl Stage<Context<'_>> for RouterPath {
-    #[inline(always)]
+    // Not inlined: it is called by its table alone, and has to be compiled here, in a crate with
+    // full optimisation.
     fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
         self.receive.run(burst, context, out);
         if burst.is_empty() {

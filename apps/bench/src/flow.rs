@@ -79,7 +79,7 @@ fn filled(flows: u64, timeout: u64) -> Result<(FlowTable4<u64>, f64), Error> {
     for number in 0..flows {
         let _ = table.insert(number, key(number), first());
     }
-    let bytes_each = table.bytes() as f64 / flows as f64;
+    let bytes_each = table.memory_bytes() as f64 / flows as f64;
     Ok((table, bytes_each))
 }
 

@@ -69,7 +69,7 @@ fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
         punts: Default::default(),
         queues: 1,
     };
-    let stage = Fast::new(setup, &mut egress);
+    let stage = Fast::router(setup, &mut egress);
     let drops = egress.drop_counts();
     let specs = captures.specs();
     let mpps = run.pinned(move |run| between(run, &specs, pool, stage, egress))??;

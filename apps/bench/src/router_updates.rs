@@ -81,7 +81,7 @@ fn run(row: &'static str, run: Run) -> Result<Sample, Error> {
             punts: Default::default(),
             queues: 1,
         };
-        let stage = Fast::new(setup, &mut egress);
+        let stage = Fast::router(setup, &mut egress);
         let mut ports = open(&mut Drivers::new(), &captures.specs())?;
         let pools = Pools::new(vec![pool]);
         let (worker, handle) = connect(&mut ports, &pools, stage, egress, 0)?;

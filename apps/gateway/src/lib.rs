@@ -2,13 +2,76 @@
 //!
 //! | room | what |
 //! |---|---|
+//! | [`config`] | the gateway's own stanzas |
+//! | [`path`], [`stages`] | the path of its fast workers, and its own stages in it |
 //! | [`dispatch`] | which worker has a flow, and how packets and state get there |
 //! | [`track`] | connection tracking: what may follow what in a flow |
 //! | [`nat`] | translation of addresses: pools, ports, mappings, headers |
 //! | [`policy`] | zones, and which flows may begin between them |
+//! | `extension` | what it adds to the control plane of routers: its tables and metrics, too |
+//!
+//! All else is a router's: its file and control plane are [`linerate_control`], its stages
+//! [`linerate_routing`]. `docs/gateway.md` is the user's side of it.
 #![forbid(unsafe_code)]
 
+pub mod config;
 pub mod dispatch;
+mod extension;
 pub mod nat;
+pub mod path;
 pub mod policy;
+mod show;
+pub mod stages;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
 pub mod track;
+
+use linerate_appliance::error::Error;
+use linerate_appliance::output;
+use linerate_control::{Appliance, RunArgs};
+
+/// Arguments of the command.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(flatten)]
+    run: RunArgs,
+    /// Print a file that comes with the program, and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    print: Option<Supplement>,
+}
+
+/// Files that a gateway is run with.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Supplement {
+    /// A configuration to begin with
+    Example,
+    /// The unit of a systemd service
+    Unit,
+    /// The user that the gateway is once root has started it, for systemd-sysusers
+    Sysusers,
+}
+
+impl Supplement {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Example => include_str!("../../../packaging/gateway.toml"),
+            Self::Unit => include_str!("../../../packaging/linerate-gateway.service"),
+            Self::Sysusers => include_str!("../../../packaging/linerate.sysusers"),
+        }
+    }
+}
+
+/// The appliance, for its configuration and for running it within another program.
+pub const GATEWAY: Appliance = Appliance(&extension::Gateway);
+
+/// Runs a gateway, checks its file, or prints a file.
+///
+/// # Errors
+/// What is wrong with the file or the machine, or went wrong at the end.
+pub fn run(args: &Args) -> Result<(), Error> {
+    match args.print {
+        Some(supplement) => output::print(supplement.text()),
+        None => linerate_control::run(GATEWAY, &args.run),
+    }
+}

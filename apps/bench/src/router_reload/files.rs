@@ -122,7 +122,7 @@ fn text(routes: &[(Prefix4, u32)], rules: u32, turn: u32, cpus: [u32; 2]) -> Str
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
-    use linerate_router::Config;
+    use linerate_control::Config;
 
     #[test]
     fn both_files_are_sound_and_differ_in_half_of_the_routes_and_in_all_rules() {

@@ -29,7 +29,7 @@ use super::{Row, Run, Sample, router};
 use files::{Files, ROUTER};
 use line::{Line, Pace};
 use linerate_appliance::error::Error;
-use linerate_router::Embedded;
+use linerate_control::{Appliance, Embedded};
 use linerate_tester::device::{Involved, StartReadings};
 
 pub(super) const ROWS: &[Row] = &[Row {
@@ -95,7 +95,7 @@ fn begin(size: &Size, cpus: [u32; 2]) -> Result<(Files, Line, Embedded), Error> 
         worker_cpu == other_cpu,
         Clock::calibrate(),
     )?;
-    let router = Embedded::start(&files.used, &mut drivers, other_cpu)?;
+    let router = Embedded::start(Appliance::default(), &files.used, &mut drivers, other_cpu)?;
     Ok((files, line, router))
 }
 

@@ -8,19 +8,21 @@ use super::context::Context;
 use super::lists::{Gate, Judge};
 
 /// The stage.
-pub(super) struct AclIn {
+pub struct AclIn {
     judge: Judge,
 }
 
-impl AclIn {
-    pub(super) fn new() -> Self {
+impl Default for AclIn {
+    fn default() -> Self {
         Self {
             judge: Judge::new("acl_in"),
         }
     }
+}
 
+impl AclIn {
     /// Takes over the lists of another configuration.
-    pub(super) fn install(&mut self, change: &mut Change, egress: &mut Egress) {
+    pub fn install(&mut self, change: &mut Change, egress: &mut Egress) {
         let (room, lists) = (&mut change.denied_in, &change.settings.acls);
         self.judge.install(room, lists, &change.lists, egress);
     }

@@ -11,19 +11,21 @@ use super::lists::{Gate, Judge};
 use crate::model::InterfaceId;
 
 /// The stage.
-pub(super) struct AclOut {
+pub struct AclOut {
     judge: Judge,
 }
 
-impl AclOut {
-    pub(super) fn new() -> Self {
+impl Default for AclOut {
+    fn default() -> Self {
         Self {
             judge: Judge::new("acl_out"),
         }
     }
+}
 
+impl AclOut {
     /// Takes over the lists of another configuration.
-    pub(super) fn install(&mut self, change: &mut Change, egress: &mut Egress) {
+    pub fn install(&mut self, change: &mut Change, egress: &mut Egress) {
         let (room, lists) = (&mut change.denied_out, &change.settings.acls);
         self.judge.install(room, lists, &change.lists, egress);
     }

@@ -5,6 +5,7 @@
 //! counters, and the levels of policers' buckets. It allocates only for the drop counters of lists
 //! whose names are new.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -32,6 +33,9 @@ pub struct Change {
     pub(super) denied_in: Vec<DropId>,
     pub(super) denied_out: Vec<DropId>,
     pub(super) reassembler: Option<Box<Reassembler>>,
+    /// What the appliance's own stages take over, of the type that they know: see
+    /// [`PacketPath::install`](super::PacketPath::install).
+    pub own: Option<Box<dyn Any + Send>>,
 }
 
 impl Change {
@@ -78,6 +82,7 @@ impl Change {
             denied_in: Vec::with_capacity(settings.acls.len()),
             denied_out: Vec::with_capacity(settings.acls.len()),
             reassembler: reassembler.flatten(),
+            own: None,
             settings,
         }
     }

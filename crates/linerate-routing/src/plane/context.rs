@@ -11,7 +11,9 @@ use linerate_tables::parse::{Mask, Parsed};
 use super::View;
 use super::acl::Answer;
 use super::exceptions::Exceptions;
+use super::hops::{Action, Hop};
 use super::interface::{Installed, InterfaceState};
+use super::lookup;
 use super::punt::Reason;
 use super::reasons::Reasons;
 use super::transmit::Output;
@@ -19,16 +21,18 @@ use crate::model::InterfaceId;
 
 /// The verdict on a packet that does not reach the lookup.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Verdict {
+pub enum Verdict {
+    /// Dropped for a reason.
     Drop(DropId),
     /// Dropped, with an answer to the sender.
     Reject(DropId, Answer),
+    /// Handed to the slow worker.
     Punt(Reason),
 }
 
 /// What is known of the VLAN tags of a burst's frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tags {
+pub enum Tags {
     /// The port has no VLANs: if a frame has a tag, the parser finds it.
     Unlikely,
     /// The VLAN stage has to look for tags.
@@ -39,40 +43,44 @@ pub(super) enum Tags {
 
 /// Results of validation for packets that go on, by position in the burst.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Marks {
+pub struct Marks {
     /// For a multicast group, or the broadcast address.
-    pub(super) to_group: Mask,
+    pub to_group: Mask,
     /// The source or destination is link-local.
-    pub(super) link_local: Mask,
+    pub link_local: Mask,
     /// The frame was a link-layer multicast or broadcast.
-    pub(super) l2_group: Mask,
+    pub l2_group: Mask,
     /// Put together here, from fragments.
-    pub(super) whole: Mask,
+    pub whole: Mask,
 }
 
 /// What is known of the packets of a burst, which came by one interface.
-pub(super) struct Packets {
+pub struct Packets {
     /// The interface that they came by.
-    pub(super) interface: InterfaceId,
-    pub(super) tags: Tags,
+    pub interface: InterfaceId,
+    /// What is known of their tags.
+    pub tags: Tags,
     /// The first of those that were put together from fragments, if the burst has been validated
     /// before.
-    pub(super) first_whole: Option<usize>,
+    pub first_whole: Option<usize>,
     /// Those that the next stage is to look at.
-    pub(super) here: Mask,
+    pub here: Mask,
     /// Those that are forwarded up to the lookup and beyond; the others have a verdict.
-    pub(super) live: Mask,
+    pub live: Mask,
     /// Of those: ordinary unicast without options, which loops over the burst forward.
-    pub(super) plain: Mask,
+    pub plain: Mask,
     /// Those whose headers are written: they leave by `exits`.
-    pub(super) ready: Mask,
-    pub(super) parsed: Box<Parsed>,
-    pub(super) marks: Marks,
-    pub(super) verdicts: [Verdict; Burst::CAPACITY],
+    pub ready: Mask,
+    /// Their headers. Where addresses are translated, these stay those of the sender.
+    pub parsed: Box<Parsed>,
+    /// What validation has found.
+    pub marks: Marks,
+    /// Verdicts on those that are not `live`.
+    pub verdicts: [Verdict; Burst::CAPACITY],
     /// The number of the hop of each packet.
-    pub(super) hops: [u32; Burst::CAPACITY],
+    pub hops: [u32; Burst::CAPACITY],
     /// The number of the interface that each leaves by.
-    pub(super) exits: [u32; Burst::CAPACITY],
+    pub exits: [u32; Burst::CAPACITY],
 }
 
 impl Packets {
@@ -103,23 +111,24 @@ impl Packets {
 
     /// Those of `live` go on, and the next stage looks at them.
     #[inline(always)]
-    pub(super) fn keep(&mut self, live: Mask) {
+    pub fn keep(&mut self, live: Mask) {
         (self.live, self.here) = (live, live);
     }
 
     /// Passes a verdict on the packet at `index`.
-    pub(super) fn judge(&mut self, index: usize, verdict: Verdict) {
+    pub fn judge(&mut self, index: usize, verdict: Verdict) {
         self.verdicts[index] = verdict;
     }
 }
 
 /// All that a stage of the path sees besides its own state.
-pub(super) struct Context<'a> {
+pub struct Context<'a> {
     /// Configuration and tables, as of this burst.
     pub(super) view: View<'a>,
     pub(super) installed: &'a Installed,
     pub(super) reasons: &'a Reasons,
-    pub(super) packets: &'a mut Packets,
+    /// The packets of the burst.
+    pub packets: &'a mut Packets,
     /// Frames that are ready to go.
     pub(super) output: &'a mut Output,
     /// Handling of packets that are not forwarded: punts, ICMP errors, drops.
@@ -141,24 +150,45 @@ impl BurstContext for Context<'_> {
 impl<'a> Context<'a> {
     /// What the loops know of the interface that the burst came by.
     #[inline(always)]
-    pub(super) fn interface(&self) -> &'a InterfaceState {
+    pub fn interface(&self) -> &'a InterfaceState {
         &self.installed.interfaces[usize::from(self.packets.interface.0)]
+    }
+
+    /// When the burst came, in nanoseconds of the worker's clock.
+    #[inline(always)]
+    pub fn now_ns(&self) -> u64 {
+        self.view.now_ns
+    }
+
+    /// Where the packet at `index` goes, by its destination in `packets.parsed`.
+    pub fn route(&self, index: usize, packet: &Packet) -> &'a Hop {
+        let (view, vrf, parsed) = (self.view, self.interface().vrf, &self.packets.parsed);
+        let found = match parsed.class.v4 >> index & 1 {
+            1 => view.fib4.lookup(vrf, parsed.dst4[index]),
+            _ => view.fib6.lookup(vrf, parsed.keys6[index].dst().octets()),
+        };
+        let hop = view.hops.get(found.unwrap_or(NO_ROUTE));
+        match hop.action {
+            Action::Multipath => lookup::member(view, parsed, hop.group, index, packet).1,
+            _ => hop,
+        }
+    }
+
+    /// Whether an access list of any interface looks at what goes out.
+    #[inline(always)]
+    pub fn any_acl_out(&self) -> bool {
+        self.installed.any_acl_out
     }
 
     /// Whether the burst has a packet that is not ready to be sent.
     #[inline(always)]
-    pub(super) fn has_exceptions(&self, burst: &Burst) -> bool {
+    pub fn has_exceptions(&self, burst: &Burst) -> bool {
         self.packets.ready != burst.mask()
     }
 
     /// Notes what a stage did with a packet, if that is traced.
     #[inline(always)]
-    pub(super) fn note(
-        &mut self,
-        index: usize,
-        stage: &'static str,
-        text: impl FnOnce() -> String,
-    ) {
+    pub fn note(&mut self, index: usize, stage: &'static str, text: impl FnOnce() -> String) {
         if self.exceptions.tracer.is_traced(index) {
             self.exceptions.tracer.note(index, stage, text());
         }
@@ -179,7 +209,7 @@ impl<'a> Context<'a> {
 }
 
 /// The places of the bits that are set, from the lowest.
-pub(super) fn ones(mut mask: Mask) -> impl Iterator<Item = usize> {
+pub fn ones(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lowest = mask.trailing_zeros() as usize;
         mask &= mask.wrapping_sub(1);

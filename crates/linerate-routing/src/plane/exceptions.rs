@@ -68,7 +68,7 @@ impl Exceptions {
 }
 
 /// The stage: it leaves in the burst what is ready to be sent, and handles the rest.
-pub(super) struct HandleExceptions;
+pub struct HandleExceptions;
 
 impl Stage<Context<'_>> for HandleExceptions {
     #[cold]

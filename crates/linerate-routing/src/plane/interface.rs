@@ -32,11 +32,15 @@ impl Installed {
 
 /// Which of the stages an interface asks for that not all need.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asked {
-    pub(super) reassembly: bool,
-    pub(super) policer: bool,
-    pub(super) acl_in: bool,
-    pub(super) reverse_path: bool,
+pub struct Asked {
+    /// Fragments are put together.
+    pub reassembly: bool,
+    /// What comes in is limited to a rate.
+    pub policer: bool,
+    /// An access list looks at what comes in.
+    pub acl_in: bool,
+    /// Sources are looked up.
+    pub reverse_path: bool,
 }
 
 impl Asked {
@@ -52,15 +56,17 @@ impl Asked {
 
 /// What the loops know of an interface.
 #[derive(Debug)]
-pub(super) struct InterfaceState {
+pub struct InterfaceState {
     pub(super) mac: MacAddr,
     pub(super) port: u16,
     /// The tag of its frames; 0: none.
     pub(super) tci: u16,
-    pub(super) vrf: Vrf,
-    pub(super) asked: Asked,
+    /// The VRF that it is in.
+    pub vrf: Vrf,
+    /// Which stages it asks for.
+    pub asked: Asked,
     /// Whether it asks for any of these stages.
-    pub(super) asks: bool,
+    pub asks: bool,
     /// Whether an access list looks at what goes out.
     pub(super) has_acl_out: bool,
     pub(super) redirects: bool,

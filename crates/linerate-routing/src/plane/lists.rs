@@ -32,6 +32,15 @@ impl Gate {
     }
 }
 
+/// What a list says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// What becomes of it.
+    pub verdict: acl::Verdict,
+    /// How its sender is answered, if it is rejected.
+    pub answer: acl::Answer,
+}
+
 /// Applies lists for one of the stages.
 pub(super) struct Judge {
     /// The stage's name.
@@ -123,15 +132,7 @@ impl Judge {
                     flow: self.flow(index, is_v4),
                 });
             }
-            context.note(index, self.stage, || {
-                let verdict = said.verdict().name();
-                match said.rule() {
-                    rule if rule == list.rules => {
-                        format!("list {}: no rule, {verdict}", list.name)
-                    }
-                    rule => format!("list {}: rule {}, {verdict}", list.name, rule + 1),
-                }
-            });
+            context.note(index, self.stage, || told(list, said));
         }
         live & !refused
     }
@@ -196,6 +197,92 @@ fn ask<const W: usize>(
     list.classify(&packed[..count], &mut values[..count]);
     for (index, value) in ones(mask).zip(&values[..count]) {
         said[index] = *value;
+    }
+}
+
+impl Context<'_> {
+    /// What the access list of that number says of the packet at `index`, which came in by this
+    /// burst's interface: counted, logged and traced as in a list of the interface. `is_back`: the
+    /// question is whether the packet that this one answers would be permitted. `None` where the
+    /// packet is too short to judge.
+    pub fn ask_list(
+        &mut self,
+        stage: &'static str,
+        number: u16,
+        index: usize,
+        is_back: bool,
+        packet: &Packet,
+    ) -> Option<Decision> {
+        let (view, id) = (self.view, self.packets.interface);
+        let list = view.settings.acls.get(usize::from(number))?;
+        let vlan = view.settings.interfaces.get(usize::from(id.0))?.vlan;
+        let end = self.packets.parsed.end[index] as usize;
+        let mut said = [0];
+        let flow = if self.packets.parsed.class.v4 >> index & 1 != 0 {
+            let key = self.packets.parsed.keys4[index];
+            let ends = ([u32::from(key.src())], [u32::from(key.dst())]);
+            let filled = fill(packet, end, ends, key.protocol())?.with_vlan(vlan);
+            let key = if is_back {
+                question(filled, ends, key.protocol())
+            } else {
+                filled
+            };
+            list.v4.classify(&[key], &mut said);
+            Flow::of4(&key)
+        } else {
+            let key = self.packets.parsed.keys6[index];
+            let words = linerate_tables::acl::words6;
+            let ends = (words(key.src()), words(key.dst()));
+            let filled = fill(packet, end, ends, key.protocol())?.with_vlan(vlan);
+            let key = if is_back {
+                question(filled, ends, key.protocol())
+            } else {
+                filled
+            };
+            list.v6.classify(&[key], &mut said);
+            Flow::of6(&key)
+        };
+        let said = Said::of(said[0]);
+        self.installed.counters.hit(number.into(), said.rule());
+        if said.is_logged() {
+            self.exceptions.hits.add(Hit {
+                list: number,
+                rule: said.rule(),
+                verdict: said.verdict(),
+                gate: Gate::In(id),
+                flow,
+            });
+        }
+        self.note(index, stage, || told(list, said));
+        Some(Decision {
+            verdict: said.verdict(),
+            answer: list.answer,
+        })
+    }
+}
+
+/// The key of the packet that the one of `answer`, with these addresses, answers.
+fn question<const W: usize>(
+    answer: PacketKey<W>,
+    (src, dst): ([u32; W], [u32; W]),
+    protocol: u8,
+) -> PacketKey<W> {
+    let ports = match (answer.icmp(), answer.ports()) {
+        // Of ICMP's questions only the echo request has answers that are common.
+        (Some(_), _) if W == 1 => (8, 0),
+        (Some(_), _) => (128, 0),
+        (None, Some((first, second))) => (second, first),
+        (None, None) => (0, 0),
+    };
+    PacketKey::tuple(dst, src, ports, protocol).with_length(answer.length().into())
+}
+
+/// What a list said, for traces.
+fn told(list: &AccessList, said: Said) -> String {
+    let (name, verdict) = (&list.name, said.verdict().name());
+    match said.rule() {
+        rule if rule == list.rules => format!("list {name}: no rule, {verdict}"),
+        rule => format!("list {name}: rule {}, {verdict}", rule + 1),
     }
 }
 

@@ -13,7 +13,7 @@ use super::hops::{Action, Hop};
 use super::multipath;
 
 /// The stage.
-pub(super) struct Lookup {
+pub struct Lookup {
     /// The layout that IPv4 destinations are looked up in, where a VRF has two. One choice for all
     /// VRFs, since usually only one is large.
     choice: Choice,
@@ -22,7 +22,8 @@ pub(super) struct Lookup {
 }
 
 impl Lookup {
-    pub(super) fn new(clock: Clock) -> Self {
+    /// With the clock by which the tables' layouts are timed.
+    pub fn new(clock: Clock) -> Self {
         Self {
             choice: Choice::new(clock),
             dst6: Box::new([[0; 16]; Burst::CAPACITY]),

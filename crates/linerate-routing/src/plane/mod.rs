@@ -17,7 +17,7 @@
 //!                                                   └─► drop
 //! ```
 //!
-//! `path.rs` is that list; each stage is in the file of its name, and `context.rs` is the state of
+//! `path.rs` is that list, a [`PacketPath`]; each stage is in the file of its name, and `context.rs` is the state of
 //! a burst that they share. Read these first. `docs/rfc/forwarding.md` lists the clauses and their
 //! tests.
 //!
@@ -27,9 +27,9 @@
 //!   `docs/router.md` (a test asks for it). A stage gives it to a packet by `Packets::judge`, and
 //!   takes the packet out of the burst's mask by `keep`; `exceptions.rs` drops and counts. A packet
 //!   that is in hand goes to `drop_one`. The slow worker's reasons are in `slow.rs`.
-//! - NAT would be two stages in `path.rs`: of destinations before `lookup`, of sources behind
-//!   `acl_out`. Later code reads the source once more: whether it is the router's own, which member
-//!   of a group the flow takes, who gets an ICMP error.
+//! - Another appliance's path lists [`stages`] and its own: see [`PacketPath`]. The source of a packet
+//!   is read more than once: whether it is the router's own, which member of a group the flow takes,
+//!   who gets an ICMP error.
 //!
 //! A burst has one input interface once it is split by VLAN, so one VRF, one access list and one
 //! policer.
@@ -54,6 +54,7 @@ mod lookup;
 mod multipath;
 mod options;
 mod origin;
+mod packet_path;
 mod parse;
 mod path;
 mod policer;
@@ -76,10 +77,11 @@ pub mod fuzz;
 mod model_tests;
 #[cfg(any(test, feature = "fuzz"))]
 #[cfg_attr(not(test), allow(dead_code, unused_imports))] // what tests use besides
-mod testing;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 
+use std::any::Any;
 use std::sync::Arc;
 
 use linerate_core::env::{Clock, Isa};
@@ -89,20 +91,39 @@ use linerate_core::run::{Egress, NEVER, Point, Stage};
 use linerate_tables::lpm::{Fib4, Fib6};
 use linerate_tables::parse::Mask;
 
-use context::{Context, Packets};
 use counters::Counters;
 use exceptions::Exceptions;
 use hits::Hits;
 use hops::HopTable;
 use interface::Installed;
 use options::Day;
-use path::Path;
 use reasons::Reasons;
 use settings::Settings;
 use transmit::Output;
 
 pub use change::Change;
+pub use context::{Context, Marks, Packets, Tags, Verdict, ones};
+pub use interface::{Asked, InterfaceState};
+pub use packet_path::PacketPath;
+pub use path::RouterPath;
 pub use slow::{Event, Slow, Tell};
+
+/// The stages of a path, each with its own state.
+pub mod stages {
+    pub use super::acl_in::AclIn;
+    pub use super::acl_out::AclOut;
+    pub use super::exceptions::HandleExceptions;
+    pub use super::lookup::Lookup;
+    pub use super::parse::Parse;
+    pub use super::policer::Policer;
+    pub use super::reassembly::Reassembly;
+    pub use super::receive::Receive;
+    pub use super::reverse_path::ReversePath;
+    pub use super::rewrite::Rewrite;
+    pub use super::transmit::Transmit;
+    pub use super::validate::Validate;
+    pub use super::vlan::Vlan;
+}
 
 /// The tables of a worker: each worker has its own readers.
 ///
@@ -170,17 +191,16 @@ pub struct Fast {
     packets: Packets,
     output: Output,
     exceptions: Exceptions,
-    path: Path,
+    path: Box<dyn PacketPath>,
+    /// How often timers are looked at, in ticks.
+    period: u64,
     /// When the timers are looked at next, in ticks.
     due: u64,
 }
 
-/// How often the stages look at their timers, in nanoseconds.
-const TIMERS_NS: u64 = 100_000_000;
-
 impl Fast {
     /// A stage that draws packets from the pools of `egress` and counts drops there.
-    pub fn new(setup: Setup, egress: &mut Egress) -> Self {
+    pub fn new(setup: Setup, path: Box<dyn PacketPath>, egress: &mut Egress) -> Self {
         let reasons = Reasons::new(egress);
         let none = (Settings::default(), Counters::default());
         let change = Change::new(setup.settings.clone(), &none.0, &none.1, setup.queues);
@@ -193,11 +213,18 @@ impl Fast {
             packets: Packets::new(&reasons),
             reasons,
             output: Output::default(),
-            path: Path::new(setup.clock, setup.isa),
+            period: setup.clock.ticks(path.timers_ns()),
+            path,
             due: 0,
         };
         fast.install(change, egress);
         fast
+    }
+
+    /// A router's stage.
+    pub fn router(setup: Setup, egress: &mut Egress) -> Self {
+        let path = Box::new(RouterPath::new(setup.clock, setup.isa));
+        Self::new(setup, path, egress)
     }
 
     /// Exchanges the configuration, between two bursts. Returns the old one, for the caller's
@@ -244,6 +271,12 @@ impl Fast {
         self.path.held_packets()
     }
 
+    /// The path, if it is of this type.
+    pub fn path<P: PacketPath>(&mut self) -> Option<&mut P> {
+        let path: &mut dyn Any = &mut *self.path;
+        path.downcast_mut()
+    }
+
     /// The tracer of this worker.
     pub fn tracer(&mut self) -> &mut trace::Tracer {
         &mut self.exceptions.tracer
@@ -251,7 +284,7 @@ impl Fast {
 
     /// The path, and its context at `now` in ticks.
     #[inline(always)]
-    fn parts(&mut self, now: u64) -> (&mut Path, Context<'_>) {
+    fn parts(&mut self, now: u64) -> (&mut dyn PacketPath, Context<'_>) {
         self.packets.here = Mask::MAX;
         let context = Context {
             view: view(&self.settings, &mut self.tables, self.clock.ns(now)),
@@ -261,10 +294,10 @@ impl Fast {
             output: &mut self.output,
             exceptions: &mut self.exceptions,
         };
-        (&mut self.path, context)
+        (&mut *self.path, context)
     }
 
-    /// What is due ten times a second: the time of day, and fragments that are overdue. Returns
+    /// What is due each period: the time of day, and fragments that are overdue. Returns
     /// when to look again.
     #[cold]
     fn look_at_timers(&mut self, now: u64, out: &mut Egress) -> u64 {
@@ -281,7 +314,7 @@ impl Fast {
         match is_overdue(self) {
             // One turn has a budget: more may be due.
             true => now,
-            false => now + self.clock.ticks(TIMERS_NS),
+            false => now + self.period,
         }
     }
 }

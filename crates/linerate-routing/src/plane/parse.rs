@@ -8,12 +8,13 @@ use linerate_tables::parse::Parser;
 use super::context::{Context, Tags};
 
 /// The stage, which also counts what came by the interface.
-pub(super) struct Parse {
+pub struct Parse {
     parser: Parser,
 }
 
 impl Parse {
-    pub(super) fn new(isa: Isa) -> Self {
+    /// With loops for an instruction set.
+    pub fn new(isa: Isa) -> Self {
         Self {
             parser: Parser::new(isa),
         }

@@ -9,7 +9,10 @@
 //! - if control configures it, a line in `install`;
 //! - if it has timers or keeps packets between bursts, a line in `turn`, `next_expiry_ns`, `held`.
 //!
-//! A stage that rewrites addresses updates `packets.parsed`, too: later stages read that.
+//! A stage that rewrites destinations updates them in `packets.parsed`, too: the lookup reads that.
+//! Sources there stay the sender's, which later stages check.
+//!
+//! Another appliance has a path of its own, made of these stages and others: a [`PacketPath`].
 
 use linerate_core::env::{Clock, Isa};
 use linerate_core::packet::Burst;
@@ -21,6 +24,7 @@ use super::change::Change;
 use super::context::{Context, Tags};
 use super::exceptions::HandleExceptions;
 use super::lookup::Lookup;
+use super::packet_path::PacketPath;
 use super::parse::Parse;
 use super::policer::Policer;
 use super::reassembly::Reassembly;
@@ -32,7 +36,7 @@ use super::validate::Validate;
 use super::vlan::Vlan;
 
 /// The stages.
-pub(super) struct Path {
+pub struct RouterPath {
     receive: Named<Receive>,
     vlan: Named<Vlan>,
     parse: Named<Parse>,
@@ -48,19 +52,20 @@ pub(super) struct Path {
     transmit: Named<Transmit>,
 }
 
-impl Path {
-    pub(super) fn new(clock: Clock, isa: Isa) -> Self {
+impl RouterPath {
+    /// The path of one worker.
+    pub fn new(clock: Clock, isa: Isa) -> Self {
         Self {
             receive: named("receive", Receive),
-            vlan: named("vlan", Vlan::new()),
+            vlan: named("vlan", Vlan::default()),
             parse: named("parse", Parse::new(isa)),
             validate: named("validate", Validate::new(isa)),
             reassembly: named("reassembly", Reassembly::default()),
             policer: named("policer", Policer::default()),
-            acl_in: named("acl_in", AclIn::new()),
+            acl_in: named("acl_in", AclIn::default()),
             reverse_path: named("reverse_path", ReversePath),
             lookup: named("lookup", Lookup::new(clock)),
-            acl_out: named("acl_out", AclOut::new()),
+            acl_out: named("acl_out", AclOut::default()),
             rewrite: named("rewrite", Rewrite::new(isa)),
             exceptions: named("exceptions", HandleExceptions),
             transmit: named("transmit", Transmit::new(isa)),
@@ -102,19 +107,6 @@ impl Path {
         ]
     }
 
-    /// Exchanges what stages own of the configuration, between two bursts.
-    pub(super) fn install(&mut self, change: &mut Change, egress: &mut Egress) {
-        self.reassembly.stage_mut().install(change);
-        self.policer.stage_mut().install(change);
-        self.acl_in.stage_mut().install(change, egress);
-        self.acl_out.stage_mut().install(change, egress);
-    }
-
-    /// When the first timer of a stage expires, in ns of the worker's clock.
-    pub(super) fn next_expiry_ns(&self) -> Option<u64> {
-        self.reassembly.stage().next_expiry_ns()
-    }
-
     /// A burst whose frames have no tags.
     #[inline(always)]
     fn run_untagged(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
@@ -124,7 +116,7 @@ impl Path {
         }
         if !burst.is_empty() {
             self.lookup.run(burst, context, out);
-            if context.installed.any_acl_out {
+            if context.any_acl_out() {
                 self.acl_out.run(burst, context, out);
             }
             self.rewrite.run(burst, context, out);
@@ -172,8 +164,9 @@ impl Path {
     }
 }
 
-impl Stage<Context<'_>> for Path {
-    #[inline(always)]
+impl Stage<Context<'_>> for RouterPath {
+    // Not inlined: it is called by its table alone, and has to be compiled here, in a crate with
+    // full optimisation.
     fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
         self.receive.run(burst, context, out);
         if burst.is_empty() {
@@ -207,5 +200,18 @@ impl Stage<Context<'_>> for Path {
 
     fn held_packets(&self) -> u64 {
         self.reassembly.held_packets()
+    }
+}
+
+impl PacketPath for RouterPath {
+    fn install(&mut self, change: &mut Change, egress: &mut Egress) {
+        self.reassembly.stage_mut().install(change);
+        self.policer.stage_mut().install(change);
+        self.acl_in.stage_mut().install(change, egress);
+        self.acl_out.stage_mut().install(change, egress);
+    }
+
+    fn next_expiry_ns(&self) -> Option<u64> {
+        self.reassembly.stage().next_expiry_ns()
     }
 }

@@ -48,13 +48,13 @@ impl Meter {
 
 /// The stage: by interface, its policer with its level.
 #[derive(Default)]
-pub(super) struct Policer {
+pub struct Policer {
     policers: Vec<Option<(settings::Policer, Meter)>>,
 }
 
 impl Policer {
     /// Takes over another configuration. Policers of interfaces that keep name and rate go on.
-    pub(super) fn install(&mut self, change: &mut Change) {
+    pub fn install(&mut self, change: &mut Change) {
         for (place, now) in change.interfaces.iter().zip(&mut change.policers) {
             let known = place.and_then(|at| *self.policers.get(at)?);
             if let (Some((policer, meter)), Some((known, used))) = (now, known)

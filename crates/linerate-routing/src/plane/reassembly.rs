@@ -21,7 +21,7 @@ const EXPIRY_BUDGET: usize = 256;
 
 /// The stage.
 #[derive(Default)]
-pub(super) struct Reassembly {
+pub struct Reassembly {
     /// Made when the first interface asks for it.
     reassembler: Option<Box<Reassembler>>,
     /// What the reassembler has dropped, as far as the drop counters include it.
@@ -33,7 +33,7 @@ pub(super) struct Reassembly {
 
 impl Reassembly {
     /// Takes over another configuration.
-    pub(super) fn install(&mut self, change: &mut Change) {
+    pub fn install(&mut self, change: &mut Change) {
         if self.reassembler.is_none() {
             self.reassembler = change.reassembler.take();
         }
@@ -41,7 +41,7 @@ impl Reassembly {
 
     /// When the next datagram is given up, in nanoseconds; `None`: none is incomplete.
     #[inline(always)]
-    pub(super) fn next_expiry_ns(&self) -> Option<u64> {
+    pub fn next_expiry_ns(&self) -> Option<u64> {
         self.reassembler.as_ref()?.next_expiry_ns()
     }
 

@@ -6,7 +6,7 @@ use linerate_core::run::{Egress, Stage};
 use super::context::{Context, Tags};
 
 /// The first stage.
-pub(super) struct Receive;
+pub struct Receive;
 
 impl Stage<Context<'_>> for Receive {
     #[inline(always)]

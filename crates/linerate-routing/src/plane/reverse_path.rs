@@ -39,7 +39,7 @@ fn believes(view: View<'_>, hop: &Hop, mode: Urpf, id: InterfaceId) -> bool {
 }
 
 /// The stage.
-pub(super) struct ReversePath;
+pub struct ReversePath;
 
 impl Stage<Context<'_>> for ReversePath {
     fn run(&mut self, _: &mut Burst, context: &mut Context<'_>, _: &mut Egress) {

@@ -20,12 +20,13 @@ use super::lookup::member;
 pub(super) const SHORTEST: usize = 60;
 
 /// The stage.
-pub(super) struct Rewrite {
+pub struct Rewrite {
     vectors: Vectors,
 }
 
 impl Rewrite {
-    pub(super) fn new(isa: Isa) -> Self {
+    /// With loops for an instruction set.
+    pub fn new(isa: Isa) -> Self {
         Self {
             vectors: Vectors::up_to(isa),
         }

@@ -26,10 +26,11 @@ use super::counters::Counters;
 use super::headers::{destination4, destination6};
 use super::hops::Action;
 use super::icmp_error::{IcmpError, IcmpErrors};
+use super::packet_path::TIMERS_NS;
 use super::punt::{Punt, Reason};
 use super::settings::{Advertise, Interface, Settings};
 use super::trace::Tracer;
-use super::{Old, Setup, TIMERS_NS, Tables, vlan};
+use super::{Old, Setup, Tables, vlan};
 use crate::model::InterfaceId;
 
 /// Events of neighbours, for routing and the operator.

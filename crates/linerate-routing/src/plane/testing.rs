@@ -7,6 +7,8 @@
 //!
 //! Routes by what they do: see [`Lab::new`]. Punts go to [`SLOW`].
 
+#![allow(missing_docs)]
+
 mod frame;
 
 use std::collections::BTreeMap;
@@ -30,47 +32,47 @@ use super::settings::{Interface, PortMap, Settings, Urpf};
 use super::{Change, Fast, Setup, Tables};
 use crate::model::{Cidr, InterfaceId, Prefix, Vrf};
 
-pub(super) use frame::{Frame, forwarded, udp};
+pub use frame::{Frame, forwarded, udp};
 
-pub(super) const WAN: InterfaceId = InterfaceId(0);
-pub(super) const LAN: InterfaceId = InterfaceId(1);
+pub const WAN: InterfaceId = InterfaceId(0);
+pub const LAN: InterfaceId = InterfaceId(1);
 /// The outlet of punts.
-pub(super) const SLOW: u16 = 4;
+pub const SLOW: u16 = 4;
 /// Outlets, [`SLOW`] and host interfaces among them.
 const OUTLETS: u16 = 8;
 
 /// Our addresses of the link, and those of the neighbours.
-pub(super) const WAN_MAC: MacAddr = MacAddr::local(0x10);
-pub(super) const LAN_MAC: MacAddr = MacAddr::local(0x11);
-pub(super) const HOST_MAC: MacAddr = MacAddr::local(0xa7);
-pub(super) const ROUTER_MAC: MacAddr = MacAddr::local(0xa2);
+pub const WAN_MAC: MacAddr = MacAddr::local(0x10);
+pub const LAN_MAC: MacAddr = MacAddr::local(0x11);
+pub const HOST_MAC: MacAddr = MacAddr::local(0xa7);
+pub const ROUTER_MAC: MacAddr = MacAddr::local(0xa2);
 
 /// What left a stage.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Left {
-    pub(super) port: u16,
-    pub(super) frame: Vec<u8>,
+pub struct Left {
+    pub port: u16,
+    pub frame: Vec<u8>,
     /// The punt of what went to [`SLOW`].
-    pub(super) punt: Option<Punt>,
+    pub punt: Option<Punt>,
 }
 
-pub(super) struct Lab {
-    pub(super) settings: Settings,
-    pub(super) fib4: SharedLpm4,
-    pub(super) fib6: SharedLpm6,
-    pub(super) hops: Publisher<HopTable, HopChange>,
+pub struct Lab {
+    pub settings: Settings,
+    pub fib4: SharedLpm4,
+    pub fib6: SharedLpm6,
+    pub hops: Publisher<HopTable, HopChange>,
     next_hop: u32,
     next_group: u32,
-    pub(super) egress: Egress,
+    pub egress: Egress,
     takers: Vec<spsc::Consumer<Packet>>,
-    pub(super) pool: Pool,
-    pub(super) isa: Isa,
+    pub pool: Pool,
+    pub isa: Isa,
     /// The time of the next burst, in ticks.
-    pub(super) now: u64,
+    pub now: u64,
 }
 
 /// An interface as the settings have it, plain.
-pub(super) fn interface(name: &str, port: u16, mac: MacAddr, addresses: &[&str]) -> Interface {
+pub fn interface(name: &str, port: u16, mac: MacAddr, addresses: &[&str]) -> Interface {
     let cidr = |text: &&str| text.parse::<Cidr>().expect("an address in a test");
     Interface {
         name: name.into(),
@@ -103,12 +105,12 @@ impl Lab {
     /// | 3 | a gateway on `lan` whose MAC address is not known |
     /// | 4, 5, 6 | blackhole, unreachable, prohibit |
     /// | 7 | either, evenly |
-    pub(super) fn new() -> Self {
+    pub fn new() -> Self {
         Self::with_flat(0)
     }
 
     /// The same with a flat and a direct array for so many VRFs.
-    pub(super) fn with_flat(flat_vrfs: u32) -> Self {
+    pub fn with_flat(flat_vrfs: u32) -> Self {
         let wan = interface(
             "wan",
             0,
@@ -245,7 +247,7 @@ impl Lab {
     }
 
     /// A hop by a neighbour of the table.
-    pub(super) fn forward(id: InterfaceId, gateway: &str) -> Hop {
+    pub fn forward(id: InterfaceId, gateway: &str) -> Hop {
         let (src, dst) = match id {
             WAN => (WAN_MAC, HOST_MAC),
             _ => (LAN_MAC, ROUTER_MAC),
@@ -262,7 +264,7 @@ impl Lab {
     }
 
     /// Adds a hop; returns its number.
-    pub(super) fn hop(&mut self, hop: Hop) -> u32 {
+    pub fn hop(&mut self, hop: Hop) -> u32 {
         self.hops.push(HopChange::Set(self.next_hop, hop));
         self.next_hop += 1;
         self.next_hop - 1
@@ -270,7 +272,7 @@ impl Lab {
 
     /// Adds a group of these members, in turn; returns the number of the hop that leads to it,
     /// which is that of default routes, or not.
-    pub(super) fn group(&mut self, members: &[u32], is_default: bool) -> u32 {
+    pub fn group(&mut self, members: &[u32], is_default: bool) -> u32 {
         let buckets: [u32; BUCKETS] = std::array::from_fn(|at| members[at % members.len()]);
         let group = self.next_group;
         self.next_group += 1;
@@ -285,7 +287,7 @@ impl Lab {
     }
 
     /// Adds a route, or gives one another hop.
-    pub(super) fn route(&mut self, vrf: Vrf, prefix: &str, hop: u32) {
+    pub fn route(&mut self, vrf: Vrf, prefix: &str, hop: u32) {
         let cidr: Cidr = prefix.parse().expect("a prefix in a test");
         match cidr.network() {
             Prefix::V4(prefix) => drop(self.fib4.insert(vrf, prefix, hop).expect("room")),
@@ -293,7 +295,7 @@ impl Lab {
         }
     }
 
-    pub(super) fn tables(&mut self) -> Tables {
+    pub fn tables(&mut self) -> Tables {
         // Hops before the routes that lead to them.
         self.hops.publish_on_copy().expect("memory for a test");
         self.fib4.publish_on_copy().expect("memory for a test");
@@ -305,7 +307,7 @@ impl Lab {
         }
     }
 
-    pub(super) fn setup(&mut self) -> Setup {
+    pub fn setup(&mut self) -> Setup {
         Setup {
             settings: Arc::new(self.settings.clone()),
             tables: self.tables(),
@@ -317,13 +319,13 @@ impl Lab {
         }
     }
 
-    pub(super) fn fast(&mut self) -> Fast {
+    pub fn fast(&mut self) -> Fast {
         let setup = self.setup();
-        Fast::new(setup, &mut self.egress)
+        Fast::router(setup, &mut self.egress)
     }
 
     /// Gives a worker other settings, as control does.
-    pub(super) fn reload(&mut self, fast: &mut Fast, settings: Settings) {
+    pub fn reload(&mut self, fast: &mut Fast, settings: Settings) {
         let old = fast.settings.clone();
         let change = Change::new(Arc::new(settings), &old, &fast.counters(), 1);
         let had = fast.install(change, &mut self.egress);
@@ -331,7 +333,7 @@ impl Lab {
     }
 
     /// A packet with these bytes.
-    pub(super) fn packet(&mut self, frame: &[u8]) -> Packet {
+    pub fn packet(&mut self, frame: &[u8]) -> Packet {
         let cache = &mut self.egress.cache;
         let mut packet = cache.get(&self.pool).expect("the pool is large enough");
         assert!(packet.set_data(frame), "a frame fits its slot");
@@ -339,12 +341,12 @@ impl Lab {
     }
 
     /// The longest frame that [`packet`](Self::packet) takes, in bytes.
-    pub(super) fn room_bytes(&self) -> usize {
+    pub fn room_bytes(&self) -> usize {
         self.pool.room_bytes()
     }
 
     /// Moves what waits for [`SLOW`] into the room of a burst.
-    pub(super) fn take_punts(&mut self, punts: &mut Burst) {
+    pub fn take_punts(&mut self, punts: &mut Burst) {
         self.egress.flush();
         while punts.len() < Burst::CAPACITY
             && let Some(packet) = self.takers[usize::from(SLOW)].pop()
@@ -354,12 +356,12 @@ impl Lab {
     }
 
     /// Slots of all pools.
-    pub(super) fn all_slots(&self) -> u32 {
+    pub fn all_slots(&self) -> u32 {
         self.egress.cache.pools().map(|pool| pool.slots()).sum()
     }
 
     /// Free slots of all pools.
-    pub(super) fn free_slots(&mut self) -> u32 {
+    pub fn free_slots(&mut self) -> u32 {
         self.left();
         let shared = self
             .egress
@@ -370,17 +372,12 @@ impl Lab {
     }
 
     /// Runs frames that come in by a port through a stage as one burst; returns what left, by port.
-    pub(super) fn run(
-        &mut self,
-        stage: &mut impl Stage,
-        port: u16,
-        frames: &[Vec<u8>],
-    ) -> Vec<Left> {
+    pub fn run(&mut self, stage: &mut impl Stage, port: u16, frames: &[Vec<u8>]) -> Vec<Left> {
         let packets = frames.iter().map(|frame| self.packet(frame)).collect();
         self.run_packets(stage, port, packets)
     }
 
-    pub(super) fn run_packets(
+    pub fn run_packets(
         &mut self,
         stage: &mut impl Stage,
         port: u16,
@@ -398,7 +395,7 @@ impl Lab {
     }
 
     /// What has left since the last look.
-    pub(super) fn left(&mut self) -> Vec<Left> {
+    pub fn left(&mut self) -> Vec<Left> {
         self.egress.flush();
         let mut left = Vec::new();
         for (port, taker) in (0..).zip(&mut self.takers) {
@@ -414,7 +411,7 @@ impl Lab {
     }
 
     /// What was dropped so far, by reason.
-    pub(super) fn drops(&self) -> BTreeMap<String, u64> {
+    pub fn drops(&self) -> BTreeMap<String, u64> {
         let drops = self.egress.drop_counts();
         let drops = drops.lock().expect("nobody panicked");
         let counts = drops
@@ -424,13 +421,13 @@ impl Lab {
     }
 
     /// Has a list judge what comes in by `wan`; the reason of its drops is `acl_in.` and its name.
-    pub(super) fn judge(&mut self, list: Arc<AccessList>) {
+    pub fn judge(&mut self, list: Arc<AccessList>) {
         self.settings.acls = vec![list];
         self.settings.interfaces[0].acl_in = Some(0);
     }
 
     /// Gives a route by the router on `lan` an MTU.
-    pub(super) fn narrow(&mut self, prefix: &str, mtu: u16) {
+    pub fn narrow(&mut self, prefix: &str, mtu: u16) {
         let gateway = match prefix.contains(':') {
             true => "2001:db8:1::2",
             false => "198.51.100.2",
@@ -444,7 +441,7 @@ impl Lab {
 
     /// Runs a frame of `wan` that must not be dropped; returns what left.
     #[track_caller]
-    pub(super) fn passes(&mut self, frame: &[u8]) -> Vec<Left> {
+    pub fn passes(&mut self, frame: &[u8]) -> Vec<Left> {
         let (left, drops) = self.one(0, frame);
         assert!(drops.is_empty(), "{drops:?}");
         left
@@ -453,7 +450,7 @@ impl Lab {
     /// The same for a frame that must leave by `lan`, with its time to live decremented and
     /// otherwise unchanged.
     #[track_caller]
-    pub(super) fn forwards(&mut self, frame: &[u8]) {
+    pub fn forwards(&mut self, frame: &[u8]) {
         let left = self.passes(frame);
         let expected = Left {
             port: 1,
@@ -465,7 +462,7 @@ impl Lab {
 
     /// The same for a frame that must go to the slow worker unchanged.
     #[track_caller]
-    pub(super) fn punts(&mut self, frame: &[u8], reason: Reason) {
+    pub fn punts(&mut self, frame: &[u8], reason: Reason) {
         let left = self.passes(frame);
         let punt = Punt {
             reason,
@@ -482,7 +479,7 @@ impl Lab {
 
     /// Runs a frame of `wan` that must be dropped for a reason; returns the answers.
     #[track_caller]
-    pub(super) fn refuses(&mut self, frame: &[u8], reason: &str) -> Vec<Left> {
+    pub fn refuses(&mut self, frame: &[u8], reason: &str) -> Vec<Left> {
         let (left, drops) = self.one(0, frame);
         assert_eq!(drops, [(reason.to_string(), 1)].into(), "{left:?}");
         left
@@ -490,13 +487,13 @@ impl Lab {
 
     /// The same without an answer.
     #[track_caller]
-    pub(super) fn ignores(&mut self, frame: &[u8], reason: &str) {
+    pub fn ignores(&mut self, frame: &[u8], reason: &str) {
         let left = self.refuses(frame, reason);
         assert!(left.is_empty(), "{left:?}");
     }
 
     /// Runs one frame through a fresh stage; what left, and the drops.
-    pub(super) fn one(&mut self, port: u16, frame: &[u8]) -> (Vec<Left>, BTreeMap<String, u64>) {
+    pub fn one(&mut self, port: u16, frame: &[u8]) -> (Vec<Left>, BTreeMap<String, u64>) {
         let before = self.drops();
         let mut fast = self.fast();
         let left = self.run(&mut fast, port, &[frame.to_vec()]);
@@ -512,12 +509,12 @@ impl Lab {
 
 /// Checks that every stage has accounted for all its packets.
 #[track_caller]
-pub(super) fn accounted(stage: &mut dyn Stage) {
+pub fn accounted(stage: &mut dyn Stage) {
     stage.points(&mut |point| assert_eq!(point.unaccounted, 0, "at {}", point.name));
 }
 
 /// An address of either family as a hop has it.
-pub(super) fn mapped(text: &str) -> [u8; 16] {
+pub fn mapped(text: &str) -> [u8; 16] {
     match text.parse().expect("an address in a test") {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
         IpAddr::V6(v6) => v6.octets(),
@@ -525,6 +522,6 @@ pub(super) fn mapped(text: &str) -> [u8; 16] {
 }
 
 /// How many were dropped for a reason.
-pub(super) fn count(drops: &BTreeMap<String, u64>, reason: &str) -> u64 {
+pub fn count(drops: &BTreeMap<String, u64>, reason: &str) -> u64 {
     drops.get(reason).copied().unwrap_or(0)
 }

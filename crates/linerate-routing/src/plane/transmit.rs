@@ -45,12 +45,13 @@ impl Output {
 }
 
 /// The stage.
-pub(super) struct Transmit {
+pub struct Transmit {
     scatter: Scatter,
 }
 
 impl Transmit {
-    pub(super) fn new(isa: Isa) -> Self {
+    /// With loops for an instruction set.
+    pub fn new(isa: Isa) -> Self {
         Self {
             scatter: Scatter::new(isa),
         }

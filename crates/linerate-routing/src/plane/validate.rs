@@ -63,12 +63,13 @@ fn special6(keys: &[FlowKey6], mut mask: Mask) -> Mask {
 }
 
 /// The stage.
-pub(super) struct Validate {
+pub struct Validate {
     vectors: Vectors,
 }
 
 impl Validate {
-    pub(super) fn new(isa: Isa) -> Self {
+    /// With loops for an instruction set.
+    pub fn new(isa: Isa) -> Self {
         Self {
             vectors: Vectors::up_to(isa),
         }

@@ -10,20 +10,22 @@ use crate::model::InterfaceId;
 
 /// The stage of ports that have VLANs: it leaves in the burst what came by one interface, and keeps
 /// the rest for its next calls, with an empty burst, until nothing comes out.
-pub(super) struct Vlan {
+pub struct Vlan {
     /// Packets without their tags, and the VLAN number of each.
     rest: Burst,
     numbers: [Option<u16>; Burst::CAPACITY],
 }
 
-impl Vlan {
-    pub(super) fn new() -> Self {
+impl Default for Vlan {
+    fn default() -> Self {
         Self {
             rest: Burst::new(),
             numbers: [None; Burst::CAPACITY],
         }
     }
+}
 
+impl Vlan {
     /// Takes the first packets that are of one VLAN out of the rest; returns its number.
     fn next(&mut self, burst: &mut Burst) -> Option<u16> {
         let number = self.numbers[0];

@@ -12,7 +12,7 @@ use super::{HOST_MAC, WAN_MAC};
 
 /// A frame as differences from a valid UDP datagram of 26 bytes from the host.
 #[derive(Clone, Debug)]
-pub(crate) struct Frame {
+pub struct Frame {
     pub dst_mac: MacAddr,
     pub src: &'static str,
     pub dst: &'static str,
@@ -29,7 +29,7 @@ pub(crate) struct Frame {
 
 impl Frame {
     /// From the host on `wan` to the network behind the router on `lan`.
-    pub(crate) fn new() -> Self {
+    pub fn new() -> Self {
         Self {
             dst_mac: WAN_MAC,
             src: "192.0.2.7",
@@ -43,7 +43,7 @@ impl Frame {
     }
 
     /// The same over IPv6.
-    pub(crate) fn new6() -> Self {
+    pub fn new6() -> Self {
         Self {
             src: "2001:db8::7",
             dst: "2001:db8:a1::9",
@@ -52,7 +52,7 @@ impl Frame {
     }
 
     /// Between these two, of one family.
-    pub(crate) fn between(src: &'static str, dst: &'static str) -> Self {
+    pub fn between(src: &'static str, dst: &'static str) -> Self {
         Self {
             src,
             dst,
@@ -61,7 +61,7 @@ impl Frame {
     }
 
     /// From the host to `dst`.
-    pub(crate) fn to(dst: &'static str) -> Self {
+    pub fn to(dst: &'static str) -> Self {
         match dst.contains(':') {
             true => Self::between(Self::new6().src, dst),
             false => Self::between(Self::new().src, dst),
@@ -69,7 +69,7 @@ impl Frame {
     }
 
     /// From `src` to the network behind the router.
-    pub(crate) fn from(src: &'static str) -> Self {
+    pub fn from(src: &'static str) -> Self {
         match src.contains(':') {
             true => Self::between(src, Self::new6().dst),
             false => Self::between(src, Self::new().dst),
@@ -77,7 +77,7 @@ impl Frame {
     }
 
     /// Its bytes, padded to the shortest frame.
-    pub(crate) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         let (src, dst): (IpAddr, IpAddr) = (
             self.src.parse().expect("an address"),
             self.dst.parse().expect("an address"),
@@ -122,12 +122,12 @@ impl Frame {
 impl Frame {
     /// From the host's port 5000 to port 22 behind the router: a segment with these flags, numbered
     /// 100, which acknowledges 7 and carries `data`.
-    pub(crate) fn tcp(flags: u8, data: &[u8]) -> Self {
+    pub fn tcp(flags: u8, data: &[u8]) -> Self {
         Self::new().carrying(flags, data)
     }
 
     /// The same over IPv6.
-    pub(crate) fn tcp6(flags: u8, data: &[u8]) -> Self {
+    pub fn tcp6(flags: u8, data: &[u8]) -> Self {
         Self::new6().carrying(flags, data)
     }
 
@@ -139,7 +139,7 @@ impl Frame {
     }
 
     /// With the checksum of its segment as its addresses want it.
-    pub(crate) fn summed(mut self) -> Self {
+    pub fn summed(mut self) -> Self {
         let bytes = self.bytes();
         let pseudo = match self.src.contains(':') {
             true => {
@@ -159,7 +159,7 @@ impl Frame {
 }
 
 /// A UDP datagram without checksum that carries `len` bytes.
-pub(crate) fn udp(len: usize) -> Vec<u8> {
+pub fn udp(len: usize) -> Vec<u8> {
     let mut datagram = vec![0x13, 0x88, 0, 53];
     datagram.extend((8 + len as u16).to_be_bytes());
     datagram.extend([0, 0]);
@@ -168,7 +168,7 @@ pub(crate) fn udp(len: usize) -> Vec<u8> {
 }
 
 /// What a forwarded frame looks like: addresses of the link, time to live.
-pub(crate) fn forwarded(mut frame: Vec<u8>, dst: MacAddr, src: MacAddr) -> Vec<u8> {
+pub fn forwarded(mut frame: Vec<u8>, dst: MacAddr, src: MacAddr) -> Vec<u8> {
     frame[..6].copy_from_slice(&dst.0);
     frame[6..12].copy_from_slice(&src.0);
     if frame[12..14] == [8, 0] {

@@ -142,7 +142,7 @@ fn a_flood_for_the_router_leaves_routing_protocols_alone() {
         punts,
         ..lab.setup()
     };
-    let mut fast = Fast::new(setup, &mut lab.egress);
+    let mut fast = Fast::router(setup, &mut lab.egress);
     let to_us = |frame: Frame, protocol, src_port: u16, dst_port: u16| {
         let mut payload = udp(18);
         payload[..2].copy_from_slice(&src_port.to_be_bytes());

@@ -21,6 +21,7 @@ impl Control {
         self.balance_metrics(&mut page);
         self.acl_metrics(&mut page);
         self.table_metrics(&mut page);
+        self.config.appliance.metrics(&self.at_work(), &mut page);
         page.end()
     }
 

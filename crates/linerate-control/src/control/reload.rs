@@ -18,6 +18,7 @@ use serde_json::Value;
 use super::difference::{self, Difference};
 use super::{Control, generation};
 use crate::config::{Acl, Config, NeighbourConfig, PortConfig, VrfConfig};
+use crate::extension::Own;
 use crate::machine;
 use linerate_appliance::control::reload::{self, Changes};
 use linerate_appliance::error::Error;
@@ -55,7 +56,8 @@ impl Control {
         self.look_at_ports(&BTreeSet::new());
         let config = config.keeping(&self.config, |number| self.host_interfaces.has(number));
         let is_new = |port: &&PortConfig| !self.config.ports.contains(port);
-        machine::check_ports(&self.path, config.ports.iter().filter(is_new))?;
+        let appliance = config.appliance;
+        machine::check_ports(appliance, &self.path, config.ports.iter().filter(is_new))?;
         let added = self.add_ports(&config)?;
         let infos = self.port_infos();
         let wanted = generation::host_interfaces(&config, &infos);
@@ -64,8 +66,8 @@ impl Control {
             self.host_interfaces.allot(host_interface.clone());
         }
         let made = self.make(&config, &infos);
-        let settings = match made {
-            Ok(settings) => settings,
+        let (settings, built) = match made {
+            Ok(made) => made,
             Err(error) => {
                 // As it was before.
                 for host_interface in &old_wanted {
@@ -82,6 +84,7 @@ impl Control {
             }
         };
         let old = std::mem::replace(&mut self.config, config);
+        self.built = built;
         self.guard_sysctls();
         self.install(&Arc::new(with_old(&settings, &self.settings)));
         self.hear_host_interfaces();
@@ -104,12 +107,17 @@ impl Control {
         Ok(changes(&old, &self.config, routes))
     }
 
-    /// Settings for a configuration, room for its VRFs, and its host interfaces: the part that may
+    /// Settings for a configuration, what the appliance makes of its own stanzas, room for its VRFs, and its host interfaces: the part that may
     /// fail.
-    fn make(&mut self, config: &Config, infos: &generation::Infos) -> Result<Settings, Error> {
+    fn make(
+        &mut self,
+        config: &Config,
+        infos: &generation::Infos,
+    ) -> Result<(Settings, Option<Own>), Error> {
         let old = Some((&self.config, &*self.settings));
         let settings =
             generation::settings(config, infos, |name| self.host_interfaces.number(name), old)?;
+        let built = (config.appliance).build(config, &settings, self.built.as_ref())?;
         let vrfs = config.vrfs.len() as u32;
         if vrfs > self.rib.vrfs() {
             self.publish();
@@ -120,7 +128,7 @@ impl Control {
             kernel.open_spaces(config)?;
         }
         self.start_host_interfaces()?;
-        Ok(self.with_learned(settings))
+        Ok((self.with_learned(settings), built))
     }
 
     /// What cannot change under a running router is refused by name.
@@ -132,23 +140,29 @@ impl Control {
         if new.router != self.config.router {
             keys.push("[router]".into());
         }
-        reload::refuse(&self.path, "the router", &keys)
+        keys.extend(new.appliance.refused(&self.config, new));
+        let name = format!("the {}", new.appliance.name());
+        reload::refuse(&self.path, &name, &keys)
     }
 
     /// Gives all workers new settings, unless they have such; what they had is freed here.
     pub(super) fn install(&mut self, settings: &Arc<Settings>) {
-        if *settings == self.installed {
+        let is_same = match (&self.built, &self.installed_own) {
+            (Some(new), Some(old)) => Arc::ptr_eq(new, old),
+            (new, old) => new.is_none() && old.is_none(),
+        };
+        if *settings == self.installed && is_same {
             return;
         }
+        self.installed_own = self.built.clone();
         let old = std::mem::replace(&mut self.installed, settings.clone());
         let queues = self.config.router.queues;
-        for (worker, counters) in self
-            .workers
-            .running
-            .handles()
-            .zip(&mut self.workers.counters)
+        for ((number, worker), counters) in
+            (self.workers.running.handles().enumerate()).zip(&mut self.workers.counters)
         {
-            let change = Change::new(settings.clone(), &old, counters, queues);
+            let mut change = Change::new(settings.clone(), &old, counters, queues);
+            let built = self.built.as_ref();
+            change.own = built.map(|built| self.config.appliance.part(built, number));
             let new = change.counters();
             let had = worker.call(move |worker| worker.stage.install(change, &mut worker.egress));
             // One that has ended needs none.
@@ -254,11 +268,15 @@ fn changes(old: &Config, new: &Config, routes: usize) -> Changes {
         + old.acls.iter().filter(is_gone).count();
     let ports = differ_by_number(&old.ports, &new.ports, PortConfig::is_gone);
     let vrfs = differ_by_number(&old.vrfs, &new.vrfs, VrfConfig::is_gone);
-    Changes::default()
+    let of_router = Changes::default()
         .and("ports", "port", ports)
         .and("vrfs", "VRF", vrfs)
         .and("interfaces", "interface", interfaces.count())
         .and("routes", "route", routes)
         .and("neighbours", "neighbour", neighbours)
-        .and("acls", "access list", acls)
+        .and("acls", "access list", acls);
+    let own = new.appliance.changes(old, new).into_iter();
+    own.fold(of_router, |all, (key, what, count)| {
+        all.and(key, what, count)
+    })
 }

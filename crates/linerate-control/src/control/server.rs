@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::Control;
 use crate::config::Config;
+use crate::extension::Appliance;
 use linerate_appliance::control::answers::{Answers, cleared};
 use linerate_appliance::control::cleared::Cleared;
 use linerate_appliance::control::mailbox::Mailbox;
@@ -22,13 +23,14 @@ use linerate_appliance::socket::Problem;
 /// A reload: it reads `file`, as whoever is `privileged` may, on the thread that asks, and has
 /// control take it over.
 pub(super) fn reload_by(
+    appliance: Appliance,
     control: Mailbox<Control>,
     file: &Path,
     privileged: Arc<dyn Privileged>,
 ) -> Reload {
     let file = file.to_path_buf();
     Reload::new(move || {
-        let config = Config::of(&file, privileged.configuration(&file));
+        let config = Config::of(appliance, &file, privileged.configuration(&file));
         control.call(move |control| control.reload(config))?
     })
 }

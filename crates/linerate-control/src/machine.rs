@@ -9,6 +9,7 @@ use linerate_core::port::Spec;
 use rustix::net::sockopt::socket_peercred;
 
 use super::config::{Config, PortConfig};
+use super::extension::Appliance;
 use linerate_appliance::error::Error;
 use linerate_appliance::nearest::offer;
 use linerate_appliance::netlink::host_interface::{Kernel, Link};
@@ -58,7 +59,7 @@ pub(crate) fn check(path: &Path, config: &Config) -> Result<(), Error> {
             found.push(Hindrance::of(port, problem, fix));
         }
     }
-    outcome(path, &found)
+    outcome(config.appliance, path, &found)
 }
 
 /// The same without the check for running routers: a start takes its interfaces itself.
@@ -66,7 +67,7 @@ pub(crate) fn check(path: &Path, config: &Config) -> Result<(), Error> {
 /// # Errors
 /// All problems, in one error.
 pub(crate) fn check_start(path: &Path, config: &Config) -> Result<(), Error> {
-    outcome(path, &hindrances(config)?)
+    outcome(config.appliance, path, &hindrances(config)?)
 }
 
 /// Checks that the kernel has no addresses on the interfaces of these ports, which a reload adds.
@@ -74,12 +75,13 @@ pub(crate) fn check_start(path: &Path, config: &Config) -> Result<(), Error> {
 /// # Errors
 /// All problems, in one error.
 pub(crate) fn check_ports<'a>(
+    appliance: Appliance,
     path: &Path,
     ports: impl IntoIterator<Item = &'a PortConfig>,
 ) -> Result<(), Error> {
     let mut found = Vec::new();
     of_ports(ports, &mut found)?;
-    outcome(path, &found)
+    outcome(appliance, path, &found)
 }
 
 fn hindrances(config: &Config) -> Result<Vec<Hindrance>, Error> {
@@ -254,8 +256,8 @@ impl Hindrance {
 }
 
 /// All problems as one error.
-fn outcome(path: &Path, found: &[Hindrance]) -> Result<(), Error> {
-    let file = path.display();
+fn outcome(appliance: Appliance, path: &Path, found: &[Hindrance]) -> Result<(), Error> {
+    let (name, file) = (appliance.name(), path.display());
     match found {
         [] => Ok(()),
         [one] => Err(Error::Usage {
@@ -272,7 +274,7 @@ fn outcome(path: &Path, found: &[Hindrance]) -> Result<(), Error> {
                     several.len(),
                     lines.collect::<String>()
                 ),
-                fix: format!("correct these; `linerate router {file} --check` looks again"),
+                fix: format!("correct these; `linerate {name} {file} --check` looks again"),
             })
         }
     }

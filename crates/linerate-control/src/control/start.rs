@@ -37,7 +37,7 @@ use linerate_appliance::socket::usual_socket;
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::counters::Counters;
 use linerate_routing::plane::settings::Settings;
-use linerate_routing::plane::{Change, Fast, Setup, Slow, Tables, Tell};
+use linerate_routing::plane::{Change, Fast, RouterPath, Setup, Slow, Tables, Tell};
 use linerate_routing::rib::{self, Rib};
 use linerate_routing::worker::{self, RouterStage, on_slow};
 
@@ -68,6 +68,7 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
             fix: "give the role bg a slot, such as bg = \"0\"".into(),
         });
     }
+    config.appliance.check(config, &plan)?;
     Ok(plan)
 }
 
@@ -84,8 +85,8 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     let notify = Notify::from_environment();
     // Before there are threads: capabilities and users are each thread's own.
     let privileged = privilege::split(path, &config.named())?;
-    let (mailbox, jobs) = Mailbox::new("router");
-    let reload = reload_by(mailbox.clone(), path, privileged.clone());
+    let (mailbox, jobs) = Mailbox::new(config.appliance.name());
+    let reload = reload_by(config.appliance, mailbox.clone(), path, privileged.clone());
     let ends = mailbox.clone();
     let _ends = Signals::to_end(move || ends.tell(Control::stop))?;
     let _hangups = reload.clone().on_hangup()?;
@@ -140,6 +141,7 @@ pub(super) fn bring_up(
     }
     let settings =
         generation::settings(&config, &known, |name| host_interfaces.number(name), None)?;
+    let built = config.appliance.build(&config, &settings, None)?;
     let settings = Arc::new(settings);
     let (rib, turned_away) = table(&config, &settings)?;
 
@@ -158,7 +160,7 @@ pub(super) fn bring_up(
     lcores.extend(plan.role(Role::Bg).take(1));
     let options = options(&config.router);
     let clock = opened.clock;
-    let mut failed = None;
+    let mut failed: Option<Error> = None;
     let running = worker::start(opened, shares, &lcores, &options, &mut |worker, egress| {
         let (fib4, fib6, hops) = rib.readers();
         let setup = Setup {
@@ -175,7 +177,12 @@ pub(super) fn bring_up(
             queues: config.router.queues,
         };
         if worker != slow {
-            return RouterStage::Fast(Box::new(Fast::new(setup, egress)));
+            let path = (config.appliance).path(&setup, &config, built.as_ref(), worker, egress);
+            let path = path.unwrap_or_else(|error| {
+                failed = Some(error);
+                Box::new(RouterPath::new(setup.clock, setup.isa))
+            });
+            return RouterStage::Fast(Box::new(Fast::new(setup, path, egress)));
         }
         let neighbours = neighbour::Config {
             max_entries: config.router.neighbours as usize,
@@ -190,14 +197,14 @@ pub(super) fn bring_up(
             Ok(slow) => RouterStage::Slow(Box::new(slow)),
             // It has no queue to poll, and the error ends all below.
             Err(error) => {
-                failed = Some(error);
-                RouterStage::Fast(Box::new(Fast::new(setup, egress)))
+                failed = Some(error.into());
+                RouterStage::Fast(Box::new(Fast::router(setup, egress)))
             }
         }
     })?;
     if let Some(error) = failed {
         drop(running);
-        return Err(error.into());
+        return Err(error);
     }
     let first = Sample::take(&running);
     let (now, period) = (Instant::now(), config.router.period);
@@ -211,6 +218,8 @@ pub(super) fn bring_up(
         turned_away,
         // The slow one is about to.
         installed: settings.clone(),
+        installed_own: built.clone(),
+        built,
         settings,
         workers: Workers::new(running),
         privileged: privileged.clone(),

@@ -14,6 +14,7 @@ use super::server::reload_by;
 use super::start::{Access, bring_up, place};
 use super::{Control, Run};
 use crate::config::Config;
+use crate::extension::Appliance;
 use linerate_appliance::control::answers::Answers;
 use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::control::reload::Reload;
@@ -37,12 +38,17 @@ impl Embedded {
     /// Brings up what the file at `path` says, its ports opened by `drivers`, control on `cpu`.
     ///
     /// # Errors
-    /// As for `linerate router`.
-    pub fn start(path: &Path, drivers: &mut Drivers, cpu: u32) -> Result<Self, Error> {
-        let config = Config::read(path)?;
+    /// As for `linerate router` and the like.
+    pub fn start(
+        appliance: Appliance,
+        path: &Path,
+        drivers: &mut Drivers,
+        cpu: u32,
+    ) -> Result<Self, Error> {
+        let config = Config::read(appliance, path)?;
         let plan = place(&config)?;
-        let (mailbox, jobs) = Mailbox::new("router");
-        let reload = reload_by(mailbox.clone(), path, Arc::new(Own));
+        let (mailbox, jobs) = Mailbox::new(appliance.name());
+        let reload = reload_by(appliance, mailbox.clone(), path, Arc::new(Own));
         let run = Run {
             json: false,
             duration: None,

@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::Control;
+use crate::extension::AtWork;
 use linerate_appliance::control::show::{self as tables, Found, Rows, Table, value};
 use linerate_appliance::control::tables::RunTables;
 use linerate_appliance::socket::Problem;
@@ -134,8 +135,14 @@ impl Control {
     /// # Errors
     /// It is unknown, or a filter fits nothing of the kind.
     pub(super) fn show(&mut self, what: &str, params: &Value) -> Result<Rows, Problem> {
-        let table = Table::find(&TABLES, what)?;
+        let own = self.config.appliance.tables();
+        let table = Table::find(&[&TABLES, own].concat(), what)?;
         let mut filter = tables::filter(params);
+        if own.contains(&table) {
+            let (mut rows, at_work) = (Rows::asked(params), self.at_work());
+            (self.config.appliance).rows(table, &filter, &at_work, &mut rows)?;
+            return Ok(rows);
+        }
         match table.what {
             "routes" => return self.routes(Rows::asked(params), &filter),
             "neighbours" => return Ok(self.neighbours(Rows::asked(params), &filter)),
@@ -169,6 +176,16 @@ impl Control {
         Found {
             rows,
             ..Found::default()
+        }
+    }
+
+    /// What the appliance's own tables and metrics see.
+    pub(super) fn at_work(&self) -> AtWork<'_> {
+        AtWork {
+            config: &self.config,
+            settings: &self.settings,
+            running: &self.workers.running,
+            built: self.built.as_ref(),
         }
     }
 

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::extension::Appliance;
 use linerate_routing::plane::acl::{Answer, Verdict};
 
 /// Two ports; lines behind it are counted from 9.
@@ -450,7 +451,9 @@ fn the_file_in_an_error_is_the_users() {
     let folder = linerate_core::env::PrivateFolder::new("router").unwrap();
     let path = folder.join("router.toml");
     std::fs::write(&path, "[[port]]\nspec = 7\n[router]\nkernle = true\n").unwrap();
-    let error = Config::read(&path).map(|_| ()).unwrap_err();
+    let error = Config::read(Appliance::default(), &path)
+        .map(|_| ())
+        .unwrap_err();
     let file = path.display();
     assert_eq!(
         error.to_string(),
@@ -524,4 +527,20 @@ fn punts_have_rates_by_kind_and_check_shows_them_all() {
             "3: router.punts.lokal: there is no such key; perhaps local",
         ]
     );
+}
+
+#[test]
+fn a_router_refuses_a_gateways_stanzas_and_names_it() {
+    let text =
+        "[[port]]\nname = \"a\"\nspec = \"ring:a\"\n[[zone]]\nname = \"lan\"\n[flows]\n[nat]\n";
+    let errors = Config::parse(text).map(|_| ()).unwrap_err();
+    let keys: Vec<(usize, &str)> = errors.iter().map(|one| (one.line, &*one.key)).collect();
+    assert_eq!(keys, [(4, "zone"), (6, "flows"), (7, "nat")], "{errors:?}");
+    for error in &errors {
+        assert_eq!(error.problem, "a router has no such stanza");
+        assert!(error.legal.contains("`linerate gateway`"), "{error}");
+    }
+    // The privilege helper looks at names alone, whichever appliance has the file.
+    let names = Config::parse_for(Appliance(&crate::extension::Names), text);
+    assert_eq!(names.unwrap().named().ports, ["ring:a"]);
 }

@@ -1,4 +1,4 @@
-//! The configuration file of `linerate router`: read, checked as a whole, explained.
+//! The configuration file of a router: read, checked as a whole, explained.
 //!
 //! [`Config::parse`] gives a configuration that can run, or every [`ConfigError`] about the file at
 //! once, by [`Section`]s. `stanzas`, `interface`, `route` and `acl` are one kind of stanza each;
@@ -23,6 +23,7 @@ use std::{fs, io};
 
 use linerate_wire::MacAddr;
 
+use crate::extension::{Appliance, Own};
 use linerate_appliance::config::{self, Parsed, PlanStanza, Section, Wrong};
 use linerate_appliance::error::Error;
 use linerate_appliance::privilege::Named;
@@ -39,6 +40,8 @@ pub use linerate_appliance::config::ConfigError;
 /// A configuration that can run.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
+    /// Whose it is.
+    pub appliance: Appliance,
     pub plan: PlanStanza,
     pub router: RouterStanza,
     pub ports: Vec<PortConfig>,
@@ -50,6 +53,8 @@ pub struct Config {
     pub neighbours: Vec<NeighbourConfig>,
     /// By the number that interfaces refer to them by.
     pub acls: Vec<Acl>,
+    /// Stanzas of the appliance's own.
+    pub own: Option<Own>,
     /// Warnings, by line.
     pub warnings: Vec<ConfigError>,
 }
@@ -278,36 +283,44 @@ impl InterfaceConfig {
 }
 
 impl Config {
-    /// Reads and checks a file.
+    /// Reads and checks a file of this appliance.
     ///
     /// # Errors
     /// All that is wrong with it, in one error.
-    pub fn read(path: &Path) -> Result<Self, Error> {
-        Self::of(path, fs::read_to_string(path))
+    pub fn read(appliance: Appliance, path: &Path) -> Result<Self, Error> {
+        Self::of(appliance, path, fs::read_to_string(path))
     }
 
     /// Checks what was read from a file.
     ///
     /// # Errors
     /// It could not be read; or all that is wrong with it, in one error.
-    pub fn of(path: &Path, read: io::Result<String>) -> Result<Self, Error> {
+    pub fn of(appliance: Appliance, path: &Path, read: io::Result<String>) -> Result<Self, Error> {
         let text = read.map_err(|source| Error::File {
             path: path.into(),
             source,
         })?;
-        Self::parse(&text).map_err(|errors| refusal(path, errors))
+        Self::parse_for(appliance, &text).map_err(|errors| refusal(appliance, path, errors))
     }
 
-    /// Reads and checks a text.
+    /// Reads and checks a text of a router.
     ///
     /// # Errors
     /// All that is wrong with it, by line.
     pub fn parse(text: &str) -> Result<Self, Vec<ConfigError>> {
+        Self::parse_for(Appliance::default(), text)
+    }
+
+    /// Reads and checks a text of this appliance.
+    ///
+    /// # Errors
+    /// All that is wrong with it, by line.
+    pub fn parse_for(appliance: Appliance, text: &str) -> Result<Self, Vec<ConfigError>> {
         let Parsed {
             value: config,
             errors,
             warnings,
-        } = config::parse(text, Self::build);
+        } = config::parse(text, |file| Self::build(appliance, file));
         match errors.is_empty() {
             true => Ok(Self { warnings, ..config }),
             false => Err(errors),
@@ -315,7 +328,7 @@ impl Config {
     }
 
     /// Reads what is right in a file; what is wrong is collected as errors.
-    fn build(file: &Section<'_>) -> Self {
+    fn build(appliance: Appliance, file: &Section<'_>) -> Self {
         let notes = file.notes();
         let plan = config::plan(file);
         let router = stanzas::router(file);
@@ -325,8 +338,8 @@ impl Config {
         let interfaces = interface::interfaces(file, notes, &router, &ports, &vrfs, &acls);
         let routes = route::routes(file, notes, &vrfs, &interfaces);
         let neighbours = route::neighbours(file, notes, &interfaces);
-        file.end();
-        Self {
+        let mut config = Self {
+            appliance,
             plan,
             router,
             ports: ports.into_iter().map(|port| port.value).collect(),
@@ -335,8 +348,12 @@ impl Config {
             routes,
             neighbours,
             acls,
+            own: None,
             warnings: Vec::new(),
-        }
+        };
+        config.own = appliance.read(file, &mut config);
+        file.end();
+        config
     }
 
     /// The gateways of static routes, each with the interface on whose network it is.
@@ -368,9 +385,9 @@ impl Config {
 }
 
 /// One error that shows every error, a line each.
-fn refusal(path: &Path, errors: Vec<ConfigError>) -> Error {
+fn refusal(appliance: Appliance, path: &Path, errors: Vec<ConfigError>) -> Error {
     let file = path.display();
     let mut wrong = Wrong::default();
     wrong.add(&file, errors);
-    Error::Config(wrong.checked_by(format!("linerate router {file} --check")))
+    Error::Config(wrong.checked_by(format!("linerate {} {file} --check", appliance.name())))
 }

@@ -24,6 +24,9 @@ pub struct Explanation {
     punts: Vec<PuntRow>,
     /// The sockets that the router listens on.
     listeners: Vec<String>,
+    /// What stanzas of the appliance's own say.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    own: Vec<String>,
     warnings: Vec<String>,
 }
 
@@ -148,6 +151,7 @@ pub fn explain(config: &Config, plan: &Plan, file: &str) -> Explanation {
             })
             .into(),
         listeners: listeners(config),
+        own: config.appliance.explain(config),
         warnings: config
             .warnings
             .iter()
@@ -300,8 +304,8 @@ impl Explanation {
             "punts a second, from each lcore that forwards: {}",
             punts.join(", ")
         );
-        for listener in &self.listeners {
-            let _ = writeln!(text, "{listener}");
+        for line in self.own.iter().chain(&self.listeners) {
+            let _ = writeln!(text, "{line}");
         }
         for warning in &self.warnings {
             let _ = writeln!(text, "{} {warning}", Tone::Warn.paint("warning:", colour));

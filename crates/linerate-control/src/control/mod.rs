@@ -42,6 +42,7 @@ use linerate_wire::MacAddr;
 use serde_json::{Value, json};
 
 use super::config::Config;
+use super::extension::Own;
 use acls::AclLogger;
 use host_interfaces::{HostInterfaces, Wanted};
 use kernel::Kernel;
@@ -77,6 +78,9 @@ pub(crate) struct Control {
     /// What the workers have: those, or in the midst of a reload the interfaces besides that are to
     /// go.
     installed: Arc<Settings>,
+    /// What the appliance has made of its own stanzas, and what of that the workers have.
+    built: Option<Own>,
+    installed_own: Option<Own>,
     workers: Workers,
     /// Who opens what takes privileges.
     privileged: Arc<dyn Privileged>,

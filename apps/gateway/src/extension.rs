@@ -1,0 +1,284 @@
+//! What the gateway adds to the control plane of routers: its stanzas, its path, its tables and
+//! metrics.
+
+use std::sync::Arc;
+
+use linerate_appliance::config::Section;
+use linerate_appliance::control::exposition::{Exposition, FamilyKind};
+use linerate_appliance::control::show::{Rows, Table};
+use linerate_appliance::error::Error;
+use linerate_appliance::socket::Problem;
+use linerate_control::{AtWork, Config, Extension, Own};
+use linerate_core::env::{Plan, Role};
+use linerate_core::run::Egress;
+use linerate_routing::plane::settings::Settings;
+use linerate_routing::plane::{PacketPath, Setup};
+use linerate_routing::worker::on_fast;
+use linerate_tables::flow::Refusals;
+
+use crate::config::{self, Stanzas};
+use crate::path::GatewayPath;
+use crate::policy::{Decider, Policies};
+use crate::show;
+use crate::stages::flows::{Counts, Flows};
+
+/// The appliance.
+pub(crate) struct Gateway;
+
+/// The stanzas of a configuration; the usual ones where it is not a gateway's.
+fn stanzas(config: &Config) -> Arc<Stanzas> {
+    let own = config.own.clone();
+    let own = own.and_then(|own| own.downcast::<Stanzas>().ok());
+    own.unwrap_or_default()
+}
+
+/// The policies that were built.
+fn policies(built: Option<&Own>) -> Option<Arc<Policies>> {
+    built?.clone().downcast().ok()
+}
+
+impl Extension for Gateway {
+    fn name(&self) -> &'static str {
+        "gateway"
+    }
+
+    fn read(&self, file: &Section<'_>, config: &mut Config) -> Option<Own> {
+        let stanzas = config::read(file, config);
+        // Flows are known by ports, which fragments other than the first lack.
+        for zone in &stanzas.zones {
+            let is_in = |name: &String| zone.interfaces.contains(name);
+            for interface in config.interfaces.iter_mut().filter(|one| is_in(&one.name)) {
+                interface.reassemble = true;
+            }
+        }
+        Some(Arc::new(stanzas))
+    }
+
+    fn explain(&self, config: &Config) -> Vec<String> {
+        let stanzas = stanzas(config);
+        let zones = stanzas.zones.iter().map(|zone| {
+            let interfaces = zone.interfaces.join(", ");
+            format!("zone {}: {interfaces}", zone.name)
+        });
+        let policies = stanzas.policies.iter().map(|policy| {
+            let (from, to) = (&stanzas.zones[policy.from], &stanzas.zones[policy.to]);
+            let decides = match policy.acl {
+                Some(acl) => format!("acl {}", config.acls[usize::from(acl)].name),
+                None => policy.default.name().into(),
+            };
+            format!("policy {} to {}: {decides}", from.name, to.name)
+        });
+        let flows = format!(
+            "flows of each worker: {} of IPv4, {} of IPv6",
+            stanzas.flows.ipv4, stanzas.flows.ipv6
+        );
+        zones.chain(policies).chain([flows]).collect()
+    }
+
+    fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
+        let workers = plan.role(Role::Io).count();
+        let stanzas = stanzas(config);
+        if workers <= 1 || stanzas.flows.symmetric_rss {
+            return Ok(());
+        }
+        Err(Error::Usage {
+            problem: format!(
+                "[plan] io has {workers} lcores, and each would know only its own flows: the two \
+                 directions of a flow come in by different ports, so by different workers"
+            ),
+            fix: "give the role io one slot; or, where the receive queues of all ports put both \
+                  directions into the queues of one number, say [flows] symmetric_rss = true"
+                .into(),
+        })
+    }
+
+    fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
+        let (old, new) = (stanzas(old), stanzas(new));
+        let zones = new.zones.iter().filter(|one| !old.zones.contains(one));
+        let gone = |one: &&config::ZoneConfig| !new.zones.iter().any(|zone| zone.name == one.name);
+        let zones = zones.count() + old.zones.iter().filter(gone).count();
+        // By the names of their zones, whose numbers may be others.
+        let named = |stanzas: &Stanzas| -> Vec<(String, String, Option<u16>, _)> {
+            let name = |zone: usize| stanzas.zones[zone].name.clone();
+            let all = stanzas.policies.iter();
+            all.map(|one| (name(one.from), name(one.to), one.acl, one.default))
+                .collect()
+        };
+        let (before, now) = (named(&old), named(&new));
+        let is_in = |all: &[_], one: &_| all.contains(one);
+        let policies = now.iter().filter(|one| !is_in(&before, one)).count()
+            + (before.iter())
+                .filter(|one| !now.iter().any(|new| (&new.0, &new.1) == (&one.0, &one.1)))
+                .count();
+        vec![("zones", "zone", zones), ("policies", "policy", policies)]
+    }
+
+    fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
+        match stanzas(old).flows == stanzas(new).flows {
+            true => Vec::new(),
+            false => vec!["[flows]".into()],
+        }
+    }
+
+    fn build(
+        &self,
+        config: &Config,
+        settings: &Settings,
+        old: Option<&Own>,
+    ) -> Result<Option<Own>, Error> {
+        let new = Policies::new(&stanzas(config), settings);
+        let same = policies(old).filter(|old| old.is_like(&new));
+        let new = same.unwrap_or_else(|| Arc::new(new));
+        Ok(Some(new))
+    }
+
+    fn path(
+        &self,
+        setup: &Setup,
+        config: &Config,
+        built: Option<&Own>,
+        _: usize,
+        egress: &mut Egress,
+    ) -> Result<Box<dyn PacketPath>, Error> {
+        let stanzas = stanzas(config);
+        let policies = policies(built);
+        let policies =
+            policies.unwrap_or_else(|| Arc::new(Policies::new(&stanzas, &setup.settings)));
+        let now_ns = setup.clock.ns(setup.clock.now());
+        let flows = Flows::new(&stanzas.flows, policies, now_ns, egress)?;
+        Ok(Box::new(GatewayPath::new(setup, flows)))
+    }
+
+    fn tables(&self) -> &'static [&'static Table] {
+        &show::TABLES
+    }
+
+    fn rows(
+        &self,
+        table: &Table,
+        filter: &str,
+        at_work: &AtWork<'_>,
+        rows: &mut Rows,
+    ) -> Result<(), Problem> {
+        match table.what {
+            "flows" => show::flows(filter, at_work, rows),
+            _ => {
+                let stanzas = stanzas(at_work.config);
+                let policies = policies(at_work.built);
+                for (from, zone) in stanzas.zones.iter().enumerate() {
+                    for (to, other) in stanzas.zones.iter().enumerate() {
+                        let decider = policies.as_ref().and_then(|all| all.between(from, to));
+                        let decides = match decider {
+                            Some(Decider::List(list)) => {
+                                let acl = at_work.config.acls.get(usize::from(list));
+                                acl.map_or("?", |acl| &acl.name).to_string()
+                            }
+                            Some(Decider::Fixed(verdict)) => verdict.name().into(),
+                            None => "?".into(),
+                        };
+                        show::policy((&zone.name, &other.name), decides, filter, rows);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn metrics(&self, at_work: &AtWork<'_>, page: &mut Exposition) {
+        let mut all = Sums::default();
+        for worker in at_work.running.handles() {
+            let of = on_fast(worker, |fast, _| {
+                fast.path::<GatewayPath>()
+                    .map(|path| Sums::of(path.flows()))
+            });
+            if let Some(sums) = of.flatten() {
+                all.add(&sums);
+            }
+        }
+        all.show(page);
+    }
+}
+
+/// What the flow tables of workers say, summed.
+#[derive(Default)]
+struct Sums {
+    /// Of IPv4 and IPv6.
+    flows: [u64; 2],
+    room: [u64; 2],
+    refusals: [u64; 4],
+    evictions: u64,
+    counts: Counts,
+}
+
+impl Sums {
+    fn of(flows: &Flows) -> Self {
+        let both = [flows.v4().refusals(), flows.v6().refusals()];
+        let sum = |of: fn(&Refusals) -> u64| both.iter().map(of).sum();
+        Self {
+            flows: [flows.v4().len() as u64, flows.v6().len() as u64],
+            room: [flows.v4().capacity() as u64, flows.v6().capacity() as u64],
+            refusals: [
+                sum(|all| all.table),
+                sum(|all| all.state),
+                sum(|all| all.owner),
+                sum(|all| all.collision),
+            ],
+            evictions: flows.v4().evictions() + flows.v6().evictions(),
+            counts: flows.counts(),
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for at in 0..2 {
+            self.flows[at] += other.flows[at];
+            self.room[at] += other.room[at];
+        }
+        for (sum, more) in self.refusals.iter_mut().zip(other.refusals) {
+            *sum += more;
+        }
+        self.evictions += other.evictions;
+        self.counts.begun += other.counts.begun;
+        self.counts.ended += other.counts.ended;
+        self.counts.forbidden += other.counts.forbidden;
+    }
+
+    fn show(&self, page: &mut Exposition) {
+        let families = ["ipv4", "ipv6"];
+        for (family, help, values) in [
+            ("flows", "Flows that are known now.", self.flows),
+            ("flows_room", "Flows that there is room for.", self.room),
+        ] {
+            page.family(family, FamilyKind::Gauge, "", help);
+            for (name, value) in families.iter().zip(values) {
+                page.sample(&[("family", name)], value);
+            }
+        }
+        let counters = [
+            ("flows_begun", "Flows that have begun.", self.counts.begun),
+            (
+                "flows_ended",
+                "Flows that have ended because no packet came for their time.",
+                self.counts.ended,
+            ),
+            (
+                "flows_forbidden",
+                "Flows that ended because policies changed.",
+                self.counts.forbidden,
+            ),
+            (
+                "flows_evicted",
+                "Half-open connections that made room for other flows.",
+                self.evictions,
+            ),
+        ];
+        for (family, help, value) in counters {
+            page.family(family, FamilyKind::Counter, "", help);
+            page.sample(&[], value);
+        }
+        let help = "Flows that could not begin, by what there was no room in.";
+        page.family("flows_refused", FamilyKind::Counter, "", help);
+        for (why, value) in (["table", "state", "owner", "collision"].iter()).zip(self.refusals) {
+            page.sample(&[("why", why)], value);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The path of a packet through the gateway: a router's stages, and its own among them.
+//!
+//! ```text
+//! receive ─► [vlan] ─► parse ─► validate ─► [reassembly ─► policer ─► acl_in ─► reverse_path]
+//!   ─► flows ─► lookup ─► [acl_out] ─► rewrite ─► [exceptions] ─► transmit
+//! ```
+//!
+//! `flows` comes behind all that judges a packet alone, and before the lookup, which goes by the
+//! translated destination. The rules for a new stage are those of
+//! [`RouterPath`](linerate_routing::plane::RouterPath).
+
+use linerate_core::packet::Burst;
+use linerate_core::run::{Egress, NEVER, Named, Point, Stage, named};
+use linerate_routing::plane::stages::{
+    AclIn, AclOut, HandleExceptions, Lookup, Parse, Policer, Reassembly, Receive, ReversePath,
+    Rewrite, Transmit, Validate, Vlan,
+};
+use linerate_routing::plane::{Change, Context, PacketPath, Setup, Tags};
+
+use crate::stages::flows::Flows;
+
+/// The stages.
+pub struct GatewayPath {
+    receive: Named<Receive>,
+    vlan: Named<Vlan>,
+    parse: Named<Parse>,
+    validate: Named<Validate>,
+    reassembly: Named<Reassembly>,
+    policer: Named<Policer>,
+    acl_in: Named<AclIn>,
+    reverse_path: Named<ReversePath>,
+    flows: Named<Flows>,
+    lookup: Named<Lookup>,
+    acl_out: Named<AclOut>,
+    rewrite: Named<Rewrite>,
+    exceptions: Named<HandleExceptions>,
+    transmit: Named<Transmit>,
+}
+
+impl GatewayPath {
+    /// The path of one worker, with its flows.
+    pub fn new(setup: &Setup, flows: Flows) -> Self {
+        let isa = setup.isa;
+        Self {
+            receive: named("receive", Receive),
+            vlan: named("vlan", Vlan::default()),
+            parse: named("parse", Parse::new(isa)),
+            validate: named("validate", Validate::new(isa)),
+            reassembly: named("reassembly", Reassembly::default()),
+            policer: named("policer", Policer::default()),
+            acl_in: named("acl_in", AclIn::default()),
+            reverse_path: named("reverse_path", ReversePath),
+            flows: named("flows", flows),
+            lookup: named("lookup", Lookup::new(setup.clock)),
+            acl_out: named("acl_out", AclOut::default()),
+            rewrite: named("rewrite", Rewrite::new(isa)),
+            exceptions: named("exceptions", HandleExceptions),
+            transmit: named("transmit", Transmit::new(isa)),
+        }
+    }
+
+    /// The stage that knows flows.
+    pub fn flows(&mut self) -> &mut Flows {
+        self.flows.stage_mut()
+    }
+
+    /// All stages, for what is done with every one.
+    fn all(&mut self) -> [&mut dyn for<'a> Stage<Context<'a>>; 14] {
+        // No `..`: a stage that is missing here would be missing in captures and in the books.
+        let Self {
+            receive,
+            vlan,
+            parse,
+            validate,
+            reassembly,
+            policer,
+            acl_in,
+            reverse_path,
+            flows,
+            lookup,
+            acl_out,
+            rewrite,
+            exceptions,
+            transmit,
+        } = self;
+        [
+            receive,
+            vlan,
+            parse,
+            validate,
+            reassembly,
+            policer,
+            acl_in,
+            reverse_path,
+            flows,
+            lookup,
+            acl_out,
+            rewrite,
+            exceptions,
+            transmit,
+        ]
+    }
+
+    /// A burst whose frames have no tags.
+    #[inline(always)]
+    fn run_untagged(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        self.validate.run(burst, context, out);
+        if context.interface().asks {
+            self.run_asked(burst, context, out);
+        }
+        if !burst.is_empty() {
+            self.flows.run(burst, context, out);
+            self.lookup.run(burst, context, out);
+            if context.any_acl_out() {
+                self.acl_out.run(burst, context, out);
+            }
+            self.rewrite.run(burst, context, out);
+            if context.has_exceptions(burst) {
+                self.exceptions.run(burst, context, out);
+            }
+        }
+        self.transmit.run(burst, context, out);
+    }
+
+    /// The stages that only some interfaces ask for.
+    #[cold]
+    fn run_asked(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        let asked = context.interface().asked;
+        if asked.reassembly {
+            self.reassembly.run(burst, context, out);
+            if context.packets.first_whole.is_some() {
+                // A reassembled datagram is parsed and validated like any packet.
+                self.parse.run(burst, context, out);
+                self.validate.run(burst, context, out);
+            }
+        }
+        if asked.policer {
+            self.policer.run(burst, context, out);
+        }
+        if asked.acl_in {
+            self.acl_in.run(burst, context, out);
+        }
+        if asked.reverse_path {
+            self.reverse_path.run(burst, context, out);
+        }
+    }
+}
+
+impl Stage<Context<'_>> for GatewayPath {
+    fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        self.receive.run(burst, context, out);
+        if burst.is_empty() {
+            return;
+        }
+        if context.packets.tags == Tags::Unlikely {
+            self.parse.run(burst, context, out);
+            if context.packets.tags == Tags::Off {
+                return self.run_untagged(burst, context, out);
+            }
+        }
+        // One interface after the other.
+        loop {
+            self.vlan.run(burst, context, out);
+            if burst.is_empty() {
+                return;
+            }
+            self.parse.run(burst, context, out);
+            self.run_untagged(burst, context, out);
+        }
+    }
+
+    /// Ends flows, and gives up on fragments whose datagrams did not become whole in time.
+    fn turn(&mut self, now: u64, context: &mut Context<'_>, out: &mut Egress) -> u64 {
+        self.flows.turn(now, context, out);
+        self.reassembly.turn(now, context, out);
+        self.transmit.run(&mut Burst::new(), context, out);
+        NEVER
+    }
+
+    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        self.all().into_iter().for_each(|stage| stage.points(visit));
+    }
+
+    fn held(&self) -> u64 {
+        self.reassembly.held()
+    }
+
+    fn held_packets(&self) -> u64 {
+        self.reassembly.held_packets()
+    }
+}
+
+impl PacketPath for GatewayPath {
+    fn install(&mut self, change: &mut Change, egress: &mut Egress) {
+        self.reassembly.stage_mut().install(change);
+        self.policer.stage_mut().install(change);
+        self.acl_in.stage_mut().install(change, egress);
+        self.acl_out.stage_mut().install(change, egress);
+        self.flows.stage_mut().install(change);
+    }
+
+    fn next_expiry_ns(&self) -> Option<u64> {
+        let flows = self.flows.stage().next_expiry_ns();
+        let fragments = self.reassembly.stage().next_expiry_ns();
+        [flows, fragments].into_iter().flatten().min()
+    }
+
+    /// A turn ends a bounded number of flows, so that a burst is not held up: it looks often.
+    fn timers_ns(&self) -> u64 {
+        1_000_000
+    }
+}

@@ -1,0 +1,3 @@
+//! The gateway's own stages of the path.
+
+pub mod flows;

@@ -1,0 +1,205 @@
+//! What an appliance adds to the control plane of routers: stanzas, what workers make of them,
+//! their path, tables and metrics.
+//!
+//! Control knows an appliance as one object, and its values by `dyn Any`: neither is a type of
+//! control's. A value goes this way:
+//!
+//! ```text
+//! file ──read──► Own (in the configuration) ──build──► Own (of all workers) ──part──► each worker
+//! ```
+//!
+//! `build` may take long and may fail; it does so at start and at a reload before anything is
+//! changed, off the workers. A worker takes its part over between two bursts
+//! ([`PacketPath::install`]), and gives the one that it had back, which control frees.
+
+use std::any::Any;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use linerate_core::env::Plan;
+use linerate_core::run::Egress;
+
+use crate::config::Config;
+use linerate_appliance::config::Section;
+use linerate_appliance::control::exposition::Exposition;
+use linerate_appliance::control::show::{Rows, Table};
+use linerate_appliance::error::Error;
+use linerate_appliance::runtime::Running;
+use linerate_appliance::socket::Problem;
+use linerate_routing::plane::settings::Settings;
+use linerate_routing::plane::{PacketPath, RouterPath, Setup};
+use linerate_routing::worker::RouterStage;
+
+/// A value of an appliance's own, whose type only it knows.
+pub type Own = Arc<dyn Any + Send + Sync>;
+
+/// The stanzas of a gateway, which a router refuses.
+pub const OF_GATEWAYS: [&str; 6] = ["zone", "policy", "nat", "flows", "dispatch", "set"];
+
+/// An appliance at work, as its tables and metrics see it.
+pub struct AtWork<'a> {
+    pub config: &'a Config,
+    pub settings: &'a Settings,
+    pub running: &'a Running<RouterStage>,
+    /// What [`Extension::build`] has made of the configuration in force.
+    pub built: Option<&'a Own>,
+}
+
+/// What an appliance adds. Without any of the optional methods it is a router.
+pub trait Extension: Sync {
+    /// The name of its command.
+    fn name(&self) -> &'static str;
+
+    /// Reads its own stanzas; `config` has all others, or those of them that have no error.
+    fn read(&self, file: &Section<'_>, config: &mut Config) -> Option<Own> {
+        let _ = config;
+        for stanza in OF_GATEWAYS {
+            if let Some((_, line)) = file.value(stanza) {
+                let problem = format!("a {} has no such stanza", self.name());
+                let fix = "run this file by `linerate gateway`, which has, or take it out";
+                file.wrong(line, stanza, problem, fix);
+            }
+        }
+        None
+    }
+
+    /// What `--check` says of them, a line each.
+    fn explain(&self, config: &Config) -> Vec<String> {
+        let _ = config;
+        Vec::new()
+    }
+
+    /// Checks what can only be said once lcores are placed.
+    ///
+    /// # Errors
+    /// The configuration cannot run on them.
+    fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
+        let _ = (config, plan);
+        Ok(())
+    }
+
+    /// What of them a reload has changed: a key, its name in the singular, and how many.
+    fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
+        let _ = (old, new);
+        Vec::new()
+    }
+
+    /// Keys of them that differ and cannot change under a running appliance.
+    fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
+        let _ = (old, new);
+        Vec::new()
+    }
+
+    /// Makes of a configuration what its workers need; `old` is what they have, to be returned
+    /// where it stays as it is.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    fn build(
+        &self,
+        config: &Config,
+        settings: &Settings,
+        old: Option<&Own>,
+    ) -> Result<Option<Own>, Error> {
+        let _ = (config, settings, old);
+        Ok(None)
+    }
+
+    /// The part of one fast worker, by its number, of what was built.
+    fn part(&self, built: &Own, worker: usize) -> Box<dyn Any + Send> {
+        let _ = worker;
+        Box::new(built.clone())
+    }
+
+    /// The path of one fast worker, by its number, with its part, and its drop reasons in `egress`.
+    ///
+    /// # Errors
+    /// There is no memory for it.
+    fn path(
+        &self,
+        setup: &Setup,
+        config: &Config,
+        built: Option<&Own>,
+        worker: usize,
+        egress: &mut Egress,
+    ) -> Result<Box<dyn PacketPath>, Error> {
+        let _ = (config, built, worker, egress);
+        Ok(Box::new(RouterPath::new(setup.clock, setup.isa)))
+    }
+
+    /// The tables that it shows besides those of a router.
+    fn tables(&self) -> &'static [&'static Table] {
+        &[]
+    }
+
+    /// Adds the rows of one of these that a filter wants to `rows`.
+    ///
+    /// # Errors
+    /// The filter fits nothing of the kind.
+    fn rows(
+        &self,
+        table: &Table,
+        filter: &str,
+        at_work: &AtWork<'_>,
+        rows: &mut Rows,
+    ) -> Result<(), Problem> {
+        let _ = (table, filter, at_work, rows);
+        Ok(())
+    }
+
+    /// Adds its families to the metrics page.
+    fn metrics(&self, at_work: &AtWork<'_>, page: &mut Exposition) {
+        let _ = (at_work, page);
+    }
+}
+
+/// Which appliance it is.
+#[derive(Clone, Copy)]
+pub struct Appliance(pub &'static dyn Extension);
+
+impl Deref for Appliance {
+    type Target = dyn Extension;
+
+    fn deref(&self) -> &Self::Target {
+        self.0
+    }
+}
+
+impl Default for Appliance {
+    /// A router.
+    fn default() -> Self {
+        Self(&Router)
+    }
+}
+
+impl fmt::Debug for Appliance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A router: nothing is added.
+struct Router;
+
+impl Extension for Router {
+    fn name(&self) -> &'static str {
+        "router"
+    }
+}
+
+/// Whichever appliance a file is for, what the stanzas of all say: its own are not looked at.
+pub(crate) struct Names;
+
+impl Extension for Names {
+    fn name(&self) -> &'static str {
+        "router"
+    }
+
+    fn read(&self, file: &Section<'_>, _: &mut Config) -> Option<Own> {
+        for stanza in OF_GATEWAYS {
+            file.value(stanza);
+        }
+        None
+    }
+}

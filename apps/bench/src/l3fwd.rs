@@ -239,15 +239,21 @@ impl Captures {
     /// Writes them next to `path`, and keeps them.
     fn write(path: &Path, frames: impl Iterator<Item = Frame>) -> Result<[PathBuf; 2], Error> {
         let frames: Vec<Frame> = frames.collect();
+        let (first, second) = frames.split_at(frames.len() / 2);
+        let turned: Vec<Frame> = second.iter().chain(first).copied().collect();
+        Self::write_each(path, [&frames, &turned])
+    }
+
+    /// A capture of its own for each port.
+    fn write_each(path: &Path, frames: [&[Frame]; 2]) -> Result<[PathBuf; 2], Error> {
         let files = [0, 1].map(|port| beside(path, &format!("{port}.pcap")));
-        for (port, path) in files.iter().enumerate() {
-            let (behind, front) = frames.split_at(frames.len() / 2 * port);
+        for (path, frames) in files.iter().zip(frames) {
             write(path, |file| {
                 // pcap-savefile(5): magic, version 2.4, zone, sigfigs, snap length, Ethernet.
                 for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 65535, 1] {
                     file.write_all(&word.to_le_bytes())?;
                 }
-                for frame in front.iter().chain(behind) {
+                for frame in frames {
                     let length = frame.len() as u32;
                     for word in [0, 0, length, length] {
                         file.write_all(&word.to_le_bytes())?;
@@ -258,6 +264,15 @@ impl Captures {
             })?;
         }
         Ok(files)
+    }
+
+    /// Each port's own frames.
+    pub(super) fn of_each(frames: [&[Frame]; 2]) -> Result<Self, Error> {
+        let folder = PrivateFolder::new("bench")?;
+        Ok(Self {
+            files: Self::write_each(&folder.join("each"), frames)?,
+            _folder: folder,
+        })
     }
 
     pub(super) fn temporary(frames: impl Iterator<Item = Frame>) -> Result<Self, Error> {

@@ -14,6 +14,7 @@ mod balance;
 mod exact;
 mod flow;
 mod forward;
+mod gateway;
 mod growth;
 mod l3fwd;
 mod lpm;
@@ -238,6 +239,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
         shm::ROWS,
         l3fwd::ROWS,
         router::ROWS,
+        gateway::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,

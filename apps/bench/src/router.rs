@@ -8,7 +8,7 @@ use linerate_core::packet::{Pool, PoolCache, PoolConfig};
 use linerate_core::publish::Publisher;
 use linerate_core::run::Egress;
 use linerate_tables::lpm::synth::destinations;
-use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6Config, Prefix4, SharedLpm6};
+use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6Config, Prefix4, SharedLpm4, SharedLpm6};
 use linerate_tables::rewrite::Macs;
 use linerate_wire::{FlowKey4, MacAddr};
 
@@ -31,45 +31,73 @@ pub(super) const ROWS: &[Row] = &[Row {
 /// The MAC address of both interfaces, to which the frames are sent.
 const OURS: MacAddr = MacAddr::local(9);
 
+/// Routing tables, and who writes them.
+pub(super) struct Written {
+    fib4: SharedLpm4,
+    fib6: SharedLpm6,
+    hops: Publisher<HopTable, HopChange>,
+}
+
+impl Written {
+    /// Tables with these IPv4 routes, and next hops by their numbers.
+    pub(super) fn new(
+        routes: &[(Prefix4, u32)],
+        next_hops: impl Iterator<Item = Hop>,
+    ) -> Result<Self, Error> {
+        let mut table = Lpm4::new(&Lpm4Config {
+            flat_vrfs: 1,
+            ..Lpm4Config::default()
+        })?;
+        for &(prefix, hop) in routes {
+            table.insert(0, prefix, hop)?;
+        }
+        let mut hops = Publisher::new(HopTable::new(0))?;
+        for (number, hop) in (0..).zip(next_hops) {
+            hops.push(HopChange::Set(number, hop));
+        }
+        assert!(hops.publish(), "it has no reader yet");
+        Ok(Self {
+            fib4: table.share()?,
+            fib6: SharedLpm6::new(&Lpm6Config {
+                routes: 1000,
+                ..Lpm6Config::default()
+            })?,
+            hops,
+        })
+    }
+
+    /// What a worker's stage with these tables and settings is made of.
+    pub(super) fn setup(&self, settings: Settings, clock: Clock) -> Setup {
+        Setup {
+            settings: Arc::new(settings),
+            tables: Tables {
+                fib4: self.fib4.reader(),
+                fib6: self.fib6.reader(),
+                hops: self.hops.reader(),
+            },
+            clock,
+            isa: Isa::detect(),
+            slow: 2,
+            punts: Default::default(),
+            queues: 1,
+        }
+    }
+}
+
+/// Two plain interfaces in networks of their own.
+pub(super) fn two_links() -> Settings {
+    settings([[192, 0, 2, 1], [192, 0, 3, 1]], 24)
+}
+
 fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
     let routes = FULL.table();
-    let mut table = Lpm4::new(&Lpm4Config {
-        flat_vrfs: 1,
-        ..Lpm4Config::default()
-    })?;
-    for &(prefix, hop) in &routes {
-        table.insert(0, prefix, hop)?;
-    }
-    let fib4 = table.share()?;
-    let fib6 = SharedLpm6::new(&Lpm6Config {
-        routes: 1000,
-        ..Lpm6Config::default()
-    })?;
-    let mut hops = Publisher::new(HopTable::new(0))?;
-    for number in 0..FULL.next_hops {
-        hops.push(HopChange::Set(number, next_hop(number)));
-    }
-    assert!(hops.publish(), "it has no reader yet");
-    let tables = Tables {
-        fib4: fib4.reader(),
-        fib6: fib6.reader(),
-        hops: hops.reader(),
-    };
+    let written = Written::new(&routes, (0..FULL.next_hops).map(next_hop))?;
     let captures = captures(&FULL, &routes)?;
     let pool = Pool::new(&PoolConfig::new("bench", 8192))?;
     let pages = pool.page_kind();
     let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
     let clock = Clock::calibrate();
-    let setup = Setup {
-        settings: Arc::new(settings([[192, 0, 2, 1], [192, 0, 3, 1]], 24)),
-        tables,
-        clock,
-        isa: Isa::detect(),
-        slow: 2,
-        punts: Default::default(),
-        queues: 1,
-    };
-    let stage = Fast::router(setup, &mut egress);
+    let stage = Fast::router(written.setup(two_links(), clock), &mut egress);
     let drops = egress.drop_counts();
     let specs = captures.specs();
     let mpps = run.pinned(move |run| between(run, &specs, pool, stage, egress))??;
@@ -85,8 +113,12 @@ fn route(row: &'static str, run: Run) -> Result<Sample, Error> {
 
 /// As the peer's and l3fwd's: the port is the lowest bit.
 fn next_hop(number: u32) -> Hop {
+    hop(number, number as u16 & 1)
+}
+
+/// A neighbour on the link of a port.
+pub(super) fn hop(number: u32, port: u16) -> Hop {
     let [.., a, b] = number.to_be_bytes();
-    let port = number as u16 & 1;
     Hop {
         macs: Macs::new(MacAddr([2, 0, 0, 1, a, b]), OURS),
         mtu: 1500,

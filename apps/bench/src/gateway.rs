@@ -1,0 +1,303 @@
+//! The gateway's fast worker on one core, between two looping captures of 64-byte UDP frames: one
+//! of what hosts inside send, one of the answers, so that all but the first packets are of
+//! established flows. 1000 routes, 1000 rules of which the last permits.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use linerate_core::env::{Clock, Isa, Lcore};
+use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
+use linerate_core::ring::spsc;
+use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker};
+use linerate_drivers::Drivers;
+use linerate_gateway::config::{FlowsConfig, PolicyConfig, Stanzas, ZoneConfig};
+use linerate_gateway::dispatch::{Bucket, Classes, Hash, Owners, Sorter};
+use linerate_gateway::path::GatewayPath;
+use linerate_gateway::policy::Policies;
+use linerate_gateway::stages::flows::Flows;
+use linerate_tables::acl::{Bits, Match4, Prefix};
+use linerate_tables::lpm::Prefix4;
+use linerate_tables::lpm::synth::{Pattern, Spec, destinations, routes4};
+use linerate_tables::parse::Parsed;
+use linerate_wire::{FlowKey4, protocol};
+
+use super::forward::{connect, open, rate};
+use super::l3fwd::{Captures, Frame, frame};
+use super::probe::pause;
+use super::random::mixed;
+use super::router::{Written, hop, two_links};
+use super::{Row, Run, Sample};
+use linerate_appliance::error::Error;
+use linerate_routing::plane::acl::{AccessList, AclRule, Verdict};
+use linerate_routing::plane::{Fast, Setup};
+
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "gateway.fw.1k",
+        about: "established flows both ways, 1000 rules, 1 K UDP flows",
+        run: |row, run| established(row, run, 1_000, true),
+    },
+    Row {
+        name: "gateway.fw.1m",
+        about: "the same, 1 M UDP flows",
+        run: |row, run| established(row, run, 1_000_000, true),
+    },
+    Row {
+        name: "gateway.router.1k",
+        about: "the router's stage on the captures of gateway.fw.1k",
+        run: |row, run| established(row, run, 1_000, false),
+    },
+    Row {
+        name: "gateway.router.1m",
+        about: "the router's stage on the captures of gateway.fw.1m",
+        run: |row, run| established(row, run, 1_000_000, false),
+    },
+    Row {
+        name: "gateway.dispatch",
+        about: "a packet from core to core and back: classify, hand over, take; two cores",
+        run: dispatch,
+    },
+];
+
+/// Rules of the policy, and routes.
+const RULES: u32 = 1000;
+/// Where hosts are inside: 10.0.0.0/8, by port 0.
+const INSIDE: u32 = 10 << 24;
+
+/// The frames of flow `number`: of the host, and of the answer.
+fn both(number: u64, remote: u32) -> [Frame; 2] {
+    let host = INSIDE | (mixed(number) as u32 & 0xff_ffff);
+    let ports = mixed(!number);
+    let key = FlowKey4::new(
+        host.to_be_bytes(),
+        remote.to_be_bytes(),
+        ports as u16 | 1024,
+        (ports >> 16) as u16,
+        protocol::UDP,
+    );
+    [frame(&key), frame(&key.reversed())]
+}
+
+/// Routes to remote networks by port 1, and one to the hosts inside by port 0.
+fn routes() -> Vec<(Prefix4, u32)> {
+    let mut all = routes4(&Spec {
+        next_hops: RULES,
+        ..Spec::new(RULES as usize, 1)
+    });
+    all.retain(|(prefix, _)| prefix.first() >> 24 != INSIDE >> 24);
+    all.iter_mut().for_each(|(_, hop)| *hop += 1);
+    all
+}
+
+fn established(row: &'static str, run: Run, flows: u64, is_gateway: bool) -> Result<Sample, Error> {
+    let flows = if run.quick { flows.min(1000) } else { flows };
+    let remote = routes();
+    let addresses = destinations(&remote, Pattern::Zipf, flows as usize, 2);
+    let frames = (0..)
+        .zip(addresses)
+        .map(|(number, remote)| both(number, remote));
+    let (asks, answers): (Vec<Frame>, Vec<Frame>) =
+        frames.map(|[ask, answer]| (ask, answer)).unzip();
+    let captures = Captures::of_each([&asks, &answers])?;
+    drop((asks, answers));
+
+    let inside = (Prefix4::new(INSIDE, 8)?, 0);
+    let all: Vec<_> = remote.into_iter().chain([inside]).collect();
+    let hops = (0..=RULES).map(|number| hop(number, u16::from(number > 0)));
+    let written = Written::new(&all, hops)?;
+    let pool = Pool::new(&PoolConfig::new("bench", 8192))?;
+    let pages = pool.page_kind();
+    let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
+    let clock = Clock::calibrate();
+    let mut settings = two_links();
+    settings.acls = vec![Arc::new(rules()?)];
+    let setup = written.setup(settings, clock);
+    let stage = match is_gateway {
+        true => gateway(setup, flows, &mut egress)?,
+        false => Fast::router(setup, &mut egress),
+    };
+    let drops = egress.drop_counts();
+    let dropped = move || {
+        let drops = drops.lock().unwrap_or_else(PoisonError::into_inner);
+        drops.iter().map(|(_, count)| count.read()).sum::<u64>()
+    };
+    let mut ports = open(&mut Drivers::new(), &captures.specs())?;
+    let pools = Pools::new(vec![pool]);
+    let (mpps, early, late, known) = run.pinned(move |run| -> Result<_, Error> {
+        let mut worker = connect(&mut ports, &pools, stage, egress, 0)?.0;
+        let mut poll = || worker.round() as u64;
+        // All flows have begun, in both directions.
+        let mut seen = 0;
+        while seen < 4 * flows {
+            seen += poll();
+        }
+        let early = dropped();
+        rate(run.duration / 10, &mut poll);
+        let mpps = rate(run.duration, &mut poll);
+        let path = worker.stage.path::<GatewayPath>();
+        let known = path.map_or(0, |path| path.flows().v4().len());
+        Ok((mpps, early, dropped(), known))
+    })??;
+    drop(captures);
+    Ok(Sample::new(row, mpps, "Mpps", pages)
+        .with("cycles", clock.hz() / 1e6 / mpps)
+        .with("flows", known)
+        .with("rules", RULES)
+        .with("dropped", late - early))
+}
+
+/// A list of which the last rule decides: hosts inside may send UDP.
+fn rules() -> Result<AccessList, Error> {
+    let permit = |v4: Match4| AclRule {
+        v4: Some(v4),
+        v6: None,
+        verdict: Verdict::Permit,
+        log: false,
+    };
+    let other = |number: u32| {
+        permit(Match4 {
+            src: Prefix::of([0xac10_0000 | number], 32),
+            ..Match4::ANY
+        })
+    };
+    let last = permit(Match4 {
+        src: Prefix::of([INSIDE], 8),
+        protocol: Bits::byte(protocol::UDP),
+        ..Match4::ANY
+    });
+    let all: Vec<AclRule> = (1..RULES).map(other).chain([last]).collect();
+    Ok(AccessList::new("policy", Verdict::Deny, &all)?)
+}
+
+/// The gateway's stage: port 0 is inside, and whoever is there may begin what the list permits.
+fn gateway(setup: Setup, flows: u64, egress: &mut Egress) -> Result<Fast, Error> {
+    let zone = |name: &str, interface: &str| ZoneConfig {
+        name: name.into(),
+        interfaces: vec![interface.into()],
+    };
+    let stanzas = Stanzas {
+        flows: FlowsConfig {
+            ipv4: (flows as u32).max(1000),
+            ipv6: 64,
+            ..FlowsConfig::default()
+        },
+        zones: vec![zone("inside", "a"), zone("outside", "b")],
+        policies: vec![PolicyConfig {
+            from: 0,
+            to: 1,
+            acl: Some(0),
+            default: Verdict::Deny,
+        }],
+    };
+    let policies = Arc::new(Policies::new(&stanzas, &setup.settings));
+    let now_ns = setup.clock.ns(setup.clock.now());
+    let flows = Flows::new(&stanzas.flows, policies, now_ns, egress)?;
+    let path = Box::new(GatewayPath::new(&setup, flows));
+    Ok(Fast::new(setup, path, egress))
+}
+
+/// Packets that each of the two workers begins with.
+const UNDER_WAY: usize = 512;
+
+/// Takes packets, says their buckets, all of which the other worker owns, and hands them over.
+struct Hop {
+    sorter: Sorter,
+    classes: Classes,
+    parsed: Box<Parsed>,
+}
+
+impl Stage for Hop {
+    #[inline]
+    fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
+        let mut buckets = [0; Burst::CAPACITY];
+        self.sorter.admit(burst, &mut buckets, out);
+        self.parsed.class.v4 = burst.mask();
+        self.classes.buckets(&self.parsed, &mut buckets);
+        self.sorter.sort(burst, &mut buckets, 1, out);
+    }
+}
+
+impl Hop {
+    /// Worker `me` of two, with keys whose buckets are all the other's.
+    fn new(me: u8, egress: &mut Egress) -> Result<Self, Error> {
+        let (hash, owners) = (Hash::new(1), Owners::dealt(2));
+        let mut parsed = Box::new(Parsed::new());
+        let mut numbers = 0..;
+        for key in &mut parsed.keys4 {
+            let others = numbers.find_map(|number: u64| {
+                let (ends, ports) = (mixed(number).to_be_bytes(), mixed(!number));
+                let (src, dst) = ([10, ends[1], ends[2], ends[3]], [ends[4], ends[5], 1, 1]);
+                let key = FlowKey4::new(src, dst, ports as u16, (ports >> 16) as u16, 17);
+                let bucket: Bucket = hash.flow4(&key);
+                (owners.of(bucket) != me).then_some(key)
+            });
+            *key = others.unwrap_or_default();
+        }
+        Ok(Self {
+            sorter: Sorter::new(me, owners, vec![0, 1], Isa::detect(), egress),
+            classes: Classes::new(hash, &[])?,
+            parsed,
+        })
+    }
+}
+
+fn dispatch(row: &'static str, run: Run) -> Result<Sample, Error> {
+    let pool = Pool::new(&PoolConfig::new("bench", 4096))?;
+    let pages = pool.page_kind();
+    let clock = Clock::calibrate();
+    let mut workers = Vec::new();
+    for me in 0..2 {
+        let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
+        let stage = Hop::new(me, &mut egress)?;
+        workers.push(Worker::new("hop", stage, egress, clock).map_err(Error::from)?);
+    }
+    for from in 0..2 {
+        let to = 1 - from;
+        let (putter, taker) = spsc::ring(2048);
+        let bell = workers[to].1.doorbell().clone();
+        let (worker, _) = &mut workers[from];
+        worker.set_outlet(to as u16, Some(TxPath::Ring(putter, bell)));
+        let mut burst = Burst::new();
+        for _ in 0..UNDER_WAY / Burst::CAPACITY {
+            let cache = &mut worker.egress.cache;
+            cache.fill(&pool, &mut burst, Burst::CAPACITY);
+            worker.egress.send(to as u16, &mut burst);
+            worker.egress.flush();
+        }
+        workers[to].0.add_inlet(Inlet::ring(to as u16, 0, taker));
+    }
+    let mut workers = workers.into_iter().map(|(worker, _)| worker);
+    let (Some(mut near), Some(mut far)) = (workers.next(), workers.next()) else {
+        return Err(std::io::Error::other("there are two workers").into());
+    };
+    let (ends, ended) = std::sync::mpsc::channel::<()>();
+    let other = Lcore::spawn("hop", Some(run.cpus[1]), move || {
+        let mut idle = 0;
+        while ended.try_recv() != Err(std::sync::mpsc::TryRecvError::Disconnected) {
+            for _ in 0..64 {
+                match far.round() {
+                    0 => pause(&mut idle),
+                    _ => idle = 0,
+                }
+            }
+        }
+    })?;
+    let mpps = run.pinned(move |run| {
+        let mut idle = 0;
+        let mut poll = || match near.round() {
+            0 => {
+                pause(&mut idle);
+                0
+            }
+            packets => packets as u64,
+        };
+        rate(
+            Duration::min(run.duration / 10, Duration::from_millis(50)),
+            &mut poll,
+        );
+        rate(run.duration, &mut poll)
+    })?;
+    drop(ends);
+    other.join()?;
+    Ok(Sample::new(row, clock.hz() / 1e6 / mpps, "cycles", pages).with("mpps", mpps))
+}

@@ -26,7 +26,7 @@ use super::l3fwd::{Captures, Frame, frame};
 use super::probe::pause;
 use super::random::mixed;
 use super::router::{Written, hop, two_links};
-use super::{Row, Run, Sample};
+use super::{Input, Row, Run, Sample};
 use linerate_appliance::error::Error;
 use linerate_routing::plane::acl::{AccessList, AclRule, Verdict};
 use linerate_routing::plane::{Fast, Setup};
@@ -59,6 +59,14 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
+pub(super) const INPUTS: &[Input] = &[Input {
+    row: "gateway.fw.1k",
+    write: |path| {
+        let [asks, answers] = frames(&routes(), 1_000);
+        Captures::write_each(path, [&asks, &answers]).map(drop)
+    },
+}];
+
 /// Rules of the policy, and routes.
 const RULES: u32 = 1000;
 /// Where hosts are inside: 10.0.0.0/8, by port 0.
@@ -89,15 +97,20 @@ fn routes() -> Vec<(Prefix4, u32)> {
     all
 }
 
-fn established(row: &'static str, run: Run, flows: u64, is_gateway: bool) -> Result<Sample, Error> {
-    let flows = if run.quick { flows.min(1000) } else { flows };
-    let remote = routes();
-    let addresses = destinations(&remote, Pattern::Zipf, flows as usize, 2);
+/// What hosts inside send, a frame for each flow, and what is answered.
+fn frames(remote: &[(Prefix4, u32)], flows: u64) -> [Vec<Frame>; 2] {
+    let addresses = destinations(remote, Pattern::Zipf, flows as usize, 2);
     let frames = (0..)
         .zip(addresses)
         .map(|(number, remote)| both(number, remote));
-    let (asks, answers): (Vec<Frame>, Vec<Frame>) =
-        frames.map(|[ask, answer]| (ask, answer)).unzip();
+    let (asks, answers) = frames.map(|[ask, answer]| (ask, answer)).unzip();
+    [asks, answers]
+}
+
+fn established(row: &'static str, run: Run, flows: u64, is_gateway: bool) -> Result<Sample, Error> {
+    let flows = if run.quick { flows.min(1000) } else { flows };
+    let remote = routes();
+    let [asks, answers] = frames(&remote, flows);
     let captures = Captures::of_each([&asks, &answers])?;
     drop((asks, answers));
 

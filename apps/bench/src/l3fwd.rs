@@ -245,7 +245,7 @@ impl Captures {
     }
 
     /// A capture of its own for each port.
-    fn write_each(path: &Path, frames: [&[Frame]; 2]) -> Result<[PathBuf; 2], Error> {
+    pub(super) fn write_each(path: &Path, frames: [&[Frame]; 2]) -> Result<[PathBuf; 2], Error> {
         let files = [0, 1].map(|port| beside(path, &format!("{port}.pcap")));
         for (path, frames) in files.iter().zip(frames) {
             write(path, |file| {

@@ -261,9 +261,14 @@ fn rows() -> impl Iterator<Item = &'static Row> {
 }
 
 fn inputs() -> impl Iterator<Item = &'static Input> {
-    [l3fwd::INPUTS, lpm4::INPUTS, lpm6::INPUTS, acl::INPUTS]
-        .into_iter()
-        .flatten()
+    let rooms = [
+        l3fwd::INPUTS,
+        gateway::INPUTS,
+        lpm4::INPUTS,
+        lpm6::INPUTS,
+        acl::INPUTS,
+    ];
+    rooms.into_iter().flatten()
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {

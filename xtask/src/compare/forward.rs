@@ -70,8 +70,9 @@ impl Setting<'_> {
             | Peer::Linux
             | Peer::LinuxTcp { .. }
             | Peer::Guests
+            | Peer::Conntrack
             | Peer::Pair(_) => {
-                unreachable!("peer::micro, linerate, pair and the kernel run these")
+                unreachable!("peer::micro, linerate, pair, conntrack and the kernel run these")
             }
         }
     }

@@ -9,6 +9,7 @@
 
 mod absolute;
 mod checks;
+mod conntrack;
 mod crossing;
 mod forward;
 mod full_table;
@@ -186,7 +187,10 @@ fn compare(options: &Options) -> Result<Vec<Status>, TaskError> {
 
 /// Whether both sides work on what `linerate bench input` writes.
 fn has_input(peer: Peer) -> bool {
-    matches!(peer, Peer::OneCoreInput { .. } | Peer::L3fwd { .. })
+    matches!(
+        peer,
+        Peer::OneCoreInput { .. } | Peer::L3fwd { .. } | Peer::Conntrack
+    )
 }
 
 fn exit_code(statuses: &[Status], strict: bool) -> ExitCode {
@@ -303,9 +307,14 @@ impl<'a> Bench<'a> {
             let Row { peer, .. } = row;
             matches!(
                 peer,
-                Peer::Own { .. } | Peer::Linux | Peer::LinuxTcp { .. } | Peer::Guests
+                Peer::Own { .. }
+                    | Peer::Linux
+                    | Peer::LinuxTcp { .. }
+                    | Peer::Guests
+                    | Peer::Conntrack
             )
         };
+        let has_own_dpdk = |row: &Row| row.peer == Peer::Conntrack;
         let dpdk = (!rows.iter().all(needs_no_dpdk))
             .then(|| Dpdk::find(options.dpdk.as_deref()))
             .transpose()?;
@@ -334,7 +343,10 @@ impl<'a> Bench<'a> {
         let linerate = (!options.peer_only || has_input || rows.iter().any(is_own))
             .then(|| Linerate::build(options.quick))
             .transpose()?;
-        let pages = if rows.iter().all(needs_no_dpdk) {
+        let pages = if rows
+            .iter()
+            .all(|row| needs_no_dpdk(row) && !has_own_dpdk(row))
+        {
             Hugepages::Absent("no huge pages needed".into())
         } else {
             let files = testpmd::runtime_folder(&peer::file_prefix());
@@ -412,6 +424,16 @@ impl<'a> Bench<'a> {
             }
             _ => None,
         };
+        if let (Peer::Conntrack, Some(input)) = (row.peer, &input) {
+            for round in 1..=wanted {
+                progress(&format!("{} round {round} of {wanted}", row.name));
+                data.ours.extend(self.ours(row, None)?);
+                let seconds = self.seconds(row);
+                let peer = conntrack::measure(&self.pages, &self.cpus, input, seconds)?;
+                data.peer.push(peer);
+            }
+            return Ok(());
+        }
         let turn = || self.turn(row, veth.as_ref(), input.as_deref());
         let once = row.peer == Peer::OneCoreInput { once: true };
         for round in 1..=wanted {

@@ -60,6 +60,8 @@ pub(super) enum Peer {
     Linux,
     /// The same, of one TCP connection between two hosts. `plain`: without offloads anywhere.
     LinuxTcp { plain: bool },
+    /// Open vSwitch's connection tracking, on what `linerate bench input ROW` wrote.
+    Conntrack,
     /// Two guests joined by us; the peer are the same ones without checksums and segmentation.
     Guests,
     /// Two processes on two cores that must be near, ours and in turns DPDK's.
@@ -212,6 +214,7 @@ pub(super) const ROWS: &[Row] = &[
     forward("l3fwd.lpm.1m", 1.3, Peer::OneCoreInput { once: false }),
     forward("l3fwd.em.1k",  1.5, Peer::L3fwd { lookup: "em" }),
     forward("l3fwd.em.4m",  1.3, Peer::OneCoreInput { once: false }),
+    forward("gateway.fw.1k", 4.0, Peer::Conntrack),
     forward("router.veth.64", 1.0, Peer::Linux),
     tcp("router.veth.tcp",       0.7, false),
     tcp("router.veth.tcp.plain", 1.0, true),

@@ -113,11 +113,7 @@ fn ends4(key: &FlowKey4) -> Ends {
         (key.src().into(), key.src_port()),
         (key.dst().into(), key.dst_port()),
     ];
-    (
-        ends,
-        key.protocol(),
-        u16::from_be_bytes([key.0[13], key.0[14]]),
-    )
+    (ends, key.protocol(), key.zone())
 }
 
 fn ends6(key: &FlowKey6) -> Ends {
@@ -125,11 +121,7 @@ fn ends6(key: &FlowKey6) -> Ends {
         (key.src().into(), key.src_port()),
         (key.dst().into(), key.dst_port()),
     ];
-    (
-        ends,
-        key.protocol(),
-        u16::from_be_bytes([key.0[37], key.0[38]]),
-    )
+    (ends, key.protocol(), key.zone())
 }
 
 /// A flow that was found, as a row has it.

@@ -151,15 +151,15 @@ impl Flows {
     /// their own.
     #[cold]
     fn ready_keys(&self, mask: Mask, burst: &Burst, context: &mut Context<'_>) -> Mask {
-        let vrf = (context.interface().vrf as u16).to_be_bytes();
+        let vrf = context.interface().vrf as u16;
         let parsed = &mut context.packets.parsed;
         let mut errors = 0;
         for index in ones(mask) {
             let is_v4 = parsed.class.v4 >> index & 1 != 0;
             if is_v4 {
-                parsed.keys4[index].0[13..15].copy_from_slice(&vrf);
+                parsed.keys4[index].set_zone(vrf);
             } else {
-                parsed.keys6[index].0[37..39].copy_from_slice(&vrf);
+                parsed.keys6[index].set_zone(vrf);
             }
             if parsed.class.icmp >> index & 1 == 0 {
                 continue;
@@ -563,15 +563,13 @@ fn quoted(frame: &[u8], vrf: u16) -> Option<Either> {
             if key.protocol() == protocol::ICMP {
                 key.0[8..12].copy_from_slice(&ident()?);
             }
-            key.0[13..15].copy_from_slice(&vrf.to_be_bytes());
-            Either::V4(key)
+            Either::V4(key.in_zone(vrf))
         }
         Either::V6(mut key) => {
             if key.protocol() == protocol::ICMPV6 {
                 key.0[32..36].copy_from_slice(&ident()?);
             }
-            key.0[37..39].copy_from_slice(&vrf.to_be_bytes());
-            Either::V6(key)
+            Either::V6(key.in_zone(vrf))
         }
     })
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`config`] | the gateway's own stanzas |
 //! | [`path`], [`stages`] | the path of its fast workers, and its own stages in it |
+//! | [`dispatch`] | which worker has a flow, and how packets and state get there |
 //! | [`track`] | connection tracking: what may follow what in a flow |
 //! | [`nat`] | translation of addresses: pools, ports, mappings, headers |
 //! | [`policy`] | zones, and which flows may begin between them |
@@ -15,6 +16,7 @@
 
 pub mod config;
 mod extension;
+pub mod dispatch;
 pub mod nat;
 pub mod path;
 pub mod policy;

@@ -1,6 +1,6 @@
 //! What changes a table: flows that begin, move to another state, make room, and end.
 
-use super::key::{FlowKey, Keep, difference};
+use super::key::{Direction, FlowKey, Keep, difference};
 use super::table::{FlowTable, Origin, Place};
 use super::{First, Flow, FlowId, Inserted, Refused};
 
@@ -32,11 +32,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         bucket: u8,
         first: First<S>,
     ) -> Result<Inserted<F, S>, Refused> {
-        // The place that a new flow most likely gets is fetched while the index is searched.
-        if let Some(place) = self.free_place() {
-            self.prefetch(place);
-            self.wheel.prefetch(place);
-        }
+        self.prefetch_begin(reverse, first.state);
         if let Some(hit) = self.touch(now, forward, first.bytes) {
             return Ok(Inserted::Found(hit));
         }
@@ -61,7 +57,19 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// # Errors
     /// As [`insert`](FlowTable::insert); [`Refused::Taken`] too if it is there.
     pub fn put(&mut self, flow: &Flow<F, S>) -> Result<Inserted<F, S>, Refused> {
+        self.prefetch_begin(flow.reverse, flow.state);
         self.begin(flow)
+    }
+
+    /// Asks for what a new flow needs while the index is searched for its key: the index for the
+    /// answers' one, and the place that it most likely gets.
+    #[inline]
+    fn prefetch_begin(&self, reverse: F, state: u8) {
+        self.index.prefetch(self.canonical(reverse).0.bytes());
+        if let Ok((place, _)) = self.room(state) {
+            self.prefetch(place);
+            self.wheel.prefetch(place);
+        }
     }
 
     fn begin(&mut self, flow: &Flow<F, S>) -> Result<Inserted<F, S>, Refused> {
@@ -98,6 +106,21 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         Ok(Inserted::New { flow, evicted })
     }
 
+    /// The place that a new flow of a state gets, and the flow that has to leave it.
+    fn room(&self, state: u8) -> Result<(u32, Option<u32>), Refused> {
+        let full = self.counts[usize::from(state)] >= self.most[usize::from(state)];
+        let oldest = || match &self.evict {
+            Some((evict, queue)) if !full || *evict == state => queue.oldest(0),
+            _ => None,
+        };
+        let free = self.free_place().filter(|_| !full);
+        match free.or_else(oldest) {
+            Some(place) => Ok((place, free.is_none().then_some(place))),
+            None if full => Err(Refused::State),
+            None => Err(Refused::Table),
+        }
+    }
+
     /// Finds room for a new flow and enters it in the index and the quota: the place it gets, and
     /// the flow that has to leave it.
     fn admit(
@@ -112,22 +135,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         if !self.zones.has_room(flow.key.zone()) {
             return Err(Refused::Zone);
         }
-        let state = usize::from(flow.state);
-        let oldest = |state_full: bool| match &self.evict {
-            Some((evict, queue)) if !state_full || *evict == flow.state => queue.oldest(0),
-            _ => None,
-        };
-        let (index, victim) = match self.free_place() {
-            _ if self.counts[state] >= self.most[state] => {
-                let victim = oldest(true).ok_or(Refused::State)?;
-                (victim, Some(victim))
-            }
-            Some(index) => (index, None),
-            None => {
-                let victim = oldest(false).ok_or(Refused::Table)?;
-                (victim, Some(victim))
-            }
-        };
+        let (index, victim) = self.room(flow.state)?;
         if translated {
             let leaves = |victim: u32| self.entries[victim as usize].translated;
             let left = usize::from(victim.is_some_and(leaves));
@@ -135,8 +143,10 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
                 return Err(Refused::Translated);
             }
         }
-        self.index_key(flow.key, index, translated, false)?;
-        if translated && let Err(refused) = self.index_key(flow.reverse, index, true, true) {
+        self.index_key(flow.key, index, Direction::Forward, translated)?;
+        if translated
+            && let Err(refused) = self.index_key(flow.reverse, index, Direction::Reverse, true)
+        {
             self.unindex(flow.key);
             return Err(refused);
         }
@@ -154,11 +164,11 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         &mut self,
         key: F,
         index: u32,
+        direction: Direction,
         translated: bool,
-        answers: bool,
     ) -> Result<(), Refused> {
         let (canonical, flipped) = self.canonical(key);
-        let place = Place::new(index, flipped, translated, answers);
+        let place = Place::new(index, direction, flipped, translated);
         match self.index.insert(canonical.bytes(), place.0) {
             Ok(None) => Ok(()),
             Ok(Some(taken)) => {

@@ -89,6 +89,35 @@ impl FlowConfig {
         }
     }
 
+    /// Whether a table made for `made` can take this one.
+    pub(super) fn check_against(&self, made: &Self) -> Result<(), TableError> {
+        self.check()?;
+        let differs = [
+            ("number of flows", self.flows != made.flows),
+            (
+                "number of translated flows",
+                self.translated != made.translated,
+            ),
+            ("number of states", self.states.len() != made.states.len()),
+            (
+                "kind of directions",
+                self.bidirectional != made.bidirectional,
+            ),
+            ("state to evict", self.evict != made.evict),
+            (
+                "limit of owners, where there was none or is none now",
+                self.per_owner.is_some() != made.per_owner.is_some(),
+            ),
+        ];
+        match differs.iter().find(|(_, differs)| *differs) {
+            None => Ok(()),
+            Some((what, _)) => Err(TableError::Flow {
+                name: self.name.clone(),
+                reason: format!("another {what}: make a new table, and put the flows into it"),
+            }),
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), TableError> {
         let refuse = |reason: String| {
             Err(TableError::Flow {

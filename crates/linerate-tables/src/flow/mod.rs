@@ -130,8 +130,6 @@ pub struct Hit {
     pub direction: Direction,
     /// The flow's state.
     pub state: u8,
-    /// Whether the flow has two keys.
-    pub translated: bool,
 }
 
 /// What belongs to a flow, to be read and changed.
@@ -142,6 +140,8 @@ pub struct FlowMut<'a, F, S> {
     /// The key that packets of the other direction have. Reversed, it is what a packet's own key
     /// is after translation.
     pub other: F,
+    /// Whether that is another one than the packet's own, reversed.
+    pub translated: bool,
     /// The bucket that it is in.
     pub bucket: u8,
 }

@@ -23,6 +23,11 @@ impl Quota {
         })
     }
 
+    /// Changes the most that an owner may have; one that has more keeps them.
+    pub(super) fn limit(&mut self, most: u32) {
+        self.most = most;
+    }
+
     pub(super) fn count(&self, owner: u64) -> u32 {
         self.counts.lookup(&owner.to_le_bytes()).unwrap_or(0)
     }
@@ -62,51 +67,49 @@ impl Quota {
     }
 }
 
-/// Counts of the zones that have a limit, by zone.
-pub(super) struct Zones(Vec<Zone>);
+/// Counts by zone, and the most that some may have. Untouched pages of it cost nothing.
+pub(super) struct Zones(Vec<[u32; 2]>);
 
-#[derive(Clone, Copy)]
-struct Zone {
-    flows: u32,
-    most: u32,
-}
+const FLOWS: usize = 0;
+/// 0: no limit.
+const MOST: usize = 1;
 
 impl Zones {
     pub(super) fn new(limits: &[(u16, u32)]) -> Self {
-        let last = limits.iter().map(|&(zone, _)| usize::from(zone) + 1).max();
-        let free = Zone {
-            flows: 0,
-            most: u32::MAX,
-        };
-        let mut zones = vec![free; last.unwrap_or(0)];
+        let mut zones = Self(vec![[0; 2]; 1 << 16]);
+        zones.limit(limits);
+        zones
+    }
+
+    /// Sets the limits of some zones, and takes away those of the others.
+    pub(super) fn limit(&mut self, limits: &[(u16, u32)]) {
+        self.0
+            .iter_mut()
+            .filter(|zone| zone[MOST] != 0)
+            .for_each(|zone| zone[MOST] = 0);
         for &(zone, most) in limits {
-            zones[usize::from(zone)].most = most;
+            self.0[usize::from(zone)][MOST] = most;
         }
-        Self(zones)
     }
 
     pub(super) fn count(&self, zone: u16) -> u32 {
-        self.0.get(usize::from(zone)).map_or(0, |zone| zone.flows)
+        self.0[usize::from(zone)][FLOWS]
     }
 
     pub(super) fn has_room(&self, zone: u16) -> bool {
-        let zone = self.0.get(usize::from(zone));
-        zone.is_none_or(|zone| zone.flows < zone.most)
+        let [flows, most] = self.0[usize::from(zone)];
+        most == 0 || flows < most
     }
 
     pub(super) fn add(&mut self, zone: u16) {
-        if let Some(zone) = self.0.get_mut(usize::from(zone)) {
-            zone.flows += 1;
-        }
+        self.0[usize::from(zone)][FLOWS] += 1;
     }
 
     pub(super) fn remove(&mut self, zone: u16) {
-        if let Some(zone) = self.0.get_mut(usize::from(zone)) {
-            zone.flows -= 1;
-        }
+        self.0[usize::from(zone)][FLOWS] -= 1;
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.0.capacity() * size_of::<Zone>()
+        size_of_val(&*self.0)
     }
 }

@@ -43,6 +43,7 @@ pub struct FlowTable<F: FlowKey<K>, S, const K: usize> {
     /// Flows with two keys, and the most there may be.
     pub(super) translated: usize,
     pub(super) most_translated: usize,
+    config: FlowConfig,
     bidirectional: bool,
     pub(super) evict: Option<(u8, Lists)>,
     pub(super) quota: Option<Quota>,
@@ -78,45 +79,44 @@ pub(super) struct Origin<O> {
     pub(super) key: O,
 }
 
-/// What the index knows of a key: the flow's place in 28 bits, and flags.
+/// What the index knows of a key: the flow's place in 28 bits, and which packets have the key. Two
+/// bits are the directions of those whose key is the canonical one and of those whose key is its
+/// reverse; two say for either that the flow has no such packets, which is so for one of them if
+/// the flow is translated.
 #[derive(Clone, Copy)]
 pub(super) struct Place(pub(super) u32);
 
 impl Place {
-    /// The canonical key is the flow's key the other way round.
-    const FLIPPED: u32 = 1 << 31;
-    /// The flow has two keys.
-    const TRANSLATED: u32 = 1 << 30;
-    /// This one is its answers'.
-    const ANSWERS: u32 = 1 << 29;
+    const DIRECTION: u32 = 28;
+    const NONE: u32 = 30;
 
-    pub(super) fn new(index: u32, flipped: bool, translated: bool, answers: bool) -> Self {
-        let flag = |is: bool, flag| if is { flag } else { 0 };
-        Self(
-            index
-                | flag(flipped, Self::FLIPPED)
-                | flag(translated, Self::TRANSLATED)
-                | flag(answers, Self::ANSWERS),
-        )
+    /// The place of a flow whose packets in some direction have a key that is the canonical one, or
+    /// its reverse if `flipped`; in the other direction the reverse of that key, unless the flow is
+    /// translated.
+    pub(super) fn new(index: u32, direction: Direction, flipped: bool, translated: bool) -> Self {
+        let (this, other) = (u32::from(flipped), u32::from(!flipped));
+        let directions = (direction as u32) << this | (direction.other() as u32) << other;
+        let none = u32::from(translated) << other;
+        Self(index | directions << Self::DIRECTION | none << Self::NONE)
     }
 
     #[inline(always)]
     pub(super) fn index(self) -> u32 {
-        self.0 & (Self::ANSWERS - 1)
+        self.0 & ((1 << Self::DIRECTION) - 1)
     }
 
     #[inline(always)]
-    pub(super) fn is_translated(self) -> bool {
-        self.0 & Self::TRANSLATED != 0
+    fn is_translated(self) -> bool {
+        self.0 >= 1 << Self::NONE
     }
 
     /// The direction of a packet whose key is the canonical one, or is `flipped`; `None` if the
     /// flow has no such packets.
     #[inline(always)]
     fn direction(self, flipped: bool) -> Option<Direction> {
-        let reversed = (self.0 & Self::FLIPPED != 0) != flipped;
-        let answers = self.0 & Self::ANSWERS != 0;
-        (!(reversed && self.is_translated())).then(|| Direction::of(reversed | answers))
+        let bits = self.0 >> (Self::DIRECTION + u32::from(flipped));
+        let none = bits & 1 << (Self::NONE - Self::DIRECTION) != 0;
+        (!none).then(|| Direction::of(bits & 1 != 0))
     }
 }
 
@@ -152,34 +152,55 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             created: 0,
             key: F::Outside::keep(no_key),
         };
-        let (mut timeouts, mut most) = ([0; 256], [flows; 256]);
-        for (number, state) in config.states.iter().enumerate() {
-            timeouts[number] = state.timeout;
-            most[number] = state.most.unwrap_or(flows);
-        }
-        // States that were not configured take no flows.
-        most[config.states.len()..].fill(0);
         let queue = |state| Ok::<_, TableError>((state, Lists::new(name, flows, 1)?));
         let quota = |most| Quota::new(name, most, flows, config.seed);
-        Ok(Self {
+        let mut table = Self {
             index: Exact::new(&index)?,
             entries: HugeArray::filled(name, flows, entry)?,
             origins: HugeArray::filled(name, flows, origin)?,
             wheel: Wheel::new(name, flows, now)?,
-            timeouts,
+            timeouts: [0; 256],
             buckets: Self::free_places(name, flows)?,
             in_bucket: [0; BUCKETS],
             counts: [0; 256],
-            most,
+            most: [0; 256],
             translated: 0,
             most_translated: config.translated,
             bidirectional: config.bidirectional,
+            config: config.clone(),
             evict: config.evict.map(queue).transpose()?,
             quota: config.per_owner.map(quota).transpose()?,
             zones: Zones::new(&config.per_zone),
             refusals: Refusals::default(),
             evictions: 0,
-        })
+        };
+        table.set_states(config);
+        Ok(table)
+    }
+
+    /// States that were not configured take no flows.
+    fn set_states(&mut self, config: &FlowConfig) {
+        for (number, state) in config.states.iter().enumerate() {
+            self.timeouts[number] = state.timeout;
+            self.most[number] = state.most.unwrap_or(config.flows);
+        }
+    }
+
+    /// Takes timeouts and limits of states, the limit of owners, and those of zones from another
+    /// configuration. No flow ends by that: a limit refuses new ones. A flow whose timeout is
+    /// shorter now ends when it would have or earlier, a flow whose timeout is longer lives on.
+    ///
+    /// # Errors
+    /// [`TableError::Flow`] for a configuration that cannot be, or that differs in anything else,
+    /// name and seed aside. Nothing is changed then.
+    pub fn reconfigure(&mut self, config: &FlowConfig) -> Result<(), TableError> {
+        config.check_against(&self.config)?;
+        self.set_states(config);
+        self.zones.limit(&config.per_zone);
+        if let (Some(quota), Some(most)) = (&mut self.quota, config.per_owner) {
+            quota.limit(most);
+        }
+        Ok(())
     }
 
     /// How many flows there are.
@@ -207,7 +228,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         self.quota.as_ref().map_or(0, |quota| quota.count(owner))
     }
 
-    /// Flows of a zone; 0 for a zone without a limit.
+    /// Flows of a zone.
     pub fn in_zone(&self, zone: u16) -> u32 {
         self.zones.count(zone)
     }
@@ -335,7 +356,8 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     pub fn flow_mut(&mut self, hit: &Hit, key: F) -> Option<FlowMut<'_, F, S>> {
         let entry = self.entries.get_mut(hit.flow.index())?;
         (entry.generation == hit.flow.generation).then(|| FlowMut {
-            other: match (hit.translated, hit.direction) {
+            translated: entry.translated,
+            other: match (entry.translated, hit.direction) {
                 (false, _) => key.reversed(),
                 (true, Direction::Forward) => difference(key, entry.translation).reversed(),
                 (true, Direction::Reverse) => difference(key.reversed(), entry.translation),
@@ -416,7 +438,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
 
     #[inline(always)]
     fn hit(&self, place: Place, direction: Direction) -> Hit {
-        let (index, translated) = (place.index(), place.is_translated());
+        let index = place.index();
         let entry = &self.entries[index as usize];
         Hit {
             flow: FlowId {
@@ -425,7 +447,6 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             },
             direction,
             state: entry.state,
-            translated,
         }
     }
 

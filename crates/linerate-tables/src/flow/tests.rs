@@ -85,7 +85,6 @@ impl<F: Drawn<K>, S: Copy, const K: usize> Model<F, S, K> {
             flow: flow.id,
             direction,
             state: flow.state,
-            translated: is_translated(flow),
         })
     }
 
@@ -231,7 +230,8 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
             Direction::Reverse => flow.key,
         };
         assert_eq!((seen.other, seen.bucket), (other, flow.bucket));
-        assert_eq!(*seen.user, flow.user);
+        let translated = flow.reverse != flow.key.reversed();
+        assert_eq!((*seen.user, seen.translated), (flow.user, translated));
         flow.user = random.bits() as u32;
         *seen.user = flow.user;
     }
@@ -324,6 +324,22 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
         }
     }
 
+    /// Other limits and timeouts.
+    fn reconfigure(&mut self, random: &mut Random) {
+        let mut config = self.model.config.clone();
+        config.per_owner = config.per_owner.map(|_| 1 + random.below(12) as u32);
+        config.per_zone = match random.below(3) {
+            0 => vec![],
+            1 => vec![(3, 2)],
+            _ => vec![(0, 12), (3, 5)],
+        };
+        config.states[2].most = [None, Some(5)][random.below(2) as usize];
+        // Timers that are set stay where they are, so a shorter timeout is seen late.
+        config.states[1].timeout += random.below(1000);
+        self.table.reconfigure(&config).unwrap();
+        self.model.config = config;
+    }
+
     /// Some flow's name.
     fn any(&self, random: &mut Random) -> Option<F> {
         let name = self.model.name(F::draw(random));
@@ -388,7 +404,6 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
             flow: id,
             direction: Direction::Forward,
             state: 0,
-            translated: false,
         };
         assert_eq!(self.table.remove(id), None);
         assert_eq!(self.table.get(id), None);
@@ -417,7 +432,7 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
             };
             assert_eq!(self.table.owned(owner) as usize, owned);
         }
-        for &(zone, _) in &model.config.per_zone {
+        for zone in [0, 3] {
             let count = model.count(|flow| flow.key.zone() == zone);
             assert_eq!(self.table.in_zone(zone) as usize, count);
         }
@@ -495,6 +510,7 @@ fn run<F: Drawn<K>, const K: usize>(seed: u64, operations: usize) {
                     checked.stale.push(flow.id);
                 }
             }
+            10 if random.below(4) == 0 => checked.reconfigure(&mut random),
             10 => {
                 let bucket = [0, 1, 2, 255, 77][random.below(5) as usize];
                 let most = [0, 1, 40, usize::MAX][random.below(4) as usize];
@@ -680,6 +696,58 @@ fn impossible_tables_are_refused_with_the_fix() {
     assert!(message(|c| c.per_owner = Some(0)).contains("0 flows per owner"));
     assert!(message(|c| c.per_zone = vec![(1, 5), (2, 0)]).contains("0 flows in zone 2"));
     assert_eq!(message(|_| ()), "");
+}
+
+/// However many flows are due, a poll ends no more than its budget, and together the polls touch a
+/// timer as often as the wheel says: once for each level that it moves down, and once to end.
+#[test]
+fn a_budget_bounds_the_work_of_a_poll() {
+    let (flows, budget) = (20_000, 100);
+    let mut table = FlowTable4::new(&config(flows), 0).unwrap();
+    for number in 0..flows as u32 {
+        let now = u64::from(number % 700);
+        table.insert(now, flow(number), first(1)).unwrap();
+    }
+    let (mut ended, mut polls) = (0, 0);
+    while !table.is_empty() {
+        let polled = table.poll(10_000, budget, |_| ended += 1);
+        assert!(polled.ended <= budget && polled.renewed == 0);
+        assert_eq!(polled.behind, !table.is_empty());
+        polls += 1;
+    }
+    // Deadlines 5000 to 5700 begin at the second level, of 256 ticks a slot.
+    assert_eq!((ended, polls), (flows, 2 * flows / budget));
+}
+
+#[test]
+fn what_is_settled_at_set_up_is_not_reconfigured() {
+    let made = config(10);
+    let mut table = FlowTable4::<u32>::new(&made, 0).unwrap();
+    table.insert(0, flow(1), first(1)).unwrap();
+    let mut refuse = |change: fn(&mut FlowConfig), reason: &str| {
+        let mut config = made.clone();
+        config.states[1].timeout = 1;
+        change(&mut config);
+        let error = table.reconfigure(&config).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    };
+    refuse(
+        |c| c.flows = 11,
+        "another number of flows: make a new table",
+    );
+    refuse(|c| c.translated = 3, "another number of translated flows");
+    refuse(|c| c.evict = Some(0), "another state to evict");
+    refuse(|c| c.per_owner = Some(4), "another limit of owners");
+    refuse(|c| c.bidirectional = false, "another kind of directions");
+    refuse(|c| c.states.truncate(2), "another number of states");
+    refuse(|c| c.states[0].timeout = 0, "has a timeout of 0");
+    assert_eq!(table.poll(4999, 100, |_| ()).ended, 0);
+
+    let mut longer = made;
+    longer.states[1].timeout = 9000;
+    table.reconfigure(&longer).unwrap();
+    assert_eq!(table.poll(8999, 100, |_| ()).renewed, 1);
+    assert_eq!(table.poll(9000, 100, |_| ()).ended, 1);
 }
 
 /// Memory a flow at set-up with 64 bytes of the user's and a state to evict, for a million flows,

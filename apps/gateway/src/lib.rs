@@ -15,8 +15,8 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
-mod extension;
 pub mod dispatch;
+mod extension;
 pub mod nat;
 pub mod path;
 pub mod policy;

@@ -84,7 +84,14 @@ impl Extension for Gateway {
             "flows of each worker: {} of IPv4, {} of IPv6",
             stanzas.flows.ipv4, stanzas.flows.ipv6
         );
-        zones.chain(policies).chain([flows]).collect()
+        let nat = &stanzas.nat;
+        let inward = nat.statics.len() + nat.forwards.len();
+        let nat = format!(
+            "nat: rules of sources {}, static addresses and forwards {inward}",
+            nat.sources.len()
+        );
+        let nat = (!stanzas.nat.is_empty()).then_some(nat);
+        zones.chain(policies).chain(nat).chain([flows]).collect()
     }
 
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {

@@ -47,6 +47,7 @@ fn the_example_is_sound_and_a_router_refuses_it() {
         "zone inside: lan",
         "policy inside to outside: permit",
         "policy outside to inside: acl inbound",
+        "nat: rules of sources 1, static addresses and forwards 1",
         "flows of each worker: 262144 of IPv4, 65536 of IPv6",
     ] {
         assert!(text.contains(line), "{line}: {text}");

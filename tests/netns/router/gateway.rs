@@ -2,18 +2,20 @@
 //! way round.
 
 use super::instance::{Router, two_ports};
-use super::site::{LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
+use super::site::{FAR_GATE4, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
 use linerate_testkit::Scratch;
 use linerate_testkit::netns::Namespace;
 use linerate_testkit::traffic::accept;
 use linerate_testkit::wait;
 use linerate_testkit::{harness::Test, tests};
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
-pub(crate) const TESTS: &[Test] =
-    tests![who_is_inside_is_answered_and_who_is_outside_begins_nothing,];
+pub(crate) const TESTS: &[Test] = tests![
+    who_is_inside_is_answered_and_who_is_outside_begins_nothing,
+    hosts_behind_one_address_are_answered,
+];
 
 /// Zones around the hosts of a [`Site`]: the left one is inside.
 const ZONES: &str = r#"
@@ -110,5 +112,55 @@ fn who_is_inside_is_answered_and_who_is_outside_begins_nothing() {
         !linerate_testkit::traffic::reaches(&site.left, RIGHT4, 1)
     });
     assert!(!talk(&site.left, &site.right, RIGHT4));
+    gateway.stop();
+}
+
+fn hosts_behind_one_address_are_answered() {
+    let Some(site) = Site::new() else { return };
+    let scratch = Scratch::new();
+    let nat = "[nat]\n[[nat.source]]\nto = \"outside\"\nmasquerade = \"b\"\n";
+    let config = two_ports("af_packet", "", "") + ZONES + nat;
+    let gateway = Router::start_as("gateway", &site.mid, &scratch, &config);
+    // Nobody outside knows of the network inside.
+    site.right.ip("route del default");
+    site.right.ip("-6 route del default");
+    for outside in [RIGHT4, RIGHT6] {
+        reaches(&site.left, outside);
+        assert!(talk(&site.left, &site.right, outside), "{outside}");
+    }
+    let answers = site
+        .right
+        .inside(|| UdpSocket::bind(at(RIGHT4, 53)).unwrap());
+    answers
+        .set_read_timeout(Some(Duration::from_secs(5)))
+        .unwrap();
+    let asks = site
+        .left
+        .inside(|| UdpSocket::bind(at(LEFT4, 4000)).unwrap());
+    asks.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    asks.send_to(b"?", at(RIGHT4, 53)).unwrap();
+    let mut said = [0; 8];
+    let (_, from) = answers.recv_from(&mut said).unwrap();
+    assert_eq!(from, at(FAR_GATE4, 4000), "the port is preserved");
+    answers.send_to(b"answer", from).unwrap();
+    let (length, _) = asks.recv_from(&mut said).unwrap();
+    assert_eq!(&said[..length], b"answer");
+    // A port where nobody listens: the error comes back to who asked, though it is about a packet
+    // of the gateway's address.
+    let asks = site
+        .left
+        .inside(|| UdpSocket::bind(at(LEFT4, 4001)).unwrap());
+    asks.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    site.left.inside(|| asks.connect(at(RIGHT4, 9)).unwrap());
+    asks.send(b"?").unwrap();
+    let refused = asks.recv(&mut said).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    let flows = gateway.show("flows udp");
+    let flows = flows["rows"].as_array().unwrap();
+    let becomes = format!("{FAR_GATE4}:4000");
+    assert!(
+        flows.iter().any(|flow| flow["becomes_source"] == *becomes),
+        "{flows:?}"
+    );
     gateway.stop();
 }

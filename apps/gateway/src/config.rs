@@ -8,6 +8,8 @@ use linerate_appliance::nearest::offer;
 use linerate_control::Config;
 use linerate_routing::plane::acl::Verdict;
 
+use crate::nat::{rules, stanza};
+
 /// What the gateway's stanzas say.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stanzas {
@@ -17,6 +19,10 @@ pub struct Stanzas {
     pub zones: Vec<ZoneConfig>,
     /// Each pair of zones at most once.
     pub policies: Vec<PolicyConfig>,
+    /// `[nat]`, with interfaces by their place in `interfaces`.
+    pub nat: rules::Config,
+    /// Names of the interfaces of the file, in its order.
+    pub interfaces: Vec<String>,
 }
 
 /// `[flows]`.
@@ -75,10 +81,32 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
     let flows = flows(file);
     let zones = zones(file, config);
     let policies = policies(file, config, &zones);
+    let names: Vec<&str> = zones.iter().map(|zone| zone.name.as_str()).collect();
+    let interfaces = config.interfaces.iter();
+    let known: Vec<_> = (interfaces.clone())
+        .map(|one| (one.name.as_str(), one.addresses.as_slice()))
+        .collect();
+    let known = stanza::Known {
+        zones: &names,
+        interfaces: &known,
+    };
+    let nat = stanza::read(file, &known);
+    for (is_there, what) in [
+        (!nat.nat64.is_empty(), "nat.nat64"),
+        (!nat.nptv6.is_empty(), "nat.nptv6"),
+    ] {
+        if is_there {
+            let line = file.value("nat").map_or(1, |(_, line)| line);
+            let problem = format!("`{what}` is read, but packets are not translated by it yet");
+            file.wrong(line, "nat", problem, "take it out");
+        }
+    }
     Stanzas {
         flows,
         zones,
         policies,
+        nat,
+        interfaces: interfaces.map(|one| one.name.clone()).collect(),
     }
 }
 

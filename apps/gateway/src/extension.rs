@@ -17,10 +17,11 @@ use linerate_routing::worker::on_fast;
 use linerate_tables::flow::Refusals;
 
 use crate::config::{self, Stanzas};
+use crate::nat::rules::Rules;
 use crate::path::GatewayPath;
 use crate::policy::{Decider, Policies};
 use crate::show;
-use crate::stages::flows::{Counts, Flows};
+use crate::stages::flows::{Counts, Flows, Shared};
 
 /// The appliance.
 pub(crate) struct Gateway;
@@ -32,9 +33,20 @@ fn stanzas(config: &Config) -> Arc<Stanzas> {
     own.unwrap_or_default()
 }
 
-/// The policies that were built.
-fn policies(built: Option<&Own>) -> Option<Arc<Policies>> {
+/// What was built.
+fn shared(built: Option<&Own>) -> Option<Arc<Shared>> {
     built?.clone().downcast().ok()
+}
+
+/// The rules of NAT, between the interfaces of `settings`.
+fn rules(stanzas: &Stanzas, settings: &Settings, before: Option<&Rules>) -> Rules {
+    let number = |place: u16| {
+        let name = stanzas.interfaces.get(usize::from(place));
+        let mut running = settings.interfaces.iter();
+        let found = name.and_then(|name| running.position(|one| one.name == *name));
+        found.map_or(u16::MAX, |number| number as u16)
+    };
+    Rules::new(stanzas.nat.clone().with_interfaces(number), before)
 }
 
 impl Extension for Gateway {
@@ -72,7 +84,14 @@ impl Extension for Gateway {
             "flows of each worker: {} of IPv4, {} of IPv6",
             stanzas.flows.ipv4, stanzas.flows.ipv6
         );
-        zones.chain(policies).chain([flows]).collect()
+        let nat = &stanzas.nat;
+        let inward = nat.statics.len() + nat.forwards.len();
+        let nat = format!(
+            "nat: rules of sources {}, static addresses and forwards {inward}",
+            nat.sources.len()
+        );
+        let nat = (!stanzas.nat.is_empty()).then_some(nat);
+        zones.chain(policies).chain(nat).chain([flows]).collect()
     }
 
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
@@ -114,10 +133,16 @@ impl Extension for Gateway {
     }
 
     fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
-        match stanzas(old).flows == stanzas(new).flows {
-            true => Vec::new(),
-            false => vec!["[flows]".into()],
+        let (old, new) = (stanzas(old), stanzas(new));
+        let mut keys = Vec::new();
+        if old.flows != new.flows {
+            keys.push("[flows]".into());
         }
+        // Memory for translated flows is taken at the start, or not at all.
+        if old.nat.limits != new.nat.limits || old.nat.is_empty() != new.nat.is_empty() {
+            keys.push("[nat]".into());
+        }
+        keys
     }
 
     fn build(
@@ -126,10 +151,19 @@ impl Extension for Gateway {
         settings: &Settings,
         old: Option<&Own>,
     ) -> Result<Option<Own>, Error> {
-        let new = Policies::new(&stanzas(config), settings);
-        let same = policies(old).filter(|old| old.is_like(&new));
-        let new = same.unwrap_or_else(|| Arc::new(new));
-        Ok(Some(new))
+        let (stanzas, old) = (stanzas(config), shared(old));
+        let before = old.as_ref().map(|old| &*old.rules);
+        let rules = rules(&stanzas, settings, before);
+        let policies = Policies::new(&stanzas, settings);
+        if let Some(old) = old {
+            if old.rules.config == rules.config && old.policies.is_like(&policies) {
+                return Ok(Some(old));
+            }
+        }
+        Ok(Some(Arc::new(Shared {
+            policies: Arc::new(policies),
+            rules: Arc::new(rules),
+        })))
     }
 
     fn path(
@@ -137,15 +171,19 @@ impl Extension for Gateway {
         setup: &Setup,
         config: &Config,
         built: Option<&Own>,
-        _: usize,
+        worker: usize,
         egress: &mut Egress,
     ) -> Result<Box<dyn PacketPath>, Error> {
         let stanzas = stanzas(config);
-        let policies = policies(built);
-        let policies =
-            policies.unwrap_or_else(|| Arc::new(Policies::new(&stanzas, &setup.settings)));
+        let shared = shared(built).map_or_else(
+            || Shared {
+                policies: Arc::new(Policies::new(&stanzas, &setup.settings)),
+                rules: Arc::new(rules(&stanzas, &setup.settings, None)),
+            },
+            |shared| (*shared).clone(),
+        );
         let now_ns = setup.clock.ns(setup.clock.now());
-        let flows = Flows::new(&stanzas.flows, policies, now_ns, egress)?;
+        let flows = Flows::new(&stanzas.flows, shared, worker, now_ns, egress)?;
         Ok(Box::new(GatewayPath::new(setup, flows)))
     }
 
@@ -164,10 +202,11 @@ impl Extension for Gateway {
             "flows" => show::flows(filter, at_work, rows),
             _ => {
                 let stanzas = stanzas(at_work.config);
-                let policies = policies(at_work.built);
+                let shared = shared(at_work.built);
                 for (from, zone) in stanzas.zones.iter().enumerate() {
                     for (to, other) in stanzas.zones.iter().enumerate() {
-                        let decider = policies.as_ref().and_then(|all| all.between(from, to));
+                        let decider =
+                            (shared.as_ref()).and_then(|all| all.policies.between(from, to));
                         let decides = match decider {
                             Some(Decider::List(list)) => {
                                 let acl = at_work.config.acls.get(usize::from(list));
@@ -205,7 +244,7 @@ struct Sums {
     /// Of IPv4 and IPv6.
     flows: [u64; 2],
     room: [u64; 2],
-    refusals: [u64; 4],
+    refusals: [u64; 7],
     evictions: u64,
     counts: Counts,
 }
@@ -221,6 +260,9 @@ impl Sums {
                 sum(|all| all.table),
                 sum(|all| all.state),
                 sum(|all| all.owner),
+                sum(|all| all.zone),
+                sum(|all| all.translated),
+                sum(|all| all.taken),
                 sum(|all| all.collision),
             ],
             evictions: flows.v4().evictions() + flows.v6().evictions(),
@@ -277,7 +319,16 @@ impl Sums {
         }
         let help = "Flows that could not begin, by what there was no room in.";
         page.family("flows_refused", FamilyKind::Counter, "", help);
-        for (why, value) in (["table", "state", "owner", "collision"].iter()).zip(self.refusals) {
+        let whys = [
+            "table",
+            "state",
+            "owner",
+            "zone",
+            "translated",
+            "taken",
+            "collision",
+        ];
+        for (why, value) in whys.iter().zip(self.refusals) {
             page.sample(&[("why", why)], value);
         }
     }

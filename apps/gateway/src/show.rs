@@ -7,13 +7,14 @@ use linerate_appliance::socket::Problem;
 use linerate_control::AtWork;
 use linerate_routing::model::{Cidr, Prefix};
 use linerate_routing::worker::on_fast;
-use linerate_tables::flow::{Cursor, Flow, FlowKey, states};
+use linerate_tables::flow::{Cursor, Flow, FlowKey};
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 use linerate_wire::protocol;
 use serde_json::{Value, json};
 
 use crate::path::GatewayPath;
 use crate::stages::flows::{Table as FlowTable, Tracked};
+use crate::track::State;
 
 /// It may be long: only rows that are wanted are made.
 const FLOWS: Table = Table {
@@ -62,16 +63,6 @@ const PROTOCOLS: [(&str, u8); 5] = [
     ("udp", protocol::UDP),
 ];
 
-/// States by their names.
-const STATES: [(&str, u8); 6] = [
-    ("new", states::TCP_NEW),
-    ("established", states::TCP_ESTABLISHED),
-    ("closing", states::TCP_CLOSING),
-    ("udp", states::UDP),
-    ("icmp", states::ICMP),
-    ("other", states::OTHER),
-];
-
 /// The conditions of a filter: all words of it have to hold.
 fn words(filter: &str) -> Result<Vec<Word>, Problem> {
     let word = |text: &str| {
@@ -87,7 +78,7 @@ fn words(filter: &str) -> Result<Vec<Word>, Problem> {
             .map(Word::Within)
             .or_else(|| text.parse().ok().map(Word::Port))
             .or_else(|| named(&PROTOCOLS).map(Word::Protocol))
-            .or_else(|| named(&STATES).map(Word::State));
+            .or_else(|| State::named(text).map(|state| Word::State(state as u8)));
         found.ok_or_else(|| {
             let fix = "name addresses, prefixes, ports, protocols (tcp) and states (established)";
             Problem::new(format!("`{text}` says nothing of a flow"), fix)
@@ -113,11 +104,7 @@ fn ends4(key: &FlowKey4) -> Ends {
         (key.src().into(), key.src_port()),
         (key.dst().into(), key.dst_port()),
     ];
-    (
-        ends,
-        key.protocol(),
-        u16::from_be_bytes([key.0[13], key.0[14]]),
-    )
+    (ends, key.protocol(), key.zone())
 }
 
 fn ends6(key: &FlowKey6) -> Ends {
@@ -125,16 +112,14 @@ fn ends6(key: &FlowKey6) -> Ends {
         (key.src().into(), key.src_port()),
         (key.dst().into(), key.dst_port()),
     ];
-    (
-        ends,
-        key.protocol(),
-        u16::from_be_bytes([key.0[37], key.0[38]]),
-    )
+    (ends, key.protocol(), key.zone())
 }
 
 /// A flow that was found, as a row has it.
 struct Seen {
     ends: Ends,
+    /// What it becomes, where it is translated.
+    becomes: Option<Ends>,
     state: u8,
     age: u64,
     idle: u64,
@@ -152,10 +137,12 @@ fn look<F: FlowKey<K>, const K: usize>(
     found: &mut Vec<Seen>,
 ) -> bool {
     table.dump(cursor, PLACES, |flow: &Flow<F, Tracked>| {
-        let ends = ends(&flow.key);
-        if words.iter().all(|&word| holds(word, &ends, flow.state)) {
+        let (ends, becomes) = (ends(&flow.key), ends(&flow.reverse.reversed()));
+        let fits = |word| holds(word, &ends, flow.state) || holds(word, &becomes, flow.state);
+        if words.iter().all(|&word| fits(word)) {
             found.push(Seen {
                 ends,
+                becomes: (flow.reverse != flow.key.reversed()).then_some(becomes),
                 state: flow.state,
                 age: now.saturating_sub(flow.created),
                 idle: now.saturating_sub(flow.last_seen),
@@ -221,7 +208,9 @@ fn row(seen: &Seen, worker: usize, at_work: &AtWork<'_>) -> Value {
         "protocol": name(&PROTOCOLS, number),
         "source": end(source),
         "destination": end(destination),
-        "state": name(&STATES, seen.state),
+        "becomes_source": seen.becomes.map(|(ends, ..)| end(ends[0])),
+        "becomes_destination": seen.becomes.map(|(ends, ..)| end(ends[1])),
+        "state": State::of(seen.state).name(),
         "vrf": vrf.map_or("?", |vrf| &vrf.name),
         "age_s": seen.age / 1000,
         "idle_s": seen.idle / 1000,

@@ -2,6 +2,7 @@
 //!
 //! `wan` is outside and `lan` inside; see [`linerate_routing::plane::testing`] for the network.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use linerate_core::run::Stage;
@@ -11,13 +12,15 @@ use linerate_routing::plane::testing::{
 };
 use linerate_routing::plane::{Change, Fast};
 use linerate_tables::acl::{Bits, Match, Match4, Match6, Range};
-use linerate_wire::protocol;
+use linerate_wire::ipv6::Ipv6;
 use linerate_wire::tcp::flag::{ACK, FIN, RST, SYN};
+use linerate_wire::{checksum, protocol};
 
 use crate::config::{FlowsConfig, PolicyConfig, Stanzas, ZoneConfig};
+use crate::nat::rules::{Action, Place, Pool, Rules, SourceRule};
 use crate::path::GatewayPath;
 use crate::policy::Policies;
-use crate::stages::flows::Flows;
+use crate::stages::flows::{Flows, Shared};
 
 const OUTSIDE: u16 = 0;
 const INSIDE: u16 = 1;
@@ -26,6 +29,7 @@ const INSIDE: u16 = 1;
 struct Gate {
     lab: Lab,
     fast: Fast,
+    rules: Arc<Rules>,
 }
 
 /// Two zones, and what may begin between them.
@@ -48,6 +52,7 @@ fn stanzas(policies: &[(usize, usize, Option<u16>, Verdict)]) -> Stanzas {
         },
         zones: vec![zone("outside", "wan"), zone("inside", "lan")],
         policies: policies.iter().map(policy).collect(),
+        ..Stanzas::default()
     }
 }
 
@@ -62,10 +67,15 @@ impl Gate {
     fn with(mut lab: Lab, stanzas: &Stanzas) -> Self {
         let setup = lab.setup();
         let policies = Arc::new(Policies::new(stanzas, &setup.settings));
-        let flows = Flows::new(&stanzas.flows, policies, 0, &mut lab.egress);
+        let rules = Arc::new(Rules::new(stanzas.nat.clone(), None));
+        let shared = Shared {
+            policies,
+            rules: rules.clone(),
+        };
+        let flows = Flows::new(&stanzas.flows, shared, 0, 0, &mut lab.egress);
         let path = Box::new(GatewayPath::new(&setup, flows.unwrap()));
         let fast = Fast::new(setup, path, &mut lab.egress);
-        Self { lab, fast }
+        Self { lab, fast, rules }
     }
 
     /// Whether a frame that comes in by a port goes on, and for which reason it was dropped.
@@ -122,10 +132,14 @@ impl Gate {
     /// Gives it other policies, as control does.
     fn reload(&mut self, stanzas: &Stanzas) {
         let settings = Arc::new(self.lab.settings.clone());
-        let policies: linerate_control::Own = Arc::new(Policies::new(stanzas, &settings));
+        let policies = Arc::new(Policies::new(stanzas, &settings));
+        let before = self.rules.clone();
+        self.rules = Arc::new(Rules::new(stanzas.nat.clone(), Some(&before)));
+        let rules = self.rules.clone();
+        let shared: linerate_control::Own = Arc::new(Shared { policies, rules });
         let counters = self.fast.counters();
         let mut change = Change::new(settings.clone(), &settings, &counters, 1);
-        change.own = Some(Box::new(policies));
+        change.own = Some(Box::new(shared));
         let had = self.fast.install(change, &mut self.lab.egress);
         assert!(had.own.is_some(), "what it had comes back");
     }
@@ -153,14 +167,14 @@ fn datagrams(v6: bool) -> (Frame, Frame) {
     (asks, answers)
 }
 
-/// A segment of the connection of `datagrams` from inside, or back.
-fn segment(v6: bool, is_back: bool, flags: u8) -> Frame {
+/// A segment of the connection of `datagrams` from inside, or back, with these numbers.
+fn segment(v6: bool, is_back: bool, flags: u8, (seq, ack): (u32, u32)) -> Frame {
     let (asks, answers) = datagrams(v6);
     let frame = if is_back { answers } else { asks };
     let (src_port, dst_port) = if is_back { (22, 5000) } else { (5000, 22) };
     Frame {
         protocol: protocol::TCP,
-        payload: linerate_wire::tcp::header(src_port, dst_port, 100, 7, flags).to_vec(),
+        payload: linerate_wire::tcp::header(src_port, dst_port, seq, ack, flags).to_vec(),
         ..frame
     }
     .summed()
@@ -201,21 +215,32 @@ fn answers_pass_and_questions_from_outside_do_not() {
 fn only_a_syn_begins_a_connection() {
     for v6 in [false, true] {
         let mut gate = Gate::new(&stanzas(&USUAL));
-        for flags in [ACK, SYN | ACK, RST, FIN | ACK, 0] {
-            gate.refuses(INSIDE, &segment(v6, false, flags), "tcp_no_flow");
+        for (flags, reason) in [
+            (ACK, "track_tcp_no_syn"),
+            (SYN | ACK, "track_tcp_no_syn"),
+            (RST, "track_tcp_no_syn"),
+            (FIN | ACK, "track_tcp_no_syn"),
+            (0, "track_tcp_flags"),
+        ] {
+            gate.refuses(INSIDE, &segment(v6, false, flags, (100, 7)), reason);
         }
-        gate.refuses(OUTSIDE, &segment(v6, true, SYN), "policy");
-        gate.forwards(INSIDE, &segment(v6, false, SYN));
-        gate.forwards(OUTSIDE, &segment(v6, true, SYN | ACK));
-        gate.forwards(INSIDE, &segment(v6, false, ACK));
+        gate.refuses(OUTSIDE, &segment(v6, true, SYN, (300, 0)), "policy");
+        gate.forwards(INSIDE, &segment(v6, false, SYN, (100, 0)));
+        gate.forwards(OUTSIDE, &segment(v6, true, SYN | ACK, (300, 101)));
+        gate.forwards(INSIDE, &segment(v6, false, ACK, (101, 301)));
         assert_eq!(gate.flows(), 1);
+        // A blind reset, far from what is expected next (RFC 5961 3).
+        let reset = segment(v6, true, RST, (1 << 30, 0));
+        gate.refuses(OUTSIDE, &reset, "track_tcp_reset");
         // What is established lives for two hours and more (RFC 5382 REQ-5).
         gate.later(7_000_000);
         assert_eq!(gate.flows(), 1);
-        gate.forwards(OUTSIDE, &segment(v6, true, FIN | ACK));
+        gate.forwards(OUTSIDE, &segment(v6, true, FIN | ACK, (301, 101)));
+        gate.forwards(INSIDE, &segment(v6, false, FIN | ACK, (101, 302)));
         gate.later(300_000);
         assert_eq!(gate.flows(), 0);
-        gate.refuses(OUTSIDE, &segment(v6, true, ACK), "tcp_no_flow");
+        let late = segment(v6, true, ACK, (302, 102));
+        gate.refuses(OUTSIDE, &late, "track_tcp_no_syn");
     }
 }
 
@@ -223,12 +248,43 @@ fn only_a_syn_begins_a_connection() {
 fn rfc5508_3_1_pings_are_told_apart_by_their_identifiers() {
     for v6 in [false, true] {
         let mut gate = Gate::new(&stanzas(&USUAL));
-        gate.refuses(OUTSIDE, &echo(v6, true, 1), "icmp_no_flow");
+        gate.refuses(OUTSIDE, &echo(v6, true, 1), "track_icmp_no_query");
         gate.forwards(INSIDE, &echo(v6, false, 1));
         gate.forwards(OUTSIDE, &echo(v6, true, 1));
-        gate.refuses(OUTSIDE, &echo(v6, true, 2), "icmp_no_flow");
+        gate.refuses(OUTSIDE, &echo(v6, true, 2), "track_icmp_no_query");
         assert_eq!(gate.flows(), 1);
     }
+}
+
+/// What a router beyond says of a packet that it could not deliver.
+fn unreachable(about: &Frame) -> Frame {
+    let v6 = about.src.contains(':');
+    let mut payload = match v6 {
+        false => vec![3, 1, 0, 0, 0, 0, 0, 0],
+        true => vec![1, 0, 0, 0, 0, 0, 0, 0],
+    };
+    payload.extend(&about.bytes()[14..]);
+    let mut error = Frame {
+        protocol: if v6 { protocol::ICMPV6 } else { protocol::ICMP },
+        payload,
+        ..match v6 {
+            false => Frame::between("10.2.0.1", about.src),
+            true => Frame::between("2001:db8:a2::1", about.src),
+        }
+    };
+    let bytes = error.bytes();
+    let headers = linerate_wire::parse(&bytes).unwrap();
+    let pseudo = match v6 {
+        false => 0,
+        true => {
+            let ip = Ipv6::new_checked(&bytes[14..]).unwrap();
+            ip.pseudo_sum(&ip.upper_layer().unwrap())
+        }
+    };
+    let sum = checksum::sum(&bytes[headers.l4.unwrap()..headers.end]);
+    let sum = !checksum::add(sum, pseudo);
+    error.payload[2..4].copy_from_slice(&sum.to_be_bytes());
+    error
 }
 
 #[test]
@@ -237,21 +293,8 @@ fn an_error_about_a_packet_of_a_flow_passes_and_no_other() {
         for asks in [datagrams(v6).0, echo(v6, false, 7)] {
             let mut gate = Gate::new(&stanzas(&USUAL));
             // From a router beyond, about what has left.
-            let quote = &asks.bytes()[14..];
-            let mut payload = match v6 {
-                false => vec![3, 1, 0, 0, 0, 0, 0, 0],
-                true => vec![1, 0, 0, 0, 0, 0, 0, 0],
-            };
-            payload.extend(quote);
-            let error = Frame {
-                protocol: if v6 { protocol::ICMPV6 } else { protocol::ICMP },
-                payload,
-                ..match v6 {
-                    false => Frame::between("10.2.0.1", "10.1.0.9"),
-                    true => Frame::between("2001:db8:a2::1", "2001:db8:a1::9"),
-                }
-            };
-            gate.refuses(OUTSIDE, &error, "icmp_no_flow");
+            let error = unreachable(&asks);
+            gate.refuses(OUTSIDE, &error, "track_quote_no_flow");
             gate.forwards(INSIDE, &asks);
             gate.forwards(OUTSIDE, &error);
             assert_eq!(gate.flows(), 1);
@@ -402,6 +445,199 @@ fn a_burst_with_the_first_packets_of_a_flow_begins_it_once() {
     let left = gate.lab.run(&mut gate.fast, INSIDE, &frames);
     assert_eq!(left.len(), 30);
     assert_eq!(gate.flows(), 2);
+}
+
+/// The usual zones, and hosts inside behind an address outside, with these ports.
+fn masquerade(address: &str, ports: std::ops::RangeInclusive<u16>) -> Stanzas {
+    let mut stanzas = stanzas(&USUAL);
+    let address = address.parse().unwrap();
+    stanzas.nat.pools = vec![Pool {
+        is_interface: true,
+        ports,
+        ..Pool::new("wan", vec![(address, address)])
+    }];
+    stanzas.nat.sources = vec![SourceRule {
+        from: Place::default(),
+        to: Place {
+            zone: Some(OUTSIDE),
+            interface: None,
+        },
+        source: None,
+        destination: None,
+        protocol: None,
+        action: Action::Pool(0),
+    }];
+    stanzas
+}
+
+/// The ends of a frame, all of whose checksums are right.
+#[track_caller]
+fn ends(frame: &[u8]) -> ((IpAddr, u16), (IpAddr, u16)) {
+    let headers = linerate_wire::parse(frame).unwrap();
+    assert_ne!(headers.is_ipv4_right(frame), Some(false));
+    assert_ne!(headers.is_l4_right(frame), Some(false));
+    match headers.flow_key(frame).unwrap() {
+        linerate_wire::FlowKey::V4(key) => (
+            (key.src().into(), key.src_port()),
+            (key.dst().into(), key.dst_port()),
+        ),
+        linerate_wire::FlowKey::V6(key) => (
+            (key.src().into(), key.src_port()),
+            (key.dst().into(), key.dst_port()),
+        ),
+    }
+}
+
+/// A datagram to `port` of an outside address, from the server.
+fn answer_to(dst: &'static str, port: u16) -> Frame {
+    let mut frame = Frame::between(
+        if dst.contains(':') {
+            "2001:db8::7"
+        } else {
+            "192.0.2.7"
+        },
+        dst,
+    );
+    frame.payload = udp(18);
+    frame.payload[..2].copy_from_slice(&53_u16.to_be_bytes());
+    frame.payload[2..4].copy_from_slice(&port.to_be_bytes());
+    frame
+}
+
+#[test]
+fn hosts_inside_share_an_address_outside_and_each_gets_its_answers() {
+    let mut gate = Gate::new(&masquerade("192.0.2.1", 1024..=65535));
+    let server = ("192.0.2.7".parse().unwrap(), 53);
+    let mut outsides = Vec::new();
+    for host in ["10.1.0.9", "10.1.0.10"] {
+        let asks = Frame {
+            src: host,
+            ..datagrams(false).0
+        };
+        let sent = gate.passes(INSIDE, &asks).unwrap();
+        let (from, to) = ends(&sent);
+        assert_eq!((from.0, to), ("192.0.2.1".parse().unwrap(), server));
+        // The time to live is less by one, and nothing else has changed.
+        assert_eq!((sent.len(), sent[22]), (asks.bytes().len(), 63));
+        let back = gate
+            .passes(OUTSIDE, &answer_to("192.0.2.1", from.1))
+            .unwrap();
+        let inside = (host.parse().unwrap(), 5000);
+        assert_eq!(ends(&back), (server, inside));
+        outsides.push(from.1);
+    }
+    // RFC 4787 REQ-3: no two hosts have one port, and the first one's is preserved.
+    assert_eq!(outsides[0], 5000);
+    assert_ne!(outsides[0], outsides[1]);
+    assert_eq!(gate.flows(), 2);
+    // Another port of the address is the gateway's own.
+    let own = answer_to("192.0.2.1", 7);
+    assert_eq!(gate.passes(OUTSIDE, &own), Ok(own.bytes()));
+}
+
+#[test]
+fn connections_and_pings_are_translated_with_right_checksums() {
+    let mut gate = Gate::new(&masquerade("192.0.2.1", 1024..=65535));
+    let sent = gate
+        .passes(INSIDE, &segment(false, false, SYN, (100, 0)))
+        .unwrap();
+    let (from, _) = ends(&sent);
+    assert_eq!(from.0.to_string(), "192.0.2.1");
+    let mut answer = Frame {
+        dst: "192.0.2.1",
+        ..segment(false, true, SYN | ACK, (300, 101))
+    };
+    answer.payload[2..4].copy_from_slice(&from.1.to_be_bytes());
+    let back = gate.passes(OUTSIDE, &answer.summed()).unwrap();
+    assert_eq!(ends(&back).1, ("10.1.0.9".parse().unwrap(), 5000));
+
+    let mut ping = echo(false, false, 9);
+    let sum = !checksum::sum(&ping.payload);
+    ping.payload[2..4].copy_from_slice(&sum.to_be_bytes());
+    let sent = gate.passes(INSIDE, &ping).unwrap();
+    assert_eq!(ends(&sent).0.0.to_string(), "192.0.2.1");
+    let mut pong = Frame {
+        dst: "192.0.2.1",
+        ..echo(false, true, 9)
+    };
+    // As the translated question has it.
+    pong.payload[4..6].copy_from_slice(&sent[38..40]);
+    let sum = !checksum::sum(&pong.payload);
+    pong.payload[2..4].copy_from_slice(&sum.to_be_bytes());
+    let back = gate.passes(OUTSIDE, &pong).unwrap();
+    assert_eq!(ends(&back).1.0.to_string(), "10.1.0.9");
+    assert_eq!(back[38..40], [0, 9]);
+}
+
+#[test]
+fn rfc5508_req4_an_error_about_a_translated_packet_tells_of_the_one_that_was_sent() {
+    let mut gate = Gate::new(&masquerade("192.0.2.1", 1024..=65535));
+    let asks = datagrams(false).0;
+    let sent = gate.passes(INSIDE, &asks).unwrap();
+    let port = ends(&sent).0.1;
+    let mut outside = Frame {
+        src: "192.0.2.1",
+        ..asks.clone()
+    };
+    outside.payload[..2].copy_from_slice(&port.to_be_bytes());
+    let told = gate.passes(OUTSIDE, &unreachable(&outside)).unwrap();
+    assert_eq!(ends(&told).1.0.to_string(), "10.1.0.9");
+    // The quote: addresses and ports as the host had them.
+    assert_eq!(told[42 + 12..42 + 24], asks.bytes()[14 + 12..14 + 24]);
+}
+
+#[test]
+fn rfc5508_4_2_what_the_gateway_says_is_about_what_was_sent() {
+    for stanzas in [stanzas(&USUAL), masquerade("192.0.2.1", 1024..=65535)] {
+        let mut gate = Gate::new(&stanzas);
+        let asks = Frame {
+            ttl: 1,
+            dst_mac: LAN_MAC,
+            ..datagrams(false).0
+        };
+        let left = gate.lab.run(&mut gate.fast, INSIDE, &[asks.bytes()]);
+        assert_eq!(left.len(), 1, "{:?}", gate.lab.drops());
+        let told = &left[0].frame;
+        assert_eq!(
+            (left[0].port, told[34]),
+            (INSIDE, 11),
+            "time exceeded, to inside"
+        );
+        assert_eq!(ends(told).1.0.to_string(), "10.1.0.9");
+        assert_eq!(told[42..42 + 28], asks.bytes()[14..14 + 28]);
+    }
+}
+
+#[test]
+fn a_port_is_given_back_when_its_flow_ends() {
+    let mut gate = Gate::new(&masquerade("192.0.2.1", 5000..=5001));
+    let from = |port: u16| {
+        let mut frame = datagrams(false).0;
+        frame.payload[..2].copy_from_slice(&port.to_be_bytes());
+        frame
+    };
+    for _ in 0..3 {
+        for port in [5000, 5001] {
+            gate.passes(INSIDE, &from(port)).unwrap();
+        }
+        gate.refuses(INSIDE, &from(5002), "nat_exhausted");
+        gate.later(301_000);
+        assert_eq!(gate.flows(), 0);
+    }
+}
+
+#[test]
+fn a_pool_that_goes_ends_its_flows_and_leaves_others() {
+    let mut gate = Gate::new(&masquerade("192.0.2.1", 1024..=65535));
+    let sent = gate.passes(INSIDE, &datagrams(false).0).unwrap();
+    let port = ends(&sent).0.1;
+    gate.reload(&masquerade("192.0.2.1", 1024..=65535));
+    gate.passes(OUTSIDE, &answer_to("192.0.2.1", port)).unwrap();
+    gate.reload(&masquerade("192.0.2.2", 1024..=65535));
+    gate.refuses(OUTSIDE, &answer_to("192.0.2.1", port), "nat_gone");
+    assert_eq!(gate.flows(), 0);
+    let sent = gate.passes(INSIDE, &datagrams(false).0).unwrap();
+    assert_eq!(ends(&sent).0.0.to_string(), "192.0.2.2");
 }
 
 #[test]

@@ -25,6 +25,20 @@ impl Router {
         router
     }
 
+    /// Starts another appliance that is a router with more, by the name of its command.
+    #[track_caller]
+    pub(super) fn start_as(
+        name: &str,
+        namespace: &Namespace,
+        scratch: &Scratch,
+        config: &str,
+    ) -> Self {
+        let mut command = namespace.command(binary());
+        let mut router = Self::begin_as(name, &mut command, scratch, config);
+        router.forwards();
+        router
+    }
+
     /// Starts it, and waits for nothing.
     #[track_caller]
     pub(super) fn begin(namespace: &Namespace, scratch: &Scratch, config: &str) -> Self {
@@ -34,9 +48,14 @@ impl Router {
     /// Starts it by a command whose last argument is the program.
     #[track_caller]
     pub(super) fn begin_by(command: &mut Command, scratch: &Scratch, config: &str) -> Self {
+        Self::begin_as("router", command, scratch, config)
+    }
+
+    #[track_caller]
+    fn begin_as(name: &str, command: &mut Command, scratch: &Scratch, config: &str) -> Self {
         let (file, socket) = (scratch.file("router.toml"), scratch.file("router.sock"));
         write(&file, &socket, config);
-        let running = Running::start(command.args(["router", &file, "--json"]));
+        let running = Running::start(command.args([name, &file, "--json"]));
         Self {
             running,
             socket,

@@ -17,6 +17,7 @@ mod bfd;
 mod fragments;
 mod frr;
 mod frr_fpm;
+mod gateway;
 mod host;
 mod joined;
 mod live;
@@ -41,6 +42,7 @@ pub(crate) const TESTS: &[&[Test]] = &[
     fragments::TESTS,
     frr::TESTS,
     frr_fpm::TESTS,
+    gateway::TESTS,
     host::TESTS,
     joined::TESTS,
     live::TESTS,

@@ -1,16 +1,19 @@
-//! Flows: which packets belong to a flow, and which may begin one.
+//! Flows: which packets belong to a flow, which may begin one, and what they become.
 //!
-//! A burst is looked up at once. Packets of known flows are judged by what their flow permits next;
-//! the others are treated one by one: a route lookup says where the packet would leave, the zones
-//! of the two interfaces which policy decides, and what it permits begins a flow. Packets for the
-//! gateway itself, and those that have no route, belong to no flow and go on as in a router.
+//! A burst is looked up at once. Packets of known flows are judged by what their flow permits next
+//! ([`track`](crate::track)), and translated as its two keys say; the others are treated one by
+//! one: destination translation, a route lookup that says where the packet would leave, policy
+//! between the zones of the two interfaces, source translation, a new flow. Packets for the gateway
+//! itself, and those that have no route, belong to no flow and go on as in a router.
 //!
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
-//! the stage's turn, a bounded number at a time.
+//! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use linerate_core::packet::{Burst, Packet};
+use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::{DropId, Egress, NEVER, Stage};
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::acl::Verdict as Decided;
@@ -19,16 +22,21 @@ use linerate_routing::plane::{Change, Context, Verdict, ones};
 use linerate_tables::TableError;
 use linerate_tables::exact::Seed;
 use linerate_tables::flow::{
-    Direction, First, FlowConfig, FlowId, FlowKey, FlowTable, Hit, Inserted, Refused, states,
+    Direction, First, Flow, FlowConfig, FlowKey, FlowTable, Hit, Inserted, Refused,
 };
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
-use linerate_wire::tcp::flag::{ACK, FIN, RST, SYN};
-use linerate_wire::{FlowKey as Either, protocol};
+use linerate_wire::{FlowKey as Either, Headers};
 
 use crate::config::FlowsConfig;
+use crate::dispatch::Hash;
+use crate::nat::bits::Bits;
+use crate::nat::rewrite::{Differences, To, Translation4, Translation6, write_any, write_error};
+use crate::nat::rules::At;
+use crate::nat::{self, Held, Nat, Translated, Tuple};
 use crate::policy::{Decider, Policies};
+use crate::track::{self, Quote, Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next};
 
 /// Flows that one turn ends at most, of each family: see [`Flows::turn`].
 const EXPIRY_BUDGET: usize = 256;
@@ -36,10 +44,16 @@ const EXPIRY_BUDGET: usize = 256;
 const TICKS: u64 = 1000;
 
 /// What is kept with a flow.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Tracked {
+    tcp: Tcp,
+    /// How much the checksums of its first direction's packets grow.
+    differences: Differences,
     /// The [number](Policies::number) of the policies that have permitted it.
     policies: u32,
+    /// The zone that it came in from.
+    zone: u16,
+    held: Held,
 }
 
 /// Flows of one family.
@@ -51,14 +65,30 @@ struct Reasons {
     no_zone: DropId,
     /// The policy of the zones does not permit the flow.
     policy: DropId,
-    /// TCP in the midst of a connection that is not known.
-    tcp_no_flow: DropId,
-    /// An answer without a question, or an error about a packet that no flow has sent.
-    icmp_no_flow: DropId,
     /// There is no room for another flow.
     flow_table: DropId,
+    /// Another flow has the key that its answers would have.
+    flow_taken: DropId,
     /// The index has no room for this key.
     flow_collision: DropId,
+    /// What is to be translated does not lie within the packet.
+    nat_malformed: DropId,
+    /// The pool that it was translated by is gone.
+    nat_gone: DropId,
+    /// By [`Reason`].
+    track: [DropId; Reason::ALL.len()],
+    /// By [`nat::Refused`].
+    nat: [DropId; nat::Refused::COUNT],
+}
+
+impl Reasons {
+    fn of(&self, reason: Reason) -> Verdict {
+        Verdict::Drop(self.track[reason as usize])
+    }
+
+    fn of_nat(&self, refused: nat::Refused) -> Verdict {
+        Verdict::Drop(self.nat[refused as usize])
+    }
 }
 
 /// What the stage has counted, besides what its tables have.
@@ -72,56 +102,95 @@ pub struct Counts {
     pub forbidden: u64,
 }
 
+/// What all workers have of a configuration.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Zones, and what may begin between them.
+    pub policies: Arc<Policies>,
+    /// What is translated.
+    pub rules: Arc<nat::rules::Rules>,
+}
+
 /// The stage.
 pub struct Flows {
     v4: Table<FlowKey4, 16>,
     v6: Table<FlowKey6, 40>,
+    tracker: Tracker,
+    nat: Nat,
     policies: Arc<Policies>,
     reasons: Reasons,
     counts: Counts,
+    hash: Hash,
+    /// Makes random numbers.
+    random: (RandomState, u64),
     /// What each packet of the burst has found.
     found: Box<[Option<Hit>; Burst::CAPACITY]>,
+    /// Whether this burst has begun a flow.
+    has_begun: bool,
 }
 
 impl Flows {
-    /// A stage with room for its flows.
+    /// A stage with room for its flows, of the worker of that number.
     ///
     /// # Errors
     /// There is no memory for them.
     pub fn new(
         config: &FlowsConfig,
-        policies: Arc<Policies>,
+        shared: Shared,
+        worker: usize,
         now_ns: u64,
         egress: &mut Egress,
     ) -> Result<Self, TableError> {
-        let of =
-            |name, flows: u32| FlowConfig::stateful(name, flows as usize, TICKS, Seed::random());
+        let states = Timeouts::default().flow_states(TICKS, None);
+        let translates = !shared.rules.is_empty();
+        let of = |name: &str, flows: u32| FlowConfig {
+            states: states.clone(),
+            evict: Some(State::SynSent as u8),
+            translated: if translates { flows as usize } else { 0 },
+            ..FlowConfig::stateful(name, flows as usize, TICKS, Seed::random())
+        };
+        let random = RandomState::new();
+        let limits = shared.rules.config.limits;
+        let seed = Seed::random();
+        let nat = Nat::new(shared.rules, &limits, Bits::ALL, worker as u16, seed)?;
         let mut reason = |name| egress.reason(name);
         Ok(Self {
             v4: Table::new(&of("flows of IPv4", config.ipv4), ticks(now_ns))?,
             v6: Table::new(&of("flows of IPv6", config.ipv6), ticks(now_ns))?,
-            policies,
+            tracker: Tracker::default(),
+            nat,
+            policies: shared.policies,
             reasons: Reasons {
                 no_zone: reason("no_zone"),
                 policy: reason("policy"),
-                tcp_no_flow: reason("tcp_no_flow"),
-                icmp_no_flow: reason("icmp_no_flow"),
                 flow_table: reason("flow_table"),
+                flow_taken: reason("flow_taken"),
                 flow_collision: reason("flow_collision"),
+                nat_malformed: reason("nat_malformed"),
+                nat_gone: reason("nat_gone"),
+                track: Reason::ALL.map(|one| reason(one.name())),
+                nat: nat::Refused::ALL.map(|one| reason(one.name())),
             },
             counts: Counts::default(),
+            hash: Hash::new(random.hash_one(0_u64)),
+            random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
+            has_begun: false,
         })
     }
 
-    /// Takes other policies over, and leaves those that it had.
+    /// Takes another configuration over, and leaves the one that it had.
     pub fn install(&mut self, change: &mut Change) {
         let own = change.own.take().and_then(|own| own.downcast().ok());
-        let new = own.and_then(|own: Box<linerate_control::Own>| own.downcast::<Policies>().ok());
-        if let Some(policies) = new {
-            let old = std::mem::replace(&mut self.policies, policies);
-            change.own = Some(Box::new(old));
+        let new = own.and_then(|own: Box<linerate_control::Own>| own.downcast::<Shared>().ok());
+        let Some(new) = new else { return };
+        let rules = self.nat.rules().clone();
+        let policies = std::mem::replace(&mut self.policies, new.policies.clone());
+        if !Arc::ptr_eq(&rules, &new.rules) {
+            // Flows of mappings that are gone end at their next packet.
+            self.nat.install(new.rules.clone());
         }
+        change.own = Some(Box::new(Shared { policies, rules }));
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.
@@ -146,36 +215,35 @@ impl Flows {
         self.counts
     }
 
-    /// Readies the keys of those that are not looked up as they are: ICMP queries by their
-    /// identifier, and all of a VRF besides the first. Returns ICMP errors, which have no flow of
+    /// Readies the keys of those that are not looked up as they are: ICMP queries, by their
+    /// identifiers, and all of a VRF besides the first. Returns ICMP errors, which have no flow of
     /// their own.
     #[cold]
     fn ready_keys(&self, mask: Mask, burst: &Burst, context: &mut Context<'_>) -> Mask {
-        let vrf = (context.interface().vrf as u16).to_be_bytes();
+        let vrf = context.interface().vrf as u16;
         let parsed = &mut context.packets.parsed;
         let mut errors = 0;
         for index in ones(mask) {
             let is_v4 = parsed.class.v4 >> index & 1 != 0;
-            if is_v4 {
-                parsed.keys4[index].0[13..15].copy_from_slice(&vrf);
-            } else {
-                parsed.keys6[index].0[37..39].copy_from_slice(&vrf);
+            match is_v4 {
+                true => parsed.keys4[index].set_zone(vrf),
+                false => parsed.keys6[index].set_zone(vrf),
             }
             if parsed.class.icmp >> index & 1 == 0 {
                 continue;
             }
-            match icmp(&burst.as_packets()[index], is_v4) {
-                Icmp::Error => errors |= 1 << index,
-                // RFC 5508 3.1: the identifier is what a port is elsewhere.
-                Icmp::Query(ident) | Icmp::Answer(ident) => {
-                    let [high, low] = ident.to_be_bytes();
-                    let both = [high, low, high, low];
-                    match is_v4 {
-                        true => parsed.keys4[index].0[8..12].copy_from_slice(&both),
-                        false => parsed.keys6[index].0[32..36].copy_from_slice(&both),
-                    }
-                }
-                Icmp::Other => {}
+            let number = match is_v4 {
+                true => parsed.keys4[index].protocol(),
+                false => parsed.keys6[index].protocol(),
+            };
+            let packet = &burst.as_packets()[index];
+            match read(packet, is_v4, number, parsed.end[index]) {
+                Ok(Upper::Error) => errors |= 1 << index,
+                Ok(Upper::Query(query)) => match is_v4 {
+                    true => parsed.keys4[index] = query.key4(parsed.keys4[index]),
+                    false => parsed.keys6[index] = query.key6(parsed.keys6[index]),
+                },
+                _ => {}
             }
         }
         errors
@@ -189,48 +257,21 @@ impl Flows {
             *length = end.saturating_sub(HEADER_LEN as u32);
         }
         let (v4, v6) = (mask & parsed.class.v4, mask & parsed.class.v6);
-        look_up(
-            &mut self.v4,
-            now,
-            (v4, all),
-            &parsed.keys4,
-            &lengths,
-            &mut self.found,
-        );
-        look_up(
-            &mut self.v6,
-            now,
-            (v6, all),
-            &parsed.keys6,
-            &lengths,
-            &mut self.found,
-        );
+        let found = &mut self.found;
+        look_up(&mut self.v4, now, (v4, all), &parsed.keys4, &lengths, found);
+        look_up(&mut self.v6, now, (v6, all), &parsed.keys6, &lengths, found);
     }
 
-    /// A packet of a known flow.
-    #[inline]
-    fn follow<F: FlowKey<K>, const K: usize>(table: &mut Table<F, K>, hit: Hit, flags: Option<u8>) {
-        let Some(flags) = flags else { return };
-        let next = tcp_state(hit.state, hit.direction, flags);
-        if next != hit.state {
-            // A state without room leaves the flow in the one that it has.
-            let _ = table.set_state(hit.flow, next);
-        }
-    }
-
-    /// Whether the policies in force permit the flow of a packet, by the zones of the interfaces
-    /// that it comes in and leaves by. `is_back`: the packet is an answer in that flow.
+    /// Whether the policies in force permit a flow, by the zones of the interfaces that its first
+    /// packet comes in and leaves by.
     fn permits(
         &self,
         index: usize,
+        first: &Tuple,
         (from, to): (InterfaceId, InterfaceId),
-        is_back: bool,
-        packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
-        let reasons = &self.reasons;
-        let (from, to) = if is_back { (to, from) } else { (from, to) };
-        let policies = &self.policies;
+        let (reasons, policies) = (&self.reasons, &self.policies);
         let decided = match policies.decider(from, to) {
             None => {
                 context.note(index, "flows", || "an interface in no zone".into());
@@ -238,7 +279,8 @@ impl Flows {
             }
             Some(Decider::Fixed(verdict)) => (verdict, Default::default()),
             Some(Decider::List(number)) => {
-                let decision = context.ask_list("flows", number, index, is_back, packet);
+                let key = first.key().ok_or(Verdict::Drop(reasons.policy))?;
+                let decision = context.ask_list("flows", number, index, &key);
                 let decision = decision.ok_or(Verdict::Drop(reasons.policy))?;
                 (decision.verdict, decision.answer)
             }
@@ -254,114 +296,491 @@ impl Flows {
         }
     }
 
+    /// Where an interface is, for NAT.
+    fn at(&self, interface: InterfaceId) -> At {
+        At {
+            zone: self.policies.zone(interface).unwrap_or(u16::MAX),
+            interface: interface.0,
+        }
+    }
+
     /// A packet that no flow has: begins one, or is refused.
     #[cold]
     fn begin(
         &mut self,
         now: u64,
         index: usize,
-        packet: &Packet,
+        packet: &mut Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
-        let Some(ends) = ends(index, packet, context) else {
+        let parsed = &context.packets.parsed;
+        let (is_v4, end) = (parsed.class.v4 >> index & 1 != 0, parsed.end[index]);
+        let (key, tuple) = match is_v4 {
+            true => {
+                let key = parsed.keys4[index];
+                (Either::V4(key), Tuple::from(&key))
+            }
+            false => {
+                let key = parsed.keys6[index];
+                (Either::V6(key), Tuple::from(&key))
+            }
+        };
+        let id = context.packets.interface;
+        let first = nat::First {
+            tuple,
+            from: self.at(id),
+            bucket: self.bucket(&tuple),
+        };
+        let destination = self.nat.destination(&first);
+        let aim = destination.map_or(tuple, |found| found.tuple);
+        let Some(to) = leaves(index, aim.dst.address, packet, context) else {
             return Ok(());
         };
-        let parsed = &context.packets.parsed;
-        let is_v4 = parsed.class.v4 >> index & 1 != 0;
-        let bytes = parsed.end[index].saturating_sub(HEADER_LEN as u32);
-        let flags = tcp_flags(index, packet, context);
-        let state = match flags {
-            // RFC 9293 3.10.7.1: only a SYN begins a connection.
-            Some(flags) if flags & (SYN | ACK | RST | FIN) != SYN => {
-                return Err(Verdict::Drop(self.reasons.tcp_no_flow));
-            }
-            Some(_) => states::TCP_NEW,
-            None if parsed.class.udp >> index & 1 != 0 => states::UDP,
-            None if parsed.class.icmp >> index & 1 != 0 => match icmp(packet, is_v4) {
-                Icmp::Answer(_) => return Err(Verdict::Drop(self.reasons.icmp_no_flow)),
-                _ => states::ICMP,
-            },
-            None => states::OTHER,
+        let reasons = &self.reasons;
+        let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
+        let (tcp, state) = match self.tracker.first(&upper) {
+            track::First::Begin(tcp, state) => (tcp, state),
+            track::First::Drop(reason) => return Err(self.reasons.of(reason)),
         };
-        self.permits(index, ends, false, packet, context)?;
+        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
+        self.permits(index, &aim, (id, to), context)?;
+        let (to, random) = (self.at(to), self.random());
+        let becomes = self.nat.source(&first, &destination, to, now, random);
+        let becomes = becomes.map_err(|why| self.reasons.of_nat(why))?;
+        let bytes = end.saturating_sub(HEADER_LEN as u32);
         let user = Tracked {
+            tcp,
+            differences: Differences::default(),
             policies: self.policies.number(),
+            zone: first.from.zone,
+            held: becomes.held,
         };
-        let first = First {
-            state,
+        let first_of = |user| First {
+            state: state as u8,
             owner: 0,
             user,
             bytes,
         };
-        let parsed = &context.packets.parsed;
-        let begun = match is_v4 {
-            true => insert(&mut self.v4, now, parsed.keys4[index], first),
-            false => insert(&mut self.v6, now, parsed.keys6[index], first),
+        let back = becomes.tuple.reversed().key();
+        let begun = match (key, back) {
+            (Either::V4(key), Some(Either::V4(back))) => {
+                let back = back.in_zone(key.zone());
+                let differences = Translation4::new(&key, &back.reversed()).differences();
+                let first = first_of(Tracked {
+                    differences,
+                    ..user
+                });
+                begin_in(
+                    &mut self.v4,
+                    now,
+                    (key, back),
+                    first_bucket(&self.hash, &tuple),
+                    first,
+                )
+                .map(|gone| gone.map(|gone| gone_of(&gone)))
+            }
+            (Either::V6(key), Some(Either::V6(back))) => {
+                let back = back.in_zone(key.zone());
+                let differences = Translation6::new(&key, &back.reversed()).differences();
+                let first = first_of(Tracked {
+                    differences,
+                    ..user
+                });
+                begin_in(
+                    &mut self.v6,
+                    now,
+                    (key, back),
+                    first_bucket(&self.hash, &tuple),
+                    first,
+                )
+                .map(|gone| gone.map(|gone| gone_of(&gone)))
+            }
+            // Between the families nothing is translated yet.
+            _ => Err(Refused::Stale),
         };
         match begun {
-            Ok(is_new) => {
-                self.counts.begun += u64::from(is_new);
-                context.note(index, "flows", || "a new flow".into());
-                Ok(())
+            Ok(evicted) => {
+                if let Some((held, original, translated, zone)) = evicted {
+                    self.nat.release(held, &original, &translated, zone, now);
+                }
+                self.counts.begun += 1;
+                self.has_begun = true;
+                context.note(index, "flows", || match becomes.tuple == tuple {
+                    true => "a new flow".into(),
+                    false => {
+                        let Tuple { src, dst, .. } = becomes.tuple;
+                        format!("a new flow, which becomes {src} > {dst}")
+                    }
+                });
             }
-            Err(Refused::Collision) => Err(Verdict::Drop(self.reasons.flow_collision)),
-            Err(_) => Err(Verdict::Drop(self.reasons.flow_table)),
+            Err(why) => {
+                let Translated { tuple: new, held } = becomes;
+                self.nat.release(held, &tuple, &new, first.from.zone, now);
+                return Err(Verdict::Drop(match why {
+                    Refused::Collision => self.reasons.flow_collision,
+                    Refused::Taken => self.reasons.flow_taken,
+                    _ => self.reasons.flow_table,
+                }));
+            }
+        }
+        if becomes.tuple == tuple {
+            return Ok(());
+        }
+        match (key, back) {
+            (Either::V4(_), Some(Either::V4(back))) => {
+                let found = self.v4.lookup(context.packets.parsed.keys4[index]);
+                let differences = self.differences4(found);
+                self.write4(index, back.reversed(), differences, packet, context)
+            }
+            (Either::V6(_), Some(Either::V6(back))) => {
+                let found = self.v6.lookup(context.packets.parsed.keys6[index]);
+                let differences = self.differences6(found);
+                self.write6(index, back.reversed(), differences, packet, context)
+            }
+            _ => Ok(()),
         }
     }
 
-    /// A packet of a flow that older policies have permitted: it is decided anew.
+    fn differences4(&self, hit: Option<Hit>) -> Differences {
+        let user = hit.and_then(|hit| self.v4.user(hit.flow));
+        user.map_or(Differences::default(), |user| user.differences)
+    }
+
+    fn differences6(&self, hit: Option<Hit>) -> Differences {
+        let user = hit.and_then(|hit| self.v6.user(hit.flow));
+        user.map_or(Differences::default(), |user| user.differences)
+    }
+
+    fn bucket(&self, tuple: &Tuple) -> u8 {
+        first_bucket(&self.hash, tuple)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random.1 += 1;
+        self.random.0.hash_one(self.random.1)
+    }
+
+    /// Translates an IPv4 packet: it gets the addresses and ports of `to`.
+    #[inline]
+    fn write4(
+        &self,
+        index: usize,
+        to: FlowKey4,
+        differences: Differences,
+        packet: &mut Packet,
+        context: &mut Context<'_>,
+    ) -> Result<(), Verdict> {
+        let l4 = usize::from(packet.meta().l4_offset);
+        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
+        let class = &context.packets.parsed.class;
+        let (is_tcp, is_udp) = (class.tcp >> index & 1 != 0, class.udp >> index & 1 != 0);
+        context.packets.translate(index, packet.data());
+        let translation = Translation4::with(&to, differences);
+        let frame = packet.data_mut();
+        let written = match (is_tcp | is_udp) && l4 != 0 {
+            true => translation.write(frame, HEADER_LEN, l4, is_udp, is_partial),
+            false => any(frame, &translation.to(), is_partial),
+        };
+        if !written {
+            return Err(Verdict::Drop(self.reasons.nat_malformed));
+        }
+        let parsed = &mut context.packets.parsed;
+        parsed.dst4[index] = to.dst().to_bits();
+        parsed.keys4[index] = to;
+        Ok(())
+    }
+
+    /// The same of IPv6; the source in its key stays the sender's.
+    #[inline]
+    fn write6(
+        &self,
+        index: usize,
+        to: FlowKey6,
+        differences: Differences,
+        packet: &mut Packet,
+        context: &mut Context<'_>,
+    ) -> Result<(), Verdict> {
+        let l4 = usize::from(packet.meta().l4_offset);
+        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
+        let class = &context.packets.parsed.class;
+        let (is_tcp, is_udp) = (class.tcp >> index & 1 != 0, class.udp >> index & 1 != 0);
+        context.packets.translate(index, packet.data());
+        let translation = Translation6::with(&to, differences);
+        let frame = packet.data_mut();
+        let written = match (is_tcp | is_udp) && l4 != 0 {
+            true => translation.write(frame, HEADER_LEN, l4, is_udp, is_partial),
+            false => any(frame, &translation.to(), is_partial),
+        };
+        if !written {
+            return Err(Verdict::Drop(self.reasons.nat_malformed));
+        }
+        let key = &mut context.packets.parsed.keys6[index];
+        key.0[16..].copy_from_slice(&to.0[16..]);
+        Ok(())
+    }
+
+    /// A packet of a flow that older policies have permitted: it is decided anew. The tuples are
+    /// those of the flow's first packet, before and behind its translation.
     #[cold]
     fn decide_again(
         &mut self,
         index: usize,
-        hit: Hit,
+        hit: &Hit,
+        (original, translated): (Tuple, Tuple),
+        held: Held,
         packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
-        let Some(ends) = ends(index, packet, context) else {
+        let aim = original.with_dst(translated.dst);
+        let here = context.packets.interface;
+        let far = match hit.direction {
+            Direction::Forward => aim.dst.address,
+            Direction::Reverse => original.src.address,
+        };
+        let Some(there) = leaves(index, far, packet, context) else {
             return Ok(());
         };
-        let is_back = hit.direction == Direction::Reverse;
-        let decided = self.permits(index, ends, is_back, packet, context);
-        let number = self.policies.number();
-        let is_v4 = context.packets.parsed.class.v4 >> index & 1 != 0;
-        match (&decided, is_v4) {
-            (Ok(()), true) => note(&mut self.v4, hit.flow, number),
-            (Ok(()), false) => note(&mut self.v6, hit.flow, number),
-            (Err(_), true) => drop(self.v4.remove(hit.flow)),
-            (Err(_), false) => drop(self.v6.remove(hit.flow)),
-        }
+        let ends = match hit.direction {
+            Direction::Forward => (here, there),
+            Direction::Reverse => (there, here),
+        };
+        let decided = match self.nat.is_permitted(held, &translated) {
+            true => self.permits(index, &aim, ends, context),
+            false => Err(Verdict::Drop(self.reasons.nat_gone)),
+        };
         self.counts.forbidden += u64::from(decided.is_err());
         decided
     }
 
-    /// An ICMP error that is to be forwarded: it belongs to the flow that has sent the packet that
-    /// it quotes, or nowhere.
+    /// An ICMP error: it belongs to the flow that has sent the packet that it quotes, or nowhere.
     #[cold]
     fn related(
-        &self,
+        &mut self,
         index: usize,
-        packet: &Packet,
+        packet: &mut Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
-        if ends(index, packet, context).is_none() {
+        let vrf = context.interface().vrf as u16;
+        let own = |tables: &mut Self, context: &mut Context<'_>, packet: &Packet, why| {
+            let parsed = &context.packets.parsed;
+            let to = match parsed.class.v4 >> index & 1 {
+                1 => IpAddr::from(parsed.dst4[index].to_be_bytes()),
+                _ => parsed.keys6[index].dst().into(),
+            };
+            // About a packet of the gateway's own.
+            match leaves(index, to, packet, context) {
+                None => Ok(()),
+                Some(_) => Err(tables.reasons.of(why)),
+            }
+        };
+        let Ok(headers) = linerate_wire::parse(packet.data()) else {
+            return own(self, context, packet, Reason::IcmpHeader);
+        };
+        let quote = match Quote::read(packet.data(), &headers) {
+            Ok(quote) => quote,
+            Err(why) => return own(self, context, packet, why),
+        };
+        let own_key = match quote.key {
+            Either::V4(key) => Either::V4(key.in_zone(vrf)),
+            Either::V6(key) => Either::V6(key.in_zone(vrf)),
+        };
+        let found = match own_key {
+            Either::V4(key) => self.v4.lookup(key).and_then(|hit| {
+                let flow = self.v4.flow_mut(&hit, key)?;
+                Some((hit, Either::V4(flow.other.reversed()), flow.user.tcp))
+            }),
+            Either::V6(key) => self.v6.lookup(key).and_then(|hit| {
+                let flow = self.v6.flow_mut(&hit, key)?;
+                Some((hit, Either::V6(flow.other.reversed()), flow.user.tcp))
+            }),
+        };
+        let Some((hit, to, tcp)) = found else {
+            return own(self, context, packet, Reason::QuoteNoFlow);
+        };
+        let checked = quote.check(&tcp, hit.direction);
+        checked.map_err(|why| self.reasons.of(why))?;
+        context.note(index, "flows", || "an error about a flow".into());
+        if to == own_key {
             return Ok(());
         }
-        let vrf = context.interface().vrf as u16;
-        let hit = match quoted(packet.data(), vrf) {
-            Some(Either::V4(key)) => self.v4.lookup(key),
-            Some(Either::V6(key)) => self.v6.lookup(key),
-            None => None,
+        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
+        let frame = packet.data_mut();
+        // RFC 5508 REQ-5 c: routers inside are not named outside.
+        let hides = hit.direction == Direction::Forward;
+        let write = |frame: &mut [u8], to: &To<'_>| {
+            let half = to.addresses.len() / 2;
+            let router = hides.then(|| &to.addresses[..half]);
+            write_error(frame, &headers, &quote.headers, to, router, is_partial)
         };
-        match hit {
-            Some(_) => {
-                context.note(index, "flows", || "an error about a flow".into());
-                Ok(())
+        let written = match &to {
+            Either::V4(key) => {
+                let translation = Translation4::with(key, Differences::default());
+                write(frame, &translation.to())
             }
-            None => Err(Verdict::Drop(self.reasons.icmp_no_flow)),
+            Either::V6(key) => {
+                let translation = Translation6::with(key, Differences::default());
+                write(frame, &translation.to())
+            }
+        };
+        if !written {
+            return Err(Verdict::Drop(self.reasons.nat_malformed));
         }
+        let parsed = &mut context.packets.parsed;
+        match to {
+            Either::V4(key) => {
+                parsed.dst4[index] = key.dst().to_bits();
+                parsed.keys4[index].0[4..8].copy_from_slice(&key.dst().octets());
+            }
+            Either::V6(key) => {
+                parsed.keys6[index].0[16..32].copy_from_slice(&key.dst().octets());
+            }
+        }
+        Ok(())
     }
 }
+
+/// What becomes of a packet of a flow.
+enum Judged<F> {
+    /// It passes, and gets the addresses and ports of this key, if of any.
+    Pass(Option<(F, Differences)>),
+    /// The policies have changed since.
+    Old(Held),
+    /// It begins another flow.
+    Anew,
+    Drop(Reason),
+}
+
+/// Judges a packet of a flow.
+#[inline(always)]
+fn judge<F: FlowKey<K>, const K: usize>(
+    table: &mut Table<F, K>,
+    tracker: &Tracker,
+    hit: &Hit,
+    (key, upper): (F, &Upper),
+    now: u64,
+    policies: u32,
+) -> Judged<F> {
+    let Some(flow) = table.flow_mut(hit, key) else {
+        // It has ended since: a packet before in the same burst has begun another.
+        return Judged::Anew;
+    };
+    if flow.user.policies != policies {
+        return Judged::Old(flow.user.held);
+    }
+    let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
+    let becomes = flow.translated.then(|| {
+        let differences = match hit.direction {
+            Direction::Forward => flow.user.differences,
+            Direction::Reverse => flow.user.differences.reversed(),
+        };
+        (flow.other.reversed(), differences)
+    });
+    match next {
+        Next::Pass(state) => {
+            if state as u8 != hit.state {
+                // A state without room leaves the flow in the one that it has.
+                let _ = table.set_state(hit.flow, state as u8);
+            }
+            Judged::Pass(becomes)
+        }
+        Next::Unchanged => Judged::Pass(becomes),
+        Next::Anew => Judged::Anew,
+        Next::Drop(reason) => Judged::Drop(reason),
+    }
+}
+
+/// What a flow that has ended held of NAT, as [`Nat::release`] takes it.
+type Gone = (Held, Tuple, Tuple, u16);
+
+fn gone_of<F>(flow: &Flow<F, Tracked>) -> Gone
+where
+    for<'a> Tuple: From<&'a F>,
+{
+    let back = Tuple::from(&flow.reverse);
+    let original = Tuple::from(&flow.key);
+    (flow.user.held, original, back.reversed(), flow.user.zone)
+}
+
+/// Begins a flow; returns the one that had to go for it.
+fn begin_in<F: FlowKey<K>, const K: usize>(
+    table: &mut Table<F, K>,
+    now: u64,
+    (forward, back): (F, F),
+    bucket: u8,
+    first: First<Tracked>,
+) -> Result<Option<Flow<F, Tracked>>, Refused> {
+    match table.insert_pair(now, forward, back, bucket, first)? {
+        Inserted::New { evicted, .. } => Ok(evicted),
+        // It was looked up before.
+        Inserted::Found(_) => Err(Refused::Taken),
+    }
+}
+
+macro_rules! known {
+    ($name:ident, $table:ident, $keys:ident, $write:ident) => {
+        impl Flows {
+            /// A packet that has hit a flow.
+            #[inline]
+            fn $name(
+                &mut self,
+                now: u64,
+                index: usize,
+                hit: &Hit,
+                packet: &mut Packet,
+                context: &mut Context<'_>,
+            ) -> Result<(), Verdict> {
+                let parsed = &context.packets.parsed;
+                let (key, end) = (parsed.$keys[index], parsed.end[index]);
+                let is_v4 = parsed.class.v4 >> index & 1 != 0;
+                let upper = match parsed.class.udp >> index & 1 {
+                    1 => Upper::Udp,
+                    _ => read(packet, is_v4, key.protocol(), end)
+                        .map_err(|why| self.reasons.of(why))?,
+                };
+                let number = self.policies.number();
+                let (table, tracker) = (&mut self.$table, &self.tracker);
+                let mut judged = judge(table, tracker, hit, (key, &upper), now, number);
+                if let Judged::Old(held) = judged {
+                    let Some(flow) = self.$table.get(hit.flow) else {
+                        return self.begin(now, index, packet, context);
+                    };
+                    let (_, original, translated, _) = gone_of(&flow);
+                    let tuples = (original, translated);
+                    let decided = self.decide_again(index, hit, tuples, held, packet, context);
+                    if let Err(verdict) = decided {
+                        if let Some(flow) = self.$table.remove(hit.flow) {
+                            let (held, original, translated, zone) = gone_of(&flow);
+                            self.nat.release(held, &original, &translated, zone, now);
+                        }
+                        return Err(verdict);
+                    }
+                    if let Some(user) = self.$table.user_mut(hit.flow) {
+                        user.policies = number;
+                    }
+                    let (table, tracker) = (&mut self.$table, &self.tracker);
+                    judged = judge(table, tracker, hit, (key, &upper), now, number);
+                }
+                match judged {
+                    Judged::Pass(None) => Ok(()),
+                    Judged::Pass(Some((to, differences))) => {
+                        self.$write(index, to, differences, packet, context)
+                    }
+                    Judged::Drop(reason) => Err(self.reasons.of(reason)),
+                    // The flow before is closed: it goes, whatever becomes of this one.
+                    Judged::Anew | Judged::Old(_) => {
+                        if let Some(flow) = self.$table.remove(hit.flow) {
+                            let (held, original, translated, zone) = gone_of(&flow);
+                            self.nat.release(held, &original, &translated, zone, now);
+                        }
+                        self.begin(now, index, packet, context)
+                    }
+                }
+            }
+        }
+    };
+}
+known!(known4, v4, keys4, write4);
+known!(known6, v6, keys6, write6);
 
 impl Stage<Context<'_>> for Flows {
     fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, _: &mut Egress) {
@@ -377,37 +796,33 @@ impl Stage<Context<'_>> for Flows {
             0 => 0,
             special => self.ready_keys(special, burst, context),
         };
-        let looked_up = tracked & !errors;
-        self.find(now, looked_up, burst.mask(), context);
-        let (number, v4) = (self.policies.number(), context.packets.parsed.class.v4);
-        let tcp = context.packets.parsed.class.tcp;
+        self.has_begun = false;
+        self.find(now, tracked & !errors, burst.mask(), context);
+        let v4 = context.packets.parsed.class.v4;
         let mut live = context.packets.live;
         for index in ones(tracked) {
-            let packet = &burst.as_packets()[index];
+            let packet = &mut burst.as_packets_mut()[index];
             let is_v4 = v4 >> index & 1 != 0;
             let outcome = if errors >> index & 1 != 0 {
                 self.related(index, packet, context)
-            } else if let Some(hit) = self.found[index] {
-                let flags = match tcp >> index & 1 {
-                    1 => tcp_flags(index, packet, context),
-                    _ => None,
-                };
-                let permitted = match is_v4 {
-                    true => {
-                        Self::follow(&mut self.v4, hit, flags);
-                        self.v4.user(hit.flow).map(|user| user.policies)
-                    }
-                    false => {
-                        Self::follow(&mut self.v6, hit, flags);
-                        self.v6.user(hit.flow).map(|user| user.policies)
-                    }
-                };
-                match permitted == Some(number) {
-                    true => Ok(()),
-                    false => self.decide_again(index, hit, packet, context),
-                }
             } else {
-                self.begin(now, index, packet, context)
+                let parsed = &context.packets.parsed;
+                let found = match self.found[index] {
+                    // A packet before in this burst may have begun the flow.
+                    None if self.has_begun => {
+                        let bytes = parsed.end[index].saturating_sub(HEADER_LEN as u32);
+                        match is_v4 {
+                            true => self.v4.touch(now, parsed.keys4[index], bytes),
+                            false => self.v6.touch(now, parsed.keys6[index], bytes),
+                        }
+                    }
+                    found => found,
+                };
+                match (found, is_v4) {
+                    (None, _) => self.begin(now, index, packet, context),
+                    (Some(hit), true) => self.known4(now, index, &hit, packet, context),
+                    (Some(hit), false) => self.known6(now, index, &hit, packet, context),
+                }
             };
             if let Err(verdict) = outcome {
                 context.packets.judge(index, verdict);
@@ -418,20 +833,48 @@ impl Stage<Context<'_>> for Flows {
     }
 
     /// Ends flows whose time is over.
-    fn turn(&mut self, now: u64, context: &mut Context<'_>, _: &mut Egress) -> u64 {
-        let _ = now;
+    fn turn(&mut self, _: u64, context: &mut Context<'_>, _: &mut Egress) -> u64 {
         let now = ticks(context.now_ns());
-        let mut ended = 0;
-        self.v4.poll(now, EXPIRY_BUDGET, |_| ended += 1);
-        self.v6.poll(now, EXPIRY_BUDGET, |_| ended += 1);
+        let (nat, mut ended) = (&mut self.nat, 0);
+        let mut end = |(held, original, translated, zone): Gone| {
+            ended += 1;
+            if !held.is_nothing() {
+                nat.release(held, &original, &translated, zone, now);
+            }
+        };
+        self.v4.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
+        self.v6.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
         self.counts.ended += ended;
         NEVER
     }
 }
 
-/// A time of the worker's clock in ticks of the tables.
+/// A time of the worker's clock in ticks of the tables: milliseconds.
 fn ticks(now_ns: u64) -> u64 {
     now_ns / (1_000_000_000 / TICKS)
+}
+
+/// The bucket of a flow: that of who begins it.
+fn first_bucket(hash: &Hash, tuple: &Tuple) -> u8 {
+    match tuple.src.address {
+        IpAddr::V4(v4) => hash.host4(v4.to_bits()),
+        IpAddr::V6(v6) => hash.host6(&v6.octets()),
+    }
+}
+
+/// Reads the upper layer of a packet that ends at byte `end` of its frame.
+#[inline(always)]
+fn read(packet: &Packet, is_v4: bool, number: u8, end: u32) -> Result<Upper, Reason> {
+    let l4 = usize::from(packet.meta().l4_offset);
+    let upper = packet.data().get(l4..end as usize).filter(|_| l4 != 0);
+    Upper::read(!is_v4, number, upper.unwrap_or_default())
+}
+
+/// Translates what is neither TCP nor UDP.
+#[cold]
+fn any(frame: &mut [u8], to: &To<'_>, is_partial: bool) -> bool {
+    let parsed: Option<Headers> = linerate_wire::parse(frame).ok();
+    parsed.is_some_and(|headers| write_any(frame, &headers, to, is_partial))
 }
 
 /// Looks up the packets of `mask`, of a burst that has `all`.
@@ -465,113 +908,12 @@ fn look_up<F: FlowKey<K> + Default, const K: usize>(
     }
 }
 
-/// Begins a flow; false where there is one already, from a packet before in the same burst.
-fn insert<F: FlowKey<K>, const K: usize>(
-    table: &mut Table<F, K>,
-    now: u64,
-    key: F,
-    first: First<Tracked>,
-) -> Result<bool, Refused> {
-    let inserted = table.insert(now, key, first)?;
-    Ok(matches!(inserted, Inserted::New { .. }))
-}
-
-/// Notes which policies have permitted a flow.
-fn note<F: FlowKey<K>, const K: usize>(table: &mut Table<F, K>, flow: FlowId, number: u32) {
-    if let Some(user) = table.user_mut(flow) {
-        user.policies = number;
-    }
-}
-
-/// The interfaces that a packet comes in and leaves by; `None` where it is not forwarded.
-fn ends(
-    index: usize,
-    packet: &Packet,
-    context: &Context<'_>,
-) -> Option<(InterfaceId, InterfaceId)> {
-    let hop = context.route(index, packet);
+/// The interface that packets to `to` leave by; `None` where they are not forwarded.
+fn leaves(index: usize, to: IpAddr, packet: &Packet, context: &Context<'_>) -> Option<InterfaceId> {
+    let hop = context.route(index, to, packet);
     let leaves = matches!(
         hop.action,
         Action::Forward | Action::Resolve | Action::Glean
     );
-    let to = hop.interface.get().filter(|_| leaves)?;
-    Some((context.packets.interface, to))
-}
-
-/// The flags of a TCP segment.
-fn tcp_flags(index: usize, packet: &Packet, context: &Context<'_>) -> Option<u8> {
-    let is_tcp = context.packets.parsed.class.tcp >> index & 1 != 0;
-    let at = usize::from(packet.meta().l4_offset) + 13;
-    packet.data().get(at).copied().filter(|_| is_tcp)
-}
-
-/// The state of a connection behind a segment.
-fn tcp_state(state: u8, direction: Direction, flags: u8) -> u8 {
-    let is_forward = direction == Direction::Forward;
-    match state {
-        _ if flags & (RST | FIN) != 0 => states::TCP_CLOSING,
-        // The same ports again, for another connection.
-        states::TCP_CLOSING if is_forward && flags & (SYN | ACK) == SYN => states::TCP_NEW,
-        states::TCP_NEW if is_forward && flags & (SYN | ACK) == ACK => states::TCP_ESTABLISHED,
-        state => state,
-    }
-}
-
-/// What an ICMP message is to a flow.
-enum Icmp {
-    /// About a packet of a flow.
-    Error,
-    /// A question, which may begin a flow.
-    Query(u16),
-    /// Its answer.
-    Answer(u16),
-    /// Neither: policy alone decides.
-    Other,
-}
-
-/// What kind of ICMP message a packet is.
-fn icmp(packet: &Packet, is_v4: bool) -> Icmp {
-    let at = usize::from(packet.meta().l4_offset);
-    let Some(&[kind, _, _, _, high, low, ..]) = packet.data().get(at..).filter(|_| at != 0) else {
-        return Icmp::Other;
-    };
-    let ident = u16::from_be_bytes([high, low]);
-    match (kind, is_v4) {
-        // RFC 792: unreachable, source quench, redirect, time exceeded, parameter problem.
-        (3 | 4 | 5 | 11 | 12, true) => Icmp::Error,
-        // RFC 4443 2.1: the first half of the types are errors.
-        (0..=127, false) => Icmp::Error,
-        // Echo, timestamp, information, address mask (RFC 950).
-        (8 | 13 | 15 | 17, true) | (128, false) => Icmp::Query(ident),
-        (0 | 14 | 16 | 18, true) | (129, false) => Icmp::Answer(ident),
-        _ => Icmp::Other,
-    }
-}
-
-/// The key of the flow that an ICMP error is about, as its answers have it.
-fn quoted(frame: &[u8], vrf: u16) -> Option<Either> {
-    let headers = linerate_wire::parse(frame).ok()?;
-    let inner = headers.quoted(frame).ok()??;
-    let key = inner.flow_key(frame)?.reversed();
-    let ident = || {
-        let at = inner.l4?;
-        let bytes = frame.get(at + 4..at + 6)?;
-        Some([bytes[0], bytes[1], bytes[0], bytes[1]])
-    };
-    Some(match key {
-        Either::V4(mut key) => {
-            if key.protocol() == protocol::ICMP {
-                key.0[8..12].copy_from_slice(&ident()?);
-            }
-            key.0[13..15].copy_from_slice(&vrf.to_be_bytes());
-            Either::V4(key)
-        }
-        Either::V6(mut key) => {
-            if key.protocol() == protocol::ICMPV6 {
-                key.0[32..36].copy_from_slice(&ident()?);
-            }
-            key.0[37..39].copy_from_slice(&vrf.to_be_bytes());
-            Either::V6(key)
-        }
-    })
+    hop.interface.get().filter(|_| leaves)
 }

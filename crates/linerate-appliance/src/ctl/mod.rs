@@ -32,8 +32,9 @@ enum Command {
     Show {
         #[arg(value_enum)]
         what: What,
-        /// Only what fits: a name, an address, or for routes a prefix (with all in it)
-        filter: Option<String>,
+        /// Only what fits: a name, an address, for routes a prefix (with all in it), for flows
+        /// several words, all of which have to hold
+        filter: Vec<String>,
         /// Rows at most
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: u64,
@@ -86,6 +87,10 @@ pub(crate) enum What {
     /// Who holds which slots and packets, and who has lost one
     Ledger,
     Acls,
+    /// Of a gateway: flows, with what they become; by addresses, ports, protocols and states
+    Flows,
+    /// Of a gateway: what decides between each two zones
+    Policies,
 }
 
 impl What {
@@ -101,6 +106,8 @@ impl What {
             Self::Path => "path",
             Self::Ledger => "ledger",
             Self::Acls => "acls",
+            Self::Flows => "flows",
+            Self::Policies => "policies",
         }
     }
 }
@@ -119,8 +126,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
             filter,
             limit,
         } => {
+            let filter = filter.join(" ");
             let params = json!({ "what": what.name(), "filter": filter, "limit": limit });
-            if let (What::Path, Some("cycles")) = (what, filter.as_deref()) {
+            if let (What::Path, "cycles") = (what, filter.as_str()) {
                 // The first call starts the measurement.
                 router.call("show", params.clone(), nothing)?;
                 std::thread::sleep(Duration::from_secs(1));

@@ -98,6 +98,25 @@ const ACLS: &[Shown] = &[
     ("matches", "matches", false),
 ];
 
+const FLOWS: &[Shown] = &[
+    ("protocol", "protocol", false),
+    ("source", "source", false),
+    ("destination", "destination", false),
+    ("becomes_source", "becomes", false),
+    ("becomes_destination", "to", false),
+    ("state", "state", false),
+    ("vrf", "vrf", false),
+    ("age_s", "age s", true),
+    ("idle_s", "idle s", true),
+    ("packets", "packets", true),
+    ("packets_back", "back", true),
+];
+const POLICIES: &[Shown] = &[
+    ("from", "from", false),
+    ("to", "to", false),
+    ("decides", "decides", false),
+];
+
 /// The rows of an answer as a table, and what was left out.
 pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
     let shown = match what {
@@ -111,6 +130,8 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Path => PATH,
         What::Ledger => LEDGER,
         What::Acls => ACLS,
+        What::Flows => FLOWS,
+        What::Policies => POLICIES,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
         true => Column::number(heading),

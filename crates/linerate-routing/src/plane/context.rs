@@ -3,10 +3,13 @@
 //! Packets keep their position in the burst between the parser and the last two stages, so what is
 //! known of a packet is at its position: in arrays, and in masks with a bit for each.
 
+use std::net::IpAddr;
+
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{BurstContext, DropId, Egress};
 use linerate_tables::lpm::NO_ROUTE;
 use linerate_tables::parse::{Mask, Parsed};
+use linerate_wire::ethernet::HEADER_LEN;
 
 use super::View;
 use super::acl::Answer;
@@ -18,6 +21,10 @@ use super::punt::Reason;
 use super::reasons::Reasons;
 use super::transmit::Output;
 use crate::model::InterfaceId;
+
+/// As much of a packet as translation changes: up to the checksum of TCP behind IPv6, or behind
+/// most options of IPv4.
+const ORIGINAL: usize = 64;
 
 /// The verdict on a packet that does not reach the lookup.
 #[derive(Clone, Copy, Debug)]
@@ -77,6 +84,10 @@ pub struct Packets {
     pub marks: Marks,
     /// Verdicts on those that are not `live`.
     pub verdicts: [Verdict; Burst::CAPACITY],
+    /// Those whose addresses were translated since they came: see [`Packets::translate`].
+    pub(super) translated: Mask,
+    /// Of these: how their headers were.
+    originals: Box<[[u8; ORIGINAL]; Burst::CAPACITY]>,
     /// The number of the hop of each packet.
     pub hops: [u32; Burst::CAPACITY],
     /// The number of the interface that each leaves by.
@@ -96,6 +107,8 @@ impl Packets {
             parsed: Box::new(Parsed::new()),
             marks: Marks::default(),
             verdicts: [Verdict::Drop(reasons.truncated); Burst::CAPACITY],
+            translated: 0,
+            originals: Box::new([[0; ORIGINAL]; Burst::CAPACITY]),
             hops: [NO_ROUTE; Burst::CAPACITY],
             exits: [0; Burst::CAPACITY],
         }
@@ -107,6 +120,30 @@ impl Packets {
         (self.interface, self.tags) = (interface, tags);
         self.first_whole = None;
         self.here = Mask::MAX;
+        self.translated = 0;
+    }
+
+    /// Notes how the untagged frame at `index` is, before somebody translates its addresses: an
+    /// error that its sender gets quotes what the sender sent (RFC 5508 4.2).
+    #[inline(always)]
+    pub fn translate(&mut self, index: usize, frame: &[u8]) {
+        let headers = frame.get(HEADER_LEN..).unwrap_or_default();
+        let original = &mut self.originals[index];
+        match headers.first_chunk::<ORIGINAL>() {
+            Some(headers) => *original = *headers,
+            None => original[..headers.len()].copy_from_slice(headers),
+        }
+        self.translated |= 1 << index;
+    }
+
+    /// Makes a packet what its sender sent.
+    pub(super) fn restore(&self, index: usize, packet: &mut Packet) {
+        if index < Burst::CAPACITY && self.translated >> index & 1 != 0 {
+            let frame = packet.data_mut();
+            let headers = frame.get_mut(HEADER_LEN..).unwrap_or_default();
+            let len = headers.len().min(ORIGINAL);
+            headers[..len].copy_from_slice(&self.originals[index][..len]);
+        }
     }
 
     /// Those of `live` go on, and the next stage looks at them.
@@ -160,12 +197,12 @@ impl<'a> Context<'a> {
         self.view.now_ns
     }
 
-    /// Where the packet at `index` goes, by its destination in `packets.parsed`.
-    pub fn route(&self, index: usize, packet: &Packet) -> &'a Hop {
+    /// Where packets to `to` go that come in like the packet at `index`.
+    pub fn route(&self, index: usize, to: IpAddr, packet: &Packet) -> &'a Hop {
         let (view, vrf, parsed) = (self.view, self.interface().vrf, &self.packets.parsed);
-        let found = match parsed.class.v4 >> index & 1 {
-            1 => view.fib4.lookup(vrf, parsed.dst4[index]),
-            _ => view.fib6.lookup(vrf, parsed.keys6[index].dst().octets()),
+        let found = match to {
+            IpAddr::V4(v4) => view.fib4.lookup(vrf, v4.to_bits()),
+            IpAddr::V6(v6) => view.fib6.lookup(vrf, v6.octets()),
         };
         let hop = view.hops.get(found.unwrap_or(NO_ROUTE));
         match hop.action {

@@ -118,7 +118,7 @@ pub(super) struct PacketContext {
 
 impl Context<'_> {
     /// Handles one exception: by the verdict of a stage, or by its hop.
-    fn handle(&mut self, index: usize, packet: Packet, out: &mut Egress) {
+    fn handle(&mut self, index: usize, mut packet: Packet, out: &mut Egress) {
         if self.packets.live >> index & 1 != 0 {
             return self.dispose(index, packet, out);
         }
@@ -126,6 +126,7 @@ impl Context<'_> {
         match self.packets.verdicts[index] {
             Verdict::Drop(reason) => self.drop_one(index, reason, packet, out),
             Verdict::Reject(reason, answer) => {
+                self.packets.restore(index, &mut packet);
                 let error = icmp_error::rejection(&packet, answer);
                 self.icmp_error(id, &packet, error, out);
                 self.drop_one(index, reason, packet, out);
@@ -136,7 +137,7 @@ impl Context<'_> {
 
     /// Handles the packet at `index` by its hop.
     #[cold]
-    fn dispose(&mut self, index: usize, packet: Packet, out: &mut Egress) {
+    fn dispose(&mut self, index: usize, mut packet: Packet, out: &mut Egress) {
         let (id, bit): (_, Mask) = (self.packets.interface, 1 << index);
         let seen = PacketContext {
             index,
@@ -182,7 +183,7 @@ impl Context<'_> {
             Action::Multicast => self.for_group(seen, packet, out),
             Action::Martian => self.drop_one(index, reasons.martian_destination, packet, out),
             Action::Blackhole if number == u32::MAX => {
-                self.icmp_error(id, &packet, IcmpError::NoRoute, out);
+                self.answer(index, id, &mut packet, IcmpError::NoRoute, out);
                 self.drop_one(index, reasons.no_route, packet, out);
             }
             // A group within a group does not occur; it would have no hop.
@@ -190,23 +191,39 @@ impl Context<'_> {
                 self.drop_one(index, reasons.blackhole, packet, out);
             }
             Action::Unreachable => {
-                self.icmp_error(id, &packet, IcmpError::Rejected, out);
+                self.answer(index, id, &mut packet, IcmpError::Rejected, out);
                 self.drop_one(index, reasons.unreachable, packet, out);
             }
             Action::Prohibit => {
-                self.icmp_error(id, &packet, IcmpError::Prohibited, out);
+                self.answer(index, id, &mut packet, IcmpError::Prohibited, out);
                 self.drop_one(index, reasons.prohibited, packet, out);
             }
         }
+    }
+
+    /// Sends an ICMP error about a packet of the burst, which is what its sender sent from here on.
+    fn answer(
+        &mut self,
+        index: usize,
+        id: InterfaceId,
+        packet: &mut Packet,
+        error: IcmpError,
+        out: &mut Egress,
+    ) {
+        self.packets.restore(index, packet);
+        self.icmp_error(id, packet, error, out);
     }
 
     /// The drop reason for a packet from outside whose source is a local address, or the broadcast
     /// address of a local network. Neighbor Discovery from a local address passes: it reveals a
     /// duplicate (RFC 4862 5.4).
     fn has_local_source(&self, seen: PacketContext, packet: &Packet) -> Option<DropId> {
-        let source = match seen.is_v4 {
-            true => source4(packet).map(IpAddr::V4),
-            false => source6(packet).map(IpAddr::V6),
+        // As its sender sent it: translated, it may well be an address of ours.
+        let source = match (seen.is_v4, self.packets.translated >> seen.index & 1) {
+            (true, 1) => Some(Ipv4Addr::from(self.packets.parsed.src4[seen.index]).into()),
+            (false, 1) => Some(self.packets.parsed.keys6[seen.index].src().into()),
+            (true, _) => source4(packet).map(IpAddr::V4),
+            (false, _) => source6(packet).map(IpAddr::V6),
         };
         let whose = match source? {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => {
@@ -257,7 +274,7 @@ impl Context<'_> {
 
     /// Hands a packet to the kernel to forward, unchanged: the kernel decrements the time to live,
     /// fragments and answers itself.
-    fn for_host(&mut self, seen: PacketContext, packet: Packet, out: &mut Egress) {
+    fn for_host(&mut self, seen: PacketContext, mut packet: Packet, out: &mut Egress) {
         let PacketContext { index, id, .. } = seen;
         if self.packets.marks.link_local >> index & 1 != 0 {
             return self.drop_one(index, self.reasons.link_local, packet, out);
@@ -267,7 +284,7 @@ impl Context<'_> {
         }
         let interface = self.view.settings.interfaces.get(usize::from(id.0));
         if interface.is_none_or(|interface| interface.host_interface.is_none()) {
-            self.icmp_error(id, &packet, IcmpError::NoRoute, out);
+            self.answer(index, id, &mut packet, IcmpError::NoRoute, out);
             return self.drop_one(index, self.reasons.no_host_interface, packet, out);
         }
         self.punt(index, Reason::Host, id, 0, packet, out);
@@ -288,7 +305,7 @@ impl Context<'_> {
         if self.packets.marks.link_local & bit != 0 {
             // RFC 3927 7; RFC 4443 3.1 code 2 for a source that means nothing beyond its link.
             if !seen.is_v4 {
-                self.icmp_error(id, &packet, IcmpError::BeyondScope, out);
+                self.answer(index, id, &mut packet, IcmpError::BeyondScope, out);
             }
             return self.drop_one(index, reasons.link_local, packet, out);
         }
@@ -298,12 +315,12 @@ impl Context<'_> {
         let has_options = self.packets.parsed.class.options & bit != 0;
         if has_options && let Err((error, reason)) = self.options(seen, &packet) {
             if let Some(error) = error {
-                self.icmp_error(id, &packet, error, out);
+                self.answer(index, id, &mut packet, error, out);
             }
             return self.drop_one(index, reason, packet, out);
         }
         if ttl(&packet, seen.is_v4) <= 1 {
-            self.icmp_error(id, &packet, IcmpError::TtlExceeded, out);
+            self.answer(index, id, &mut packet, IcmpError::TtlExceeded, out);
             return self.drop_one(index, reasons.ttl_exceeded, packet, out);
         }
         let length = seen.end - HEADER_LEN;
@@ -311,12 +328,20 @@ impl Context<'_> {
         let is_cut_later = packet.meta().offload.intersects(Offload::GSO);
         let fits = length <= mtu || is_cut_later && segment_len(&packet, seen) <= mtu;
         if !fits && !self.may_be_cut(seen, mtu, &mut packet) {
-            self.icmp_error(id, &packet, IcmpError::TooBig { mtu: hop.mtu }, out);
+            self.answer(
+                index,
+                id,
+                &mut packet,
+                IcmpError::TooBig { mtu: hop.mtu },
+                out,
+            );
             return self.drop_one(index, reasons.too_big, packet, out);
         }
         // Redirects are only for packets that are forwarded (RFC 1812 5.2.7.2), and quote them
         // unchanged.
-        if hop.interface.get() == Some(id) && self.interface().redirects {
+        // Nobody else could have sent what was translated here.
+        let is_back = hop.interface.get() == Some(id) && self.packets.translated & bit == 0;
+        if is_back && self.interface().redirects {
             self.redirect(seen, hop, &packet, out);
         }
         self.note(index, "rewrite", || rewritten(hop, fits));

@@ -8,7 +8,7 @@ use linerate_tables::acl::{Acl, PacketKey, PacketKey4, PacketKey6};
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::ipv6::Ipv6;
-use linerate_wire::{Fragment, protocol};
+use linerate_wire::{FlowKey, Fragment, protocol};
 
 use super::acl::{self, AccessList, Said};
 use super::context::{Context, Packets, Verdict, ones};
@@ -201,46 +201,38 @@ fn ask<const W: usize>(
 }
 
 impl Context<'_> {
-    /// What the access list of that number says of the packet at `index`, which came in by this
-    /// burst's interface: counted, logged and traced as in a list of the interface. `is_back`: the
-    /// question is whether the packet that this one answers would be permitted. `None` where the
-    /// packet is too short to judge.
+    /// What the access list of that number says of the first packet of a flow: counted, logged and
+    /// traced as in a list of the interface that the packet at `index` came in by. Of ICMP queries
+    /// the destination port is the type.
     pub fn ask_list(
         &mut self,
         stage: &'static str,
         number: u16,
         index: usize,
-        is_back: bool,
-        packet: &Packet,
+        first: &FlowKey,
     ) -> Option<Decision> {
-        let (view, id) = (self.view, self.packets.interface);
-        let list = view.settings.acls.get(usize::from(number))?;
-        let vlan = view.settings.interfaces.get(usize::from(id.0))?.vlan;
-        let end = self.packets.parsed.end[index] as usize;
+        let list = self.view.settings.acls.get(usize::from(number))?;
+        let ports = |src: u16, dst: u16, protocol: u8| match protocol {
+            protocol::ICMP | protocol::ICMPV6 => (dst, 0),
+            _ => (src, dst),
+        };
         let mut said = [0];
-        let flow = if self.packets.parsed.class.v4 >> index & 1 != 0 {
-            let key = self.packets.parsed.keys4[index];
-            let ends = ([u32::from(key.src())], [u32::from(key.dst())]);
-            let filled = fill(packet, end, ends, key.protocol())?.with_vlan(vlan);
-            let key = if is_back {
-                question(filled, ends, key.protocol())
-            } else {
-                filled
-            };
-            list.v4.classify(&[key], &mut said);
-            Flow::of4(&key)
-        } else {
-            let key = self.packets.parsed.keys6[index];
-            let words = linerate_tables::acl::words6;
-            let ends = (words(key.src()), words(key.dst()));
-            let filled = fill(packet, end, ends, key.protocol())?.with_vlan(vlan);
-            let key = if is_back {
-                question(filled, ends, key.protocol())
-            } else {
-                filled
-            };
-            list.v6.classify(&[key], &mut said);
-            Flow::of6(&key)
+        let flow = match first {
+            FlowKey::V4(key) => {
+                let ports = ports(key.src_port(), key.dst_port(), key.protocol());
+                let (src, dst) = ([u32::from(key.src())], [u32::from(key.dst())]);
+                let key = PacketKey::tuple(src, dst, ports, key.protocol());
+                list.v4.classify(&[key], &mut said);
+                Flow::of4(&key)
+            }
+            FlowKey::V6(key) => {
+                let words = linerate_tables::acl::words6;
+                let ports = ports(key.src_port(), key.dst_port(), key.protocol());
+                let (src, dst) = (words(key.src()), words(key.dst()));
+                let key = PacketKey::tuple(src, dst, ports, key.protocol());
+                list.v6.classify(&[key], &mut said);
+                Flow::of6(&key)
+            }
         };
         let said = Said::of(said[0]);
         self.installed.counters.hit(number.into(), said.rule());
@@ -249,7 +241,7 @@ impl Context<'_> {
                 list: number,
                 rule: said.rule(),
                 verdict: said.verdict(),
-                gate: Gate::In(id),
+                gate: Gate::In(self.packets.interface),
                 flow,
             });
         }
@@ -259,22 +251,6 @@ impl Context<'_> {
             answer: list.answer,
         })
     }
-}
-
-/// The key of the packet that the one of `answer`, with these addresses, answers.
-fn question<const W: usize>(
-    answer: PacketKey<W>,
-    (src, dst): ([u32; W], [u32; W]),
-    protocol: u8,
-) -> PacketKey<W> {
-    let ports = match (answer.icmp(), answer.ports()) {
-        // Of ICMP's questions only the echo request has answers that are common.
-        (Some(_), _) if W == 1 => (8, 0),
-        (Some(_), _) => (128, 0),
-        (None, Some((first, second))) => (second, first),
-        (None, None) => (0, 0),
-    };
-    PacketKey::tuple(dst, src, ports, protocol).with_length(answer.length().into())
 }
 
 /// What a list said, for traces.

@@ -1,0 +1,106 @@
+//! `linerate gateway` from outside: its example, what `--check` says, and what it refuses.
+#![allow(clippy::unwrap_used)]
+
+use std::process::{Command, Output};
+
+use linerate_testkit::Scratch;
+use serde_json::Value;
+
+fn linerate(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_linerate"))
+        .args(args)
+        .output()
+        .expect("the binary runs")
+}
+
+/// What a command that must succeed prints.
+fn said(args: &[&str]) -> String {
+    let output = linerate(args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Standard error of a command that must fail because of its file (EX_CONFIG).
+fn misconfigured(args: &[&str]) -> String {
+    let output = linerate(args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(78), "{args:?}: {stderr}");
+    stderr
+}
+
+const PORTS: &str = "[router]\nkernel = false\n[[port]]\nname = \"a\"\nspec = \"ring:a\"\n\
+    [[port]]\nname = \"b\"\nspec = \"ring:b\"\n";
+
+fn written(scratch: &Scratch, text: &str) -> String {
+    let file = scratch.file("gateway.toml");
+    std::fs::write(&file, text).unwrap();
+    file
+}
+
+#[test]
+fn the_example_is_sound_and_a_router_refuses_it() {
+    let scratch = Scratch::new();
+    let file = written(&scratch, &said(&["gateway", "--print", "example"]));
+    let text = said(&["gateway", &file, "--check=file"]);
+    for line in [
+        "zone inside: lan",
+        "policy inside to outside: permit",
+        "policy outside to inside: acl inbound",
+        "nat: rules of sources 1, static addresses and forwards 1",
+        "flows of each worker: 262144 of IPv4, 65536 of IPv6",
+    ] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert!(!text.contains("warning"), "{text}");
+    let json = said(&["gateway", &file, "--check=file", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    // Flows are known by ports, which later fragments lack.
+    let does = json["interfaces"][0]["does"].to_string();
+    assert!(does.contains("reassembles"), "{json}");
+    let refused = misconfigured(&["router", &file, "--check=file"]);
+    assert!(
+        refused.contains("zone: a router has no such stanza"),
+        "{refused}"
+    );
+    assert!(refused.contains("`linerate gateway`"), "{refused}");
+    let unit = said(&["gateway", "--print", "unit"]);
+    assert!(unit.contains("ExecStart=linerate gateway /etc/linerate/gateway.toml"));
+}
+
+#[test]
+fn all_that_is_wrong_with_zones_and_policies_is_said_at_once() {
+    let scratch = Scratch::new();
+    let text = format!(
+        "{PORTS}[flows]\nipv4 = 0\n\
+         [[zone]]\nname = \"in\"\ninterfaces = [\"a\", \"c\"]\n\
+         [[zone]]\nname = \"in\"\ninterfaces = [\"a\"]\n\
+         [[policy]]\nfrom = \"in\"\nto = \"out\"\n\
+         [[policy]]\nfrom = \"in\"\nto = \"in\"\nacl = \"edge\"\ndefault = \"permit\"\n"
+    );
+    let wrong = misconfigured(&["gateway", &written(&scratch, &text), "--check=file"]);
+    for problem in [
+        ":10: flows.ipv4: 0 is too small",
+        ":13: zone.interfaces: there is no interface `c`",
+        ":15: zone.name: `in` names two zones",
+        ":16: zone.interfaces: `a` is in zone `in` already",
+        ":19: policy.to: there is no zone `out`",
+        ":23: policy.acl: there is no access list `edge`",
+        ":24: policy.default: an access list has a default of its own",
+    ] {
+        assert!(wrong.contains(problem), "{problem}: {wrong}");
+    }
+    assert!(wrong.contains("`linerate gateway"), "{wrong}");
+}
+
+#[test]
+fn several_workers_need_queues_that_keep_directions_together() {
+    let scratch = Scratch::new();
+    let plan = "[plan]\nio = \"0,0\"\nbg = \"0\"\ncpus = \"0,0,0\"\n";
+    let text = format!("{plan}{PORTS}[flows]\nipv4 = 1000\n");
+    let wrong = misconfigured(&["gateway", &written(&scratch, &text), "--check=file"]);
+    assert!(wrong.contains("[plan] io has 2 lcores"), "{wrong}");
+    assert!(wrong.contains("symmetric_rss = true"), "{wrong}");
+    let text = text + "symmetric_rss = true\n";
+    said(&["gateway", &written(&scratch, &text), "--check=file"]);
+}

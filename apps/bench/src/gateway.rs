@@ -2,6 +2,7 @@
 //! of what hosts inside send, one of the answers, so that all but the first packets are of
 //! established flows. 1000 routes, 1000 rules of which the last permits.
 
+use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -12,9 +13,10 @@ use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker};
 use linerate_drivers::Drivers;
 use linerate_gateway::config::{FlowsConfig, PolicyConfig, Stanzas, ZoneConfig};
 use linerate_gateway::dispatch::{Bucket, Classes, Hash, Owners, Sorter};
+use linerate_gateway::nat::rules;
 use linerate_gateway::path::GatewayPath;
 use linerate_gateway::policy::Policies;
-use linerate_gateway::stages::flows::Flows;
+use linerate_gateway::stages::flows::{Flows, Shared};
 use linerate_tables::acl::{Bits, Match4, Prefix};
 use linerate_tables::lpm::Prefix4;
 use linerate_tables::lpm::synth::{Pattern, Spec, destinations, routes4};
@@ -35,22 +37,27 @@ pub(super) const ROWS: &[Row] = &[
     Row {
         name: "gateway.fw.1k",
         about: "established flows both ways, 1000 rules, 1 K UDP flows",
-        run: |row, run| established(row, run, 1_000, true),
+        run: |row, run| established(row, run, 1_000, Device::Firewall),
     },
     Row {
         name: "gateway.fw.1m",
         about: "the same, 1 M UDP flows",
-        run: |row, run| established(row, run, 1_000_000, true),
+        run: |row, run| established(row, run, 1_000_000, Device::Firewall),
+    },
+    Row {
+        name: "gateway.nat44.1k",
+        about: "gateway.fw.1k with sources translated to one address",
+        run: |row, run| established(row, run, 1_000, Device::Nat),
     },
     Row {
         name: "gateway.router.1k",
         about: "the router's stage on the captures of gateway.fw.1k",
-        run: |row, run| established(row, run, 1_000, false),
+        run: |row, run| established(row, run, 1_000, Device::Router),
     },
     Row {
         name: "gateway.router.1m",
         about: "the router's stage on the captures of gateway.fw.1m",
-        run: |row, run| established(row, run, 1_000_000, false),
+        run: |row, run| established(row, run, 1_000_000, Device::Router),
     },
     Row {
         name: "gateway.dispatch",
@@ -62,7 +69,7 @@ pub(super) const ROWS: &[Row] = &[
 pub(super) const INPUTS: &[Input] = &[Input {
     row: "gateway.fw.1k",
     write: |path| {
-        let [asks, answers] = frames(&routes(), 1_000);
+        let [asks, answers] = frames(&routes(), 1_000, Device::Firewall);
         Captures::write_each(path, [&asks, &answers]).map(drop)
     },
 }];
@@ -72,18 +79,35 @@ const RULES: u32 = 1000;
 /// Where hosts are inside: 10.0.0.0/8, by port 0.
 const INSIDE: u32 = 10 << 24;
 
-/// The frames of flow `number`: of the host, and of the answer.
-fn both(number: u64, remote: u32) -> [Frame; 2] {
+/// The address that sources are translated to, in no network of an interface.
+const OUTSIDE: u32 = 0xc000_0264;
+
+/// What works on the captures.
+#[derive(Clone, Copy, PartialEq)]
+enum Device {
+    Router,
+    Firewall,
+    Nat,
+}
+
+/// The frames of flow `number`: of the host, and of the answer. Translated ones keep their ports,
+/// which are all different.
+fn both(number: u64, remote: u32, device: Device) -> [Frame; 2] {
     let host = INSIDE | (mixed(number) as u32 & 0xff_ffff);
-    let ports = mixed(!number);
-    let key = FlowKey4::new(
-        host.to_be_bytes(),
-        remote.to_be_bytes(),
-        ports as u16 | 1024,
-        (ports >> 16) as u16,
-        protocol::UDP,
-    );
-    [frame(&key), frame(&key.reversed())]
+    let port = match device {
+        Device::Nat => 1024 + number as u16,
+        _ => mixed(!number) as u16 | 1024,
+    };
+    let remote_port = (mixed(!number) >> 16) as u16;
+    let key = |host: u32| {
+        let (host, remote) = (host.to_be_bytes(), remote.to_be_bytes());
+        FlowKey4::new(host, remote, port, remote_port, protocol::UDP)
+    };
+    let outside = match device {
+        Device::Nat => OUTSIDE,
+        _ => host,
+    };
+    [frame(&key(host)), frame(&key(outside).reversed())]
 }
 
 /// Routes to remote networks by port 1, and one to the hosts inside by port 0.
@@ -98,19 +122,19 @@ fn routes() -> Vec<(Prefix4, u32)> {
 }
 
 /// What hosts inside send, a frame for each flow, and what is answered.
-fn frames(remote: &[(Prefix4, u32)], flows: u64) -> [Vec<Frame>; 2] {
+fn frames(remote: &[(Prefix4, u32)], flows: u64, device: Device) -> [Vec<Frame>; 2] {
     let addresses = destinations(remote, Pattern::Zipf, flows as usize, 2);
     let frames = (0..)
         .zip(addresses)
-        .map(|(number, remote)| both(number, remote));
+        .map(|(number, remote)| both(number, remote, device));
     let (asks, answers) = frames.map(|[ask, answer]| (ask, answer)).unzip();
     [asks, answers]
 }
 
-fn established(row: &'static str, run: Run, flows: u64, is_gateway: bool) -> Result<Sample, Error> {
+fn established(row: &'static str, run: Run, flows: u64, device: Device) -> Result<Sample, Error> {
     let flows = if run.quick { flows.min(1000) } else { flows };
     let remote = routes();
-    let [asks, answers] = frames(&remote, flows);
+    let [asks, answers] = frames(&remote, flows, device);
     let captures = Captures::of_each([&asks, &answers])?;
     drop((asks, answers));
 
@@ -125,9 +149,9 @@ fn established(row: &'static str, run: Run, flows: u64, is_gateway: bool) -> Res
     let mut settings = two_links();
     settings.acls = vec![Arc::new(rules()?)];
     let setup = written.setup(settings, clock);
-    let stage = match is_gateway {
-        true => gateway(setup, flows, &mut egress)?,
-        false => Fast::router(setup, &mut egress),
+    let stage = match device {
+        Device::Router => Fast::router(setup, &mut egress),
+        _ => gateway(setup, flows, device == Device::Nat, &mut egress)?,
     };
     let drops = egress.drop_counts();
     let dropped = move || {
@@ -183,7 +207,7 @@ fn rules() -> Result<AccessList, Error> {
 }
 
 /// The gateway's stage: port 0 is inside, and whoever is there may begin what the list permits.
-fn gateway(setup: Setup, flows: u64, egress: &mut Egress) -> Result<Fast, Error> {
+fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> Result<Fast, Error> {
     let zone = |name: &str, interface: &str| ZoneConfig {
         name: name.into(),
         interfaces: vec![interface.into()],
@@ -201,10 +225,32 @@ fn gateway(setup: Setup, flows: u64, egress: &mut Egress) -> Result<Fast, Error>
             acl: Some(0),
             default: Verdict::Deny,
         }],
+        ..Stanzas::default()
     };
-    let policies = Arc::new(Policies::new(&stanzas, &setup.settings));
+    let outside = IpAddr::V4(OUTSIDE.into());
+    let sources = rules::SourceRule {
+        from: rules::Place::default(),
+        to: rules::Place::default(),
+        source: None,
+        destination: None,
+        protocol: None,
+        action: rules::Action::Pool(0),
+    };
+    let config = rules::Config {
+        pools: vec![rules::Pool::new("outside", vec![(outside, outside)])],
+        sources: if translates {
+            vec![sources]
+        } else {
+            Vec::new()
+        },
+        ..rules::Config::default()
+    };
+    let shared = Shared {
+        policies: Arc::new(Policies::new(&stanzas, &setup.settings)),
+        rules: Arc::new(rules::Rules::new(config, None)),
+    };
     let now_ns = setup.clock.ns(setup.clock.now());
-    let flows = Flows::new(&stanzas.flows, policies, now_ns, egress)?;
+    let flows = Flows::new(&stanzas.flows, shared, 0, now_ns, egress)?;
     let path = Box::new(GatewayPath::new(&setup, flows));
     Ok(Fast::new(setup, path, egress))
 }

@@ -3,16 +3,16 @@
 //!
 //! | bits | what |
 //! |---|---|
-//! | 31 to 8 | SipHash-2-4 of the flow's key, the client's sequence number, the time slot and bits 7 to 0, keyed with a secret |
+//! | 31 to 8 | SipHash-2-4 of key, client's sequence number, time slot and bits 7 to 0 |
 //! | 7 to 5 | class of the client's segment size: the largest of [`MSS`] that is not above it |
 //! | 4 to 2 | class of its window scale: the largest of [`SCALES`] that is not above it, or none |
 //! | 1 | whether it permits SACK |
 //! | 0 | the last bit of the time slot |
 //!
-//! A cookie holds for the slot in which it was given and the next: 32 to 64 seconds. One guess in
-//! 16 million is right, as in Linux and FreeBSD; what it gains is a SYN to the server. Timestamps
-//! are not offered, so connections that begin with a cookie have none. All workers that may get the
-//! answer need the same secret.
+//! The hash is keyed with a secret; all workers that may get the answer need the same. A cookie
+//! holds for the slot in which it was given and the next: 32 to 64 seconds. One guess in 16 million
+//! is right, as in Linux and FreeBSD; what it gains is a SYN to the server. Timestamps are not
+//! offered, so connections that begin with a cookie have none.
 
 use super::segment::{NO_SCALE, Segment};
 

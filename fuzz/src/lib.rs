@@ -7,6 +7,7 @@
 
 mod acl_rules;
 mod filter;
+mod gateway_track;
 mod headers;
 mod icmp_error;
 mod neighbour;
@@ -36,6 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),
     ("privilege", privilege::check),
+    ("gateway_track", gateway_track::check),
     ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),
     ("memif_messages", linerate_drivers::fuzz::memif_messages),
     ("memif_ring", linerate_drivers::fuzz::memif_ring),

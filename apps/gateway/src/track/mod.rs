@@ -16,23 +16,37 @@
 //!     quote.check(&flow.tcp, hit.direction)?;  it passes            no state, no refresh
 //! if upper is a Query: key = query.key4(key)                        identifiers are ports
 //! look up key
-//!   no flow: tracker.first(&upper)
+//!   no flow: tracker.first(key.bytes(), &upper, half_open, now_ms)
 //!       First::Begin(tcp, state)    ask the policy; insert a flow with these
+//!       First::Answer(made)         ask the policy; the packet ends here, send `made` back
+//!       First::Proxy(tcp, made)     ask the policy; insert a flow in state `proxied`; the packet
+//!                                   ends here, send `made` onward
 //!       First::Drop(reason)
 //!   a flow: tracker.next(&mut flow.tcp, hit.direction, hit.state, &upper, now_ms)
 //!       Verdict::Pass(state)        count, refresh, set_state if it is another one
 //!       Verdict::Unchanged          it passes, and refreshes nothing
 //!       Verdict::Anew               as if there were no flow: `first`, and if the policy lets
 //!                                   it begin, end the old flow and insert the new one
+//!       Verdict::Answer { .. }      the packet ends here; it refreshes the flow, which is in
+//!                                   `state` now; send what is given back and onward
 //!       Verdict::Drop(reason)       refreshes nothing
+//!   where a packet passes and tcp.is_shifted(): tcp.shift(direction, &mut frame[l4..end])
 //! ```
+//!
+//! `half_open` is the number of flows in the states that [`State::is_half_open`] names. A made
+//! segment is written by [`Made::write`] with the addresses of the packet that caused it, as they
+//! are before translation: what goes onward is translated as that packet would be, what goes back
+//! is not. An error that passes where `tcp.is_shifted()` needs [`Tcp::shift_quote`].
 //!
 //! What must not refresh a flow must not touch its time: look up first, count after the verdict.
 //!
-//! Read [`state`] for states and timeouts, [`tcp`] for windows, [`related`] for ICMP errors. The
-//! clauses and their tests are in `docs/rfc/tracking.md`.
+//! Read [`state`] for states and timeouts, [`tcp`] for windows, [`related`] for ICMP errors,
+//! [`cookie`] and [`proxy`] for floods of SYNs. The clauses and their tests are in
+//! `docs/rfc/tracking.md`.
 
+pub mod cookie;
 pub mod icmp;
+pub mod proxy;
 mod reason;
 pub mod related;
 mod segment;
@@ -45,7 +59,9 @@ mod udp;
 use linerate_tables::flow::Direction;
 use linerate_wire::protocol;
 
+pub use cookie::Cookies;
 pub use icmp::Query;
+pub use proxy::{MAX_MADE_LEN, Made, Way};
 pub use reason::Reason;
 pub use related::Quote;
 pub use segment::{NO_SCALE, Segment};
@@ -99,6 +115,11 @@ impl Upper {
 pub enum First {
     /// It may begin a flow with this state.
     Begin(Tcp, State),
+    /// There are too many half-open connections: it is answered by a SYN cookie, and no flow
+    /// begins.
+    Answer(Made),
+    /// It brings a SYN cookie back: a flow begins in state `proxied`, and this goes to the server.
+    Proxy(Tcp, Made),
     /// It is dropped.
     Drop(Reason),
 }
@@ -114,6 +135,15 @@ pub enum Verdict {
     Drop(Reason),
     /// It begins another flow of the same key, if the policy lets it.
     Anew,
+    /// It ends here, and refreshes the flow, which is in this state now; these are sent instead.
+    Answer {
+        /// The state.
+        state: State,
+        /// What its source gets.
+        back: Option<Made>,
+        /// What its destination gets.
+        onward: Option<Made>,
+    },
 }
 
 /// What becomes of a TCP segment that no flow was begun for by a SYN.
@@ -131,18 +161,20 @@ pub enum Pickup {
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     pickup: Pickup,
+    cookies: Option<Cookies>,
 }
 
 impl Tracker {
-    /// A tracker.
-    pub fn new(pickup: Pickup) -> Self {
-        Self { pickup }
+    /// A tracker; without `cookies`, SYNs beyond the limit are the flow table's to refuse.
+    pub fn new(pickup: Pickup, cookies: Option<Cookies>) -> Self {
+        Self { pickup, cookies }
     }
 
-    /// A packet for which there is no flow.
-    pub fn first(&mut self, upper: &Upper) -> First {
+    /// A packet for which there is no flow. `key` are the bytes of its key, `half_open` is how many
+    /// connections are half open.
+    pub fn first(&mut self, key: &[u8], upper: &Upper, half_open: usize, now_ms: u64) -> First {
         let state = match upper {
-            Upper::Tcp(segment) => return self.first_segment(segment),
+            Upper::Tcp(segment) => return self.first_segment(key, segment, half_open, now_ms),
             Upper::Udp => State::UdpSingle,
             Upper::Query(query) if query.asks => State::IcmpSingle,
             Upper::Query(_) => return First::Drop(Reason::IcmpNoQuery),
@@ -152,11 +184,33 @@ impl Tracker {
         First::Begin(Tcp::default(), state)
     }
 
-    fn first_segment(&mut self, segment: &Segment) -> First {
-        match (segment.kind(), self.pickup) {
-            (Kind::Syn, _) => First::Begin(Tcp::opened(segment), State::SynSent),
-            (Kind::Ack, Pickup::Loose) => First::Begin(Tcp::picked_up(segment), State::PickedUp),
-            (Kind::Invalid, _) => First::Drop(Reason::TcpFlags),
+    fn first_segment(
+        &mut self,
+        key: &[u8],
+        segment: &Segment,
+        half_open: usize,
+        now_ms: u64,
+    ) -> First {
+        match segment.kind() {
+            Kind::Syn => match &mut self.cookies {
+                Some(cookies) if cookies.are_due(half_open) => {
+                    let cookie = cookies.give(key, segment, now_ms);
+                    First::Answer(Made::cookie(segment, cookie, cookies.mss()))
+                }
+                _ => First::Begin(Tcp::opened(segment), State::SynSent),
+            },
+            Kind::Ack => {
+                let cookies = self.cookies.as_ref();
+                let cookies = cookies.filter(|cookies| cookies.are_out(now_ms));
+                let known = cookies.and_then(|cookies| returned(cookies, key, segment, now_ms));
+                match (known, self.pickup) {
+                    (Some(tcp), _) => First::Proxy(tcp, tcp.server_syn()),
+                    (None, Pickup::Loose) => First::Begin(Tcp::picked_up(segment), State::PickedUp),
+                    (None, Pickup::Strict) if cookies.is_some() => First::Drop(Reason::TcpCookie),
+                    (None, Pickup::Strict) => First::Drop(Reason::TcpNoSyn),
+                }
+            }
+            Kind::Invalid => First::Drop(Reason::TcpFlags),
             _ => First::Drop(Reason::TcpNoSyn),
         }
     }
@@ -181,4 +235,16 @@ impl Tracker {
             Upper::Other => Verdict::Pass(udp::next_other(direction, state)),
         }
     }
+}
+
+/// The connection of a segment that brings a cookie back. It is the first after the SYN, or a probe
+/// one below, where that was lost.
+fn returned(cookies: &Cookies, key: &[u8], segment: &Segment, now_ms: u64) -> Option<Tcp> {
+    let cookie = segment.ack.wrapping_sub(1);
+    [segment.seq.wrapping_sub(1), segment.seq]
+        .into_iter()
+        .find_map(|isn| {
+            let offer = cookies.check(key, isn, cookie, now_ms)?;
+            Some(Tcp::with_cookie(segment, isn, &offer))
+        })
 }

@@ -35,7 +35,7 @@
 //! | `half_closed` | segments in the windows | `closing` or `time_wait` by the other FIN, `reset` |
 //! | `closing` | segments in the windows | `time_wait` when both FINs are acknowledged, `reset` |
 //! | `time_wait` | a repeated FIN | a new flow by a SYN with a higher number, `reset` |
-//! | `reset` | segments in the windows | back, when the side of the RST goes on; a new flow by SYN |
+//! | `reset` | segments in the windows | back, if the side of the RST goes on; a new flow by SYN |
 //! | `udp_*`, `other_*` | any packet, either way | the next by an answer, then by any packet |
 //! | `icmp_*` | queries and answers | `icmp_replied` by an answer |
 

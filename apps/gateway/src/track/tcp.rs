@@ -102,7 +102,7 @@ pub(super) const SHIFTED: u8 = 64;
 const NOTED: u8 = 128;
 
 /// The flags of an established connection of which nothing else is to be said.
-const OPEN: u8 = ACKED[0] | ACKED[1];
+pub(super) const OPEN: u8 = ACKED[0] | ACKED[1];
 
 impl Tcp {
     /// A connection that begins with this SYN.
@@ -138,7 +138,7 @@ impl Tcp {
         }
     }
 
-    /// Whether sequence numbers change on the way: [`Tcp::extra`].
+    /// Whether sequence numbers change on the way: then [`Tcp::shift`] what passes.
     #[inline(always)]
     pub fn is_shifted(&self) -> bool {
         self.flags & SHIFTED != 0
@@ -200,6 +200,7 @@ impl Tcp {
         let segment = &segment;
         match (segment.kind(), state) {
             (Kind::Invalid, _) => Verdict::Drop(Reason::TcpFlags),
+            (_, State::Proxied) => self.proxied(from, segment),
             (Kind::Syn, State::SynSent) => self.syn_again(from, segment),
             (Kind::Syn, _) => self.syn_late(from, segment, state, now_ms),
             (Kind::SynAck, State::SynSent | State::SynReceived) => self.syn_ack(from, segment),

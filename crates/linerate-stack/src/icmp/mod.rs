@@ -40,4 +40,4 @@ pub(crate) use error4::is_between_hosts;
 pub(crate) use error6::is_from_node;
 
 /// TTL and hop limit of packets of ours (RFC 1812 4.2.2.9; IANA "IP Time to Live Parameter").
-pub(crate) const TTL: u8 = 64;
+pub const TTL: u8 = 64;

@@ -307,7 +307,7 @@ impl World {
                 );
                 self.refused += 1;
             }
-            Verdict::Anew => panic!("{segment:?} from {from}\n{before:?}"),
+            other => panic!("{other:?}: {segment:?} from {from}\n{before:?}"),
         }
     }
 
@@ -415,7 +415,7 @@ proptest! {
                 }
                 // Its connection is over, and the number is a higher one.
                 Verdict::Anew => prop_assert_eq!(before.state, State::TimeWait),
-                Verdict::Pass(state) => prop_assert!(false, "{state:?}: {segment:?} {before:?}"),
+                other => prop_assert!(false, "{other:?}: {segment:?} {before:?}"),
             }
             prop_assert_eq!(flow.state, before.state);
         }

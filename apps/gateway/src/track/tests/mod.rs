@@ -3,6 +3,7 @@
 mod clauses;
 mod errors;
 mod honest;
+mod proxied;
 mod states;
 
 use linerate_tables::flow::Direction;
@@ -74,13 +75,14 @@ struct Flow {
 impl Flow {
     /// A flow that this packet begins.
     fn begun(pickup: Pickup, upper: Upper) -> Result<Self, Reason> {
-        match Tracker::new(pickup).first(&upper) {
+        match Tracker::new(pickup, None).first(b"key", &upper, 0, 0) {
             First::Begin(tcp, state) => Ok(Self {
                 tcp,
                 state,
                 now_ms: 0,
             }),
             First::Drop(reason) => Err(reason),
+            other => panic!("{other:?} without cookies"),
         }
     }
 
@@ -100,7 +102,7 @@ impl Flow {
         let tracker = Tracker::default();
         let state = self.state as u8;
         let verdict = tracker.next(&mut self.tcp, direction, state, &upper, self.now_ms);
-        if let Verdict::Pass(state) = verdict {
+        if let Verdict::Pass(state) | Verdict::Answer { state, .. } = verdict {
             self.state = state;
         }
         verdict

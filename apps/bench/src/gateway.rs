@@ -2,8 +2,9 @@
 //! of what hosts inside send, one of the answers, so that all but the first packets are of
 //! established flows. 1000 routes, 1000 rules of which the last permits.
 
-use std::net::IpAddr;
-use std::sync::{Arc, PoisonError};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use linerate_core::env::{Clock, Isa, Lcore};
@@ -11,13 +12,12 @@ use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::ring::spsc;
 use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker};
 use linerate_drivers::Drivers;
-use linerate_gateway::config::{FlowsConfig, PolicyConfig, Stanzas, ZoneConfig};
+use linerate_gateway::config::{FlowsConfig, Stanzas};
 use linerate_gateway::dispatch::{Bucket, Classes, Hash, Owners, Sorter};
 use linerate_gateway::nat::rules;
 use linerate_gateway::path::GatewayPath;
-use linerate_gateway::policy::Policies;
+use linerate_gateway::policy::stanza;
 use linerate_gateway::stages::flows::{Flows, Shared};
-use linerate_tables::acl::{Bits, Match4, Prefix};
 use linerate_tables::lpm::Prefix4;
 use linerate_tables::lpm::synth::{Pattern, Spec, destinations, routes4};
 use linerate_tables::parse::Parsed;
@@ -29,8 +29,8 @@ use super::probe::pause;
 use super::random::mixed;
 use super::router::{Written, hop, two_links};
 use super::{Input, Row, Run, Sample};
+use linerate_appliance::config;
 use linerate_appliance::error::Error;
-use linerate_routing::plane::acl::{AccessList, AclRule, Verdict};
 use linerate_routing::plane::{Fast, Setup};
 
 pub(super) const ROWS: &[Row] = &[
@@ -146,9 +146,7 @@ fn established(row: &'static str, run: Run, flows: u64, device: Device) -> Resul
     let pages = pool.page_kind();
     let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
     let clock = Clock::calibrate();
-    let mut settings = two_links();
-    settings.acls = vec![Arc::new(rules()?)];
-    let setup = written.setup(settings, clock);
+    let setup = written.setup(two_links(), clock);
     let stage = match device {
         Device::Router => Fast::router(setup, &mut egress),
         _ => gateway(setup, flows, device == Device::Nat, &mut egress)?,
@@ -183,50 +181,28 @@ fn established(row: &'static str, run: Run, flows: u64, device: Device) -> Resul
         .with("dropped", late - early))
 }
 
-/// A list of which the last rule decides: hosts inside may send UDP.
-fn rules() -> Result<AccessList, Error> {
-    let permit = |v4: Match4| AclRule {
-        v4: Some(v4),
-        v6: None,
-        verdict: Verdict::Permit,
-        log: false,
-    };
-    let other = |number: u32| {
-        permit(Match4 {
-            src: Prefix::of([0xac10_0000 | number], 32),
-            ..Match4::ANY
-        })
-    };
-    let last = permit(Match4 {
-        src: Prefix::of([INSIDE], 8),
-        protocol: Bits::byte(protocol::UDP),
-        ..Match4::ANY
-    });
-    let all: Vec<AclRule> = (1..RULES).map(other).chain([last]).collect();
-    Ok(AccessList::new("policy", Verdict::Deny, &all)?)
+/// Zones, and a list of which the last rule decides: hosts inside may send UDP.
+fn policy() -> String {
+    let mut text = String::from(
+        "[[zone]]\nname = \"inside\"\ninterfaces = [\"a\"]\n\
+         [[zone]]\nname = \"outside\"\ninterfaces = [\"b\"]\n\
+         [[policy]]\nfrom = \"inside\"\nto = \"outside\"\nrules = [\n",
+    );
+    for number in 1..RULES {
+        let other = Ipv4Addr::from(0xac10_0000 | number);
+        text += &format!("{{ action = \"permit\", source = \"{other}/32\" }},\n");
+    }
+    text + "{ action = \"permit\", source = \"10.0.0.0/8\", protocol = \"udp\" }]\n"
 }
 
 /// The gateway's stage: port 0 is inside, and whoever is there may begin what the list permits.
 fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> Result<Fast, Error> {
-    let zone = |name: &str, interface: &str| ZoneConfig {
-        name: name.into(),
-        interfaces: vec![interface.into()],
-    };
-    let stanzas = Stanzas {
-        flows: FlowsConfig {
-            ipv4: (flows as u32).max(1000),
-            ipv6: 64,
-            ..FlowsConfig::default()
-        },
-        zones: vec![zone("inside", "a"), zone("outside", "b")],
-        policies: vec![PolicyConfig {
-            from: 0,
-            to: 1,
-            acl: Some(0),
-            default: Verdict::Deny,
-        }],
-        ..Stanzas::default()
-    };
+    let parsed = config::parse(&policy(), |file| {
+        stanza::read(file, &["a", "b"], Path::new(""))
+    });
+    if let Some(error) = parsed.errors.first() {
+        return Err(std::io::Error::other(error.to_string()).into());
+    }
     let outside = IpAddr::V4(OUTSIDE.into());
     let sources = rules::SourceRule {
         from: rules::Place::default(),
@@ -236,7 +212,7 @@ fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> R
         protocol: None,
         action: rules::Action::Pool(0),
     };
-    let config = rules::Config {
+    let nat = rules::Config {
         pools: vec![rules::Pool::new("outside", vec![(outside, outside)])],
         sources: if translates {
             vec![sources]
@@ -245,10 +221,18 @@ fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> R
         },
         ..rules::Config::default()
     };
-    let shared = Shared {
-        policies: Arc::new(Policies::new(&stanzas, &setup.settings)),
-        rules: Arc::new(rules::Rules::new(config, None)),
+    let stanzas = Stanzas {
+        flows: FlowsConfig {
+            ipv4: (flows as u32).max(1000),
+            ipv6: 64,
+            ..FlowsConfig::default()
+        },
+        policy: parsed.value,
+        nat,
+        interfaces: vec!["a".into(), "b".into()],
     };
+    let shared = Shared::new(&stanzas, &setup.settings, None);
+    let shared = shared.map_err(std::io::Error::other)?;
     let now_ns = setup.clock.ns(setup.clock.now());
     let flows = Flows::new(&stanzas.flows, shared, 0, now_ns, egress)?;
     let path = Box::new(GatewayPath::new(&setup, flows));

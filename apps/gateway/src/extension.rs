@@ -17,9 +17,10 @@ use linerate_routing::worker::on_fast;
 use linerate_tables::flow::Refusals;
 
 use crate::config::{self, Stanzas};
-use crate::nat::rules::Rules;
 use crate::path::GatewayPath;
-use crate::policy::{Decider, Policies};
+use crate::policy;
+use crate::policy::lists::ListConfig;
+use crate::policy::zones::ZoneConfig;
 use crate::show;
 use crate::stages::flows::{Counts, Flows, Shared};
 
@@ -38,15 +39,12 @@ fn shared(built: Option<&Own>) -> Option<Arc<Shared>> {
     built?.clone().downcast().ok()
 }
 
-/// The rules of NAT, between the interfaces of `settings`.
-fn rules(stanzas: &Stanzas, settings: &Settings, before: Option<&Rules>) -> Rules {
-    let number = |place: u16| {
-        let name = stanzas.interfaces.get(usize::from(place));
-        let mut running = settings.interfaces.iter();
-        let found = name.and_then(|name| running.position(|one| one.name == *name));
-        found.map_or(u16::MAX, |number| number as u16)
-    };
-    Rules::new(stanzas.nat.clone().with_interfaces(number), before)
+/// A policy that cannot be compiled.
+fn refused(error: policy::Error) -> Error {
+    Error::Usage {
+        problem: error.to_string(),
+        fix: "divide the list among zones, or take rules out".into(),
+    }
 }
 
 impl Extension for Gateway {
@@ -57,7 +55,7 @@ impl Extension for Gateway {
     fn read(&self, file: &Section<'_>, config: &mut Config) -> Option<Own> {
         let stanzas = config::read(file, config);
         // Flows are known by ports, which fragments other than the first lack.
-        for zone in &stanzas.zones {
+        for zone in &stanzas.policy.zones {
             let is_in = |name: &String| zone.interfaces.contains(name);
             for interface in config.interfaces.iter_mut().filter(|one| is_in(&one.name)) {
                 interface.reassemble = true;
@@ -68,17 +66,13 @@ impl Extension for Gateway {
 
     fn explain(&self, config: &Config) -> Vec<String> {
         let stanzas = stanzas(config);
-        let zones = stanzas.zones.iter().map(|zone| {
+        let zones = stanzas.policy.zones.iter().map(|zone| {
             let interfaces = zone.interfaces.join(", ");
             format!("zone {}: {interfaces}", zone.name)
         });
-        let policies = stanzas.policies.iter().map(|policy| {
-            let (from, to) = (&stanzas.zones[policy.from], &stanzas.zones[policy.to]);
-            let decides = match policy.acl {
-                Some(acl) => format!("acl {}", config.acls[usize::from(acl)].name),
-                None => policy.default.name().into(),
-            };
-            format!("policy {} to {}: {decides}", from.name, to.name)
+        let policies = stanzas.policy.lists.iter().map(|list| {
+            let (rules, default) = (list.rules.len(), list.default.name());
+            format!("policy {}: rules {rules}, others {default}", list.name())
         });
         let flows = format!(
             "flows of each worker: {} of IPv4, {} of IPv6",
@@ -113,23 +107,14 @@ impl Extension for Gateway {
 
     fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
         let (old, new) = (stanzas(old), stanzas(new));
+        let (old, new) = (&old.policy, &new.policy);
         let zones = new.zones.iter().filter(|one| !old.zones.contains(one));
-        let gone = |one: &&config::ZoneConfig| !new.zones.iter().any(|zone| zone.name == one.name);
+        let gone = |one: &&ZoneConfig| !new.zones.iter().any(|zone| zone.name == one.name);
         let zones = zones.count() + old.zones.iter().filter(gone).count();
-        // By the names of their zones, whose numbers may be others.
-        let named = |stanzas: &Stanzas| -> Vec<(String, String, Option<u16>, _)> {
-            let name = |zone: usize| stanzas.zones[zone].name.clone();
-            let all = stanzas.policies.iter();
-            all.map(|one| (name(one.from), name(one.to), one.acl, one.default))
-                .collect()
-        };
-        let (before, now) = (named(&old), named(&new));
-        let is_in = |all: &[_], one: &_| all.contains(one);
-        let policies = now.iter().filter(|one| !is_in(&before, one)).count()
-            + (before.iter())
-                .filter(|one| !now.iter().any(|new| (&new.0, &new.1) == (&one.0, &one.1)))
-                .count();
-        vec![("zones", "zone", zones), ("policies", "policy", policies)]
+        let lists = new.lists.iter().filter(|one| !old.lists.contains(one));
+        let gone = |one: &&ListConfig| !new.lists.iter().any(|list| list.name() == one.name());
+        let lists = lists.count() + old.lists.iter().filter(gone).count();
+        vec![("zones", "zone", zones), ("policies", "policy", lists)]
     }
 
     fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
@@ -152,18 +137,15 @@ impl Extension for Gateway {
         old: Option<&Own>,
     ) -> Result<Option<Own>, Error> {
         let (stanzas, old) = (stanzas(config), shared(old));
-        let before = old.as_ref().map(|old| &*old.rules);
-        let rules = rules(&stanzas, settings, before);
-        let policies = Policies::new(&stanzas, settings);
+        let new = Shared::new(&stanzas, settings, old.as_deref()).map_err(refused)?;
         if let Some(old) = old {
-            if old.rules.config == rules.config && old.policies.is_like(&policies) {
+            let is_same =
+                Arc::ptr_eq(&old.policy, &new.policy) && Arc::ptr_eq(&old.rules, &new.rules);
+            if is_same {
                 return Ok(Some(old));
             }
         }
-        Ok(Some(Arc::new(Shared {
-            policies: Arc::new(policies),
-            rules: Arc::new(rules),
-        })))
+        Ok(Some(Arc::new(new)))
     }
 
     fn path(
@@ -175,13 +157,10 @@ impl Extension for Gateway {
         egress: &mut Egress,
     ) -> Result<Box<dyn PacketPath>, Error> {
         let stanzas = stanzas(config);
-        let shared = shared(built).map_or_else(
-            || Shared {
-                policies: Arc::new(Policies::new(&stanzas, &setup.settings)),
-                rules: Arc::new(rules(&stanzas, &setup.settings, None)),
-            },
-            |shared| (*shared).clone(),
-        );
+        let shared = match shared(built) {
+            Some(shared) => (*shared).clone(),
+            None => Shared::new(&stanzas, &setup.settings, None).map_err(refused)?,
+        };
         let now_ns = setup.clock.ns(setup.clock.now());
         let flows = Flows::new(&stanzas.flows, shared, worker, now_ns, egress)?;
         Ok(Box::new(GatewayPath::new(setup, flows)))
@@ -201,22 +180,8 @@ impl Extension for Gateway {
         match table.what {
             "flows" => show::flows(filter, at_work, rows),
             _ => {
-                let stanzas = stanzas(at_work.config);
-                let shared = shared(at_work.built);
-                for (from, zone) in stanzas.zones.iter().enumerate() {
-                    for (to, other) in stanzas.zones.iter().enumerate() {
-                        let decider =
-                            (shared.as_ref()).and_then(|all| all.policies.between(from, to));
-                        let decides = match decider {
-                            Some(Decider::List(list)) => {
-                                let acl = at_work.config.acls.get(usize::from(list));
-                                acl.map_or("?", |acl| &acl.name).to_string()
-                            }
-                            Some(Decider::Fixed(verdict)) => verdict.name().into(),
-                            None => "?".into(),
-                        };
-                        show::policy((&zone.name, &other.name), decides, filter, rows);
-                    }
+                if let Some(shared) = shared(at_work.built) {
+                    show::policies(&shared.policy, filter, at_work, rows);
                 }
                 Ok(())
             }

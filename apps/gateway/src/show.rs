@@ -13,6 +13,7 @@ use linerate_wire::protocol;
 use serde_json::{Value, json};
 
 use crate::path::GatewayPath;
+use crate::policy::{Counts, Policy};
 use crate::stages::flows::{Table as FlowTable, Tracked};
 use crate::track::State;
 
@@ -24,8 +25,8 @@ const FLOWS: Table = Table {
 };
 const POLICIES: Table = Table {
     what: "policies",
-    names: &["from", "to"],
-    counters: &[],
+    names: &["policy", "rule"],
+    counters: &["decided"],
 };
 
 /// What there is to show.
@@ -34,10 +35,21 @@ pub(crate) const TABLES: [&Table; 2] = [&FLOWS, &POLICIES];
 /// Places of a flow table that a worker looks through between two bursts.
 const PLACES: usize = 1024;
 
-/// Adds the policy of two zones, if the filter names one of them or none.
-pub(crate) fn policy((from, to): (&str, &str), decides: String, filter: &str, rows: &mut Rows) {
-    if filter.is_empty() || filter == from || filter == to {
-        rows.add_with(|| json!({ "from": from, "to": to, "decides": decides }));
+/// Adds the rules of the policies that the filter names by one of their zones, or of all.
+pub(crate) fn policies(policy: &Policy, filter: &str, at_work: &AtWork<'_>, rows: &mut Rows) {
+    let workers = at_work.running.handles().filter_map(|worker| {
+        let counts = on_fast(worker, |fast, _| {
+            Some(fast.path::<GatewayPath>()?.flows().hits().clone())
+        });
+        counts.flatten()
+    });
+    let workers: Vec<Counts> = workers.collect();
+    let workers: Vec<&Counts> = workers.iter().collect();
+    for row in policy.rows(&workers) {
+        let name = row["policy"].as_str().unwrap_or_default();
+        if filter.is_empty() || name.split(" > ").any(|zone| zone == filter) {
+            rows.add_with(|| row.clone());
+        }
     }
 }
 

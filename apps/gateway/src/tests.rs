@@ -3,23 +3,23 @@
 //! `wan` is outside and `lan` inside; see [`linerate_routing::plane::testing`] for the network.
 
 use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
+use linerate_appliance::config::{self, Section};
 use linerate_core::run::Stage;
-use linerate_routing::plane::acl::{AccessList, AclRule, Verdict};
 use linerate_routing::plane::testing::{
     Frame, HOST_MAC, LAN_MAC, Lab, ROUTER_MAC, WAN_MAC, forwarded, udp,
 };
 use linerate_routing::plane::{Change, Fast};
-use linerate_tables::acl::{Bits, Match, Match4, Match6, Range};
 use linerate_wire::ipv6::Ipv6;
 use linerate_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use linerate_wire::{checksum, protocol};
 
-use crate::config::{FlowsConfig, PolicyConfig, Stanzas, ZoneConfig};
-use crate::nat::rules::{Action, Place, Pool, Rules, SourceRule};
+use crate::config::{FlowsConfig, Stanzas};
+use crate::nat::rules::{Action, Place, Pool, SourceRule};
 use crate::path::GatewayPath;
-use crate::policy::Policies;
+use crate::policy;
 use crate::stages::flows::{Flows, Shared};
 
 const OUTSIDE: u16 = 0;
@@ -29,35 +29,38 @@ const INSIDE: u16 = 1;
 struct Gate {
     lab: Lab,
     fast: Fast,
-    rules: Arc<Rules>,
+    shared: Shared,
 }
 
 /// Two zones, and what may begin between them.
-fn stanzas(policies: &[(usize, usize, Option<u16>, Verdict)]) -> Stanzas {
-    let zone = |name: &str, interface: &str| ZoneConfig {
-        name: name.into(),
-        interfaces: vec![interface.into()],
-    };
-    let policy = |&(from, to, acl, default): &_| PolicyConfig {
-        from,
-        to,
-        acl,
-        default,
-    };
+fn stanzas(policies: &str) -> Stanzas {
+    let zones = "[[zone]]\nname = \"outside\"\ninterfaces = [\"wan\"]\n\
+                 [[zone]]\nname = \"inside\"\ninterfaces = [\"lan\"]\n";
+    let text = format!("{zones}{policies}");
+    let read = |file: &Section<'_>| policy::stanza::read(file, &["wan", "lan"], Path::new(""));
+    let parsed = config::parse(&text, read);
+    assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
     Stanzas {
         flows: FlowsConfig {
             ipv4: 64,
             ipv6: 64,
             symmetric_rss: false,
         },
-        zones: vec![zone("outside", "wan"), zone("inside", "lan")],
-        policies: policies.iter().map(policy).collect(),
+        policy: parsed.value,
         ..Stanzas::default()
     }
 }
 
 /// Who is inside may begin all, who is outside nothing.
-const USUAL: [(usize, usize, Option<u16>, Verdict); 1] = [(1, 0, None, Verdict::Permit)];
+const USUAL: &str = "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\ndefault = \"permit\"\n";
+
+/// From inside to outside UDP to one port, and what becomes of all else.
+fn to_port(port: u16, default: &str) -> Stanzas {
+    stanzas(&format!(
+        "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\ndefault = \"{default}\"\n\
+         rules = [{{ action = \"permit\", service = \"udp/{port}\" }}]\n"
+    ))
+}
 
 impl Gate {
     fn new(stanzas: &Stanzas) -> Self {
@@ -66,16 +69,11 @@ impl Gate {
 
     fn with(mut lab: Lab, stanzas: &Stanzas) -> Self {
         let setup = lab.setup();
-        let policies = Arc::new(Policies::new(stanzas, &setup.settings));
-        let rules = Arc::new(Rules::new(stanzas.nat.clone(), None));
-        let shared = Shared {
-            policies,
-            rules: rules.clone(),
-        };
-        let flows = Flows::new(&stanzas.flows, shared, 0, 0, &mut lab.egress);
+        let shared = Shared::new(stanzas, &setup.settings, None).unwrap();
+        let flows = Flows::new(&stanzas.flows, shared.clone(), 0, 0, &mut lab.egress);
         let path = Box::new(GatewayPath::new(&setup, flows.unwrap()));
         let fast = Fast::new(setup, path, &mut lab.egress);
-        Self { lab, fast, rules }
+        Self { lab, fast, shared }
     }
 
     /// Whether a frame that comes in by a port goes on, and for which reason it was dropped.
@@ -132,11 +130,8 @@ impl Gate {
     /// Gives it other policies, as control does.
     fn reload(&mut self, stanzas: &Stanzas) {
         let settings = Arc::new(self.lab.settings.clone());
-        let policies = Arc::new(Policies::new(stanzas, &settings));
-        let before = self.rules.clone();
-        self.rules = Arc::new(Rules::new(stanzas.nat.clone(), Some(&before)));
-        let rules = self.rules.clone();
-        let shared: linerate_control::Own = Arc::new(Shared { policies, rules });
+        self.shared = Shared::new(stanzas, &settings, Some(&self.shared)).unwrap();
+        let shared: linerate_control::Own = Arc::new(self.shared.clone());
         let counters = self.fast.counters();
         let mut change = Change::new(settings.clone(), &settings, &counters, 1);
         change.own = Some(Box::new(shared));
@@ -197,7 +192,7 @@ fn echo(v6: bool, is_back: bool, ident: u8) -> Frame {
 #[test]
 fn answers_pass_and_questions_from_outside_do_not() {
     for v6 in [false, true] {
-        let mut gate = Gate::new(&stanzas(&USUAL));
+        let mut gate = Gate::new(&stanzas(USUAL));
         let (asks, answers) = datagrams(v6);
         gate.refuses(OUTSIDE, &answers, "policy");
         gate.forwards(INSIDE, &asks);
@@ -214,7 +209,7 @@ fn answers_pass_and_questions_from_outside_do_not() {
 #[test]
 fn only_a_syn_begins_a_connection() {
     for v6 in [false, true] {
-        let mut gate = Gate::new(&stanzas(&USUAL));
+        let mut gate = Gate::new(&stanzas(USUAL));
         for (flags, reason) in [
             (ACK, "track_tcp_no_syn"),
             (SYN | ACK, "track_tcp_no_syn"),
@@ -247,7 +242,7 @@ fn only_a_syn_begins_a_connection() {
 #[test]
 fn rfc5508_3_1_pings_are_told_apart_by_their_identifiers() {
     for v6 in [false, true] {
-        let mut gate = Gate::new(&stanzas(&USUAL));
+        let mut gate = Gate::new(&stanzas(USUAL));
         gate.refuses(OUTSIDE, &echo(v6, true, 1), "track_icmp_no_query");
         gate.forwards(INSIDE, &echo(v6, false, 1));
         gate.forwards(OUTSIDE, &echo(v6, true, 1));
@@ -291,7 +286,7 @@ fn unreachable(about: &Frame) -> Frame {
 fn an_error_about_a_packet_of_a_flow_passes_and_no_other() {
     for v6 in [false, true] {
         for asks in [datagrams(v6).0, echo(v6, false, 7)] {
-            let mut gate = Gate::new(&stanzas(&USUAL));
+            let mut gate = Gate::new(&stanzas(USUAL));
             // From a router beyond, about what has left.
             let error = unreachable(&asks);
             gate.refuses(OUTSIDE, &error, "track_quote_no_flow");
@@ -304,7 +299,7 @@ fn an_error_about_a_packet_of_a_flow_passes_and_no_other() {
 
 #[test]
 fn packets_for_the_gateway_itself_have_no_flow() {
-    let mut gate = Gate::new(&stanzas(&[]));
+    let mut gate = Gate::new(&stanzas(""));
     for dst in ["192.0.2.1", "2001:db8::1"] {
         let frame = Frame::to(dst);
         assert_eq!(gate.passes(OUTSIDE, &frame), Ok(frame.bytes()));
@@ -314,44 +309,20 @@ fn packets_for_the_gateway_itself_have_no_flow() {
 
 #[test]
 fn interfaces_in_no_zone_forward_nothing() {
-    let mut stanzas = stanzas(&USUAL);
-    stanzas.zones[0].interfaces.clear();
+    let mut stanzas = stanzas(USUAL);
+    stanzas.policy.zones[0].interfaces.clear();
     let mut gate = Gate::new(&stanzas);
     gate.refuses(INSIDE, &datagrams(false).0, "no_zone");
-    stanzas.zones.clear();
-    stanzas.policies.clear();
+    stanzas.policy = Default::default();
     let mut gate = Gate::new(&stanzas);
     gate.forwards(INSIDE, &datagrams(false).0);
     gate.forwards(OUTSIDE, &datagrams(false).1);
 }
 
-/// A list that permits UDP to one port.
-fn to_port<const W: usize>(port: u16) -> Match<W> {
-    Match {
-        dst_ports: Range::one(port),
-        protocol: Bits::byte(protocol::UDP),
-        ..Match::ANY
-    }
-}
-
-fn list(port: u16, default: Verdict) -> Arc<AccessList> {
-    let (v4, v6): (Match4, Match6) = (to_port(port), to_port(port));
-    let rule = AclRule {
-        v4: Some(v4),
-        v6: Some(v6),
-        verdict: Verdict::Permit,
-        log: false,
-    };
-    Arc::new(AccessList::new("inbound", default, &[rule]).unwrap())
-}
-
 #[test]
 fn a_list_decides_on_the_first_packet_and_not_on_answers() {
     for v6 in [false, true] {
-        let mut lab = Lab::new();
-        lab.settings.acls = vec![list(53, Verdict::Deny)];
-        let stanzas = stanzas(&[(1, 0, Some(0), Verdict::Deny)]);
-        let mut gate = Gate::with(lab, &stanzas);
+        let mut gate = Gate::new(&to_port(53, "deny"));
         let (asks, answers) = datagrams(v6);
         gate.forwards(INSIDE, &asks);
         gate.forwards(OUTSIDE, &answers);
@@ -364,9 +335,7 @@ fn a_list_decides_on_the_first_packet_and_not_on_answers() {
 
 #[test]
 fn what_a_policy_rejects_is_answered() {
-    let mut lab = Lab::new();
-    lab.settings.acls = vec![list(54, Verdict::Reject)];
-    let mut gate = Gate::with(lab, &stanzas(&[(1, 0, Some(0), Verdict::Deny)]));
+    let mut gate = Gate::new(&to_port(54, "reject"));
     let frame = Frame {
         dst_mac: LAN_MAC,
         ..datagrams(false).0
@@ -380,15 +349,16 @@ fn what_a_policy_rejects_is_answered() {
 #[test]
 fn other_policies_decide_anew_on_flows_in_either_direction() {
     for v6 in [false, true] {
-        let open = stanzas(&USUAL);
+        let open = stanzas(USUAL);
         let (asks, answers) = datagrams(v6);
         // Permitted by both: it goes on, and is known.
         let mut gate = Gate::new(&open);
         gate.forwards(INSIDE, &asks);
-        gate.reload(&stanzas(&[
-            (1, 0, None, Verdict::Permit),
-            (0, 1, None, Verdict::Deny),
-        ]));
+        let no_more = USUAL.replace(
+            "inside\"\nto = \"outside\"\ndefault = \"permit",
+            "outside\"\nto = \"inside\"\ndefault = \"deny",
+        );
+        gate.reload(&stanzas(&format!("{USUAL}{no_more}")));
         gate.forwards(OUTSIDE, &answers);
         assert_eq!(gate.flows(), 1);
         // Forbidden: it ends, whichever side speaks next.
@@ -396,17 +366,15 @@ fn other_policies_decide_anew_on_flows_in_either_direction() {
             let mut gate = Gate::new(&open);
             gate.forwards(INSIDE, &asks);
             gate.forwards(OUTSIDE, &answers);
-            gate.reload(&stanzas(&[]));
+            gate.reload(&stanzas(""));
             let frame = if next == OUTSIDE { &answers } else { &asks };
             gate.refuses(next, frame, "policy");
             assert_eq!(gate.flows(), 0);
         }
         // A list is asked for the question, though an answer comes first.
-        let mut lab = Lab::new();
-        lab.settings.acls = vec![list(53, Verdict::Deny)];
-        let mut gate = Gate::with(lab, &open);
+        let mut gate = Gate::new(&open);
         gate.forwards(INSIDE, &asks);
-        gate.reload(&stanzas(&[(1, 0, Some(0), Verdict::Deny)]));
+        gate.reload(&to_port(53, "deny"));
         gate.forwards(OUTSIDE, &answers);
         assert_eq!(gate.flows(), 1);
     }
@@ -414,7 +382,7 @@ fn other_policies_decide_anew_on_flows_in_either_direction() {
 
 #[test]
 fn a_full_table_refuses_flows_and_leaves_those_that_it_has() {
-    let mut gate = Gate::new(&stanzas(&USUAL));
+    let mut gate = Gate::new(&stanzas(USUAL));
     let (asks, answers) = datagrams(false);
     let from = |port: u16| {
         let mut frame = asks.clone();
@@ -435,7 +403,7 @@ fn a_full_table_refuses_flows_and_leaves_those_that_it_has() {
 
 #[test]
 fn a_burst_with_the_first_packets_of_a_flow_begins_it_once() {
-    let mut gate = Gate::new(&stanzas(&USUAL));
+    let mut gate = Gate::new(&stanzas(USUAL));
     let frame = |v6| Frame {
         dst_mac: LAN_MAC,
         ..datagrams(v6).0
@@ -449,7 +417,7 @@ fn a_burst_with_the_first_packets_of_a_flow_begins_it_once() {
 
 /// The usual zones, and hosts inside behind an address outside, with these ports.
 fn masquerade(address: &str, ports: std::ops::RangeInclusive<u16>) -> Stanzas {
-    let mut stanzas = stanzas(&USUAL);
+    let mut stanzas = stanzas(USUAL);
     let address = address.parse().unwrap();
     stanzas.nat.pools = vec![Pool {
         is_interface: true,
@@ -588,7 +556,7 @@ fn rfc5508_req4_an_error_about_a_translated_packet_tells_of_the_one_that_was_sen
 
 #[test]
 fn rfc5508_4_2_what_the_gateway_says_is_about_what_was_sent() {
-    for stanzas in [stanzas(&USUAL), masquerade("192.0.2.1", 1024..=65535)] {
+    for stanzas in [stanzas(USUAL), masquerade("192.0.2.1", 1024..=65535)] {
         let mut gate = Gate::new(&stanzas);
         let asks = Frame {
             ttl: 1,
@@ -642,7 +610,7 @@ fn a_pool_that_goes_ends_its_flows_and_leaves_others() {
 
 #[test]
 fn the_guide_has_a_row_for_each_drop_reason() {
-    let gate = Gate::new(&stanzas(&USUAL));
+    let gate = Gate::new(&stanzas(USUAL));
     let guides = [
         include_str!("../../../docs/gateway.md"),
         include_str!("../../../docs/router.md"),

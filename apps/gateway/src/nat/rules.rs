@@ -33,11 +33,16 @@ impl Config {
         rules + self.nat64.len() + self.nptv6.len() == 0
     }
 
-    /// With the numbers that interfaces have while they run, for those of the file.
+    /// With the numbers that interfaces and zones have while they run, for those of the file.
     #[must_use]
-    pub fn with_interfaces(mut self, number: impl Fn(u16) -> u16) -> Self {
+    pub fn with_numbers(
+        mut self,
+        interface: impl Fn(u16) -> u16,
+        zone: impl Fn(u16) -> u16,
+    ) -> Self {
         let change = |place: &mut Place| {
-            place.interface = place.interface.map(&number);
+            place.interface = place.interface.map(&interface);
+            place.zone = place.zone.map(&zone);
         };
         for rule in &mut self.sources {
             change(&mut rule.from);

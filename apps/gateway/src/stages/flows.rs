@@ -18,6 +18,7 @@ use linerate_core::run::{DropId, Egress, NEVER, Stage};
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::acl::Verdict as Decided;
 use linerate_routing::plane::hops::Action;
+use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Context, Verdict, ones};
 use linerate_tables::TableError;
 use linerate_tables::exact::Seed;
@@ -29,13 +30,13 @@ use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 use linerate_wire::{FlowKey as Either, Headers};
 
-use crate::config::FlowsConfig;
+use crate::config::{FlowsConfig, Stanzas};
 use crate::dispatch::Hash;
 use crate::nat::bits::Bits;
 use crate::nat::rewrite::{Differences, To, Translation4, Translation6, write_any, write_error};
-use crate::nat::rules::At;
+use crate::nat::rules::{At, Rules};
 use crate::nat::{self, Held, Nat, Translated, Tuple};
-use crate::policy::{Decider, Policies};
+use crate::policy::{self, FirstPacket, Policy};
 use crate::track::{self, Quote, Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next};
 
 /// Flows that one turn ends at most, of each family: see [`Flows::turn`].
@@ -49,7 +50,7 @@ pub struct Tracked {
     tcp: Tcp,
     /// How much the checksums of its first direction's packets grow.
     differences: Differences,
-    /// The [number](Policies::number) of the policies that have permitted it.
+    /// The [number](Policy::number) of the policy that has permitted it.
     policies: u32,
     /// The zone that it came in from.
     zone: u16,
@@ -106,9 +107,41 @@ pub struct Counts {
 #[derive(Clone, Debug)]
 pub struct Shared {
     /// Zones, and what may begin between them.
-    pub policies: Arc<Policies>,
+    pub policy: Arc<Policy>,
     /// What is translated.
-    pub rules: Arc<nat::rules::Rules>,
+    pub rules: Arc<Rules>,
+}
+
+impl Shared {
+    /// What the stanzas ask for, between the interfaces of `settings`; what is as in `old` is that.
+    ///
+    /// # Errors
+    /// A list of rules cannot be compiled.
+    pub fn new(
+        stanzas: &Stanzas,
+        settings: &Settings,
+        old: Option<&Self>,
+    ) -> Result<Self, policy::Error> {
+        let interfaces = || settings.interfaces.iter().map(|one| one.name.as_str());
+        let names: Vec<&str> = interfaces().collect();
+        let policy = Policy::build(&stanzas.policy, &names, old.map(|old| &old.policy))?;
+        let interface = |place: u16| {
+            let name = stanzas.interfaces.get(usize::from(place));
+            let number = name.and_then(|name| interfaces().position(|one| one == name));
+            number.map_or(u16::MAX, |number| number as u16)
+        };
+        let zone = |place: u16| {
+            let zone = stanzas.policy.zones.get(usize::from(place));
+            let zone = zone.and_then(|zone| policy.zones().named(&zone.name));
+            zone.map_or(u16::MAX, |zone| zone.number().into())
+        };
+        let config = stanzas.nat.clone().with_numbers(interface, zone);
+        let rules = match old.filter(|old| old.rules.config == config) {
+            Some(same) => same.rules.clone(),
+            None => Arc::new(Rules::new(config, old.map(|old| &*old.rules))),
+        };
+        Ok(Self { policy, rules })
+    }
 }
 
 /// The stage.
@@ -117,7 +150,9 @@ pub struct Flows {
     v6: Table<FlowKey6, 40>,
     tracker: Tracker,
     nat: Nat,
-    policies: Arc<Policies>,
+    policy: Arc<Policy>,
+    /// What its rules have decided here.
+    hits: policy::Counts,
     reasons: Reasons,
     counts: Counts,
     hash: Hash,
@@ -159,7 +194,8 @@ impl Flows {
             v6: Table::new(&of("flows of IPv6", config.ipv6), ticks(now_ns))?,
             tracker: Tracker::default(),
             nat,
-            policies: shared.policies,
+            hits: policy::Counts::new(&shared.policy, &policy::Counts::default()),
+            policy: shared.policy,
             reasons: Reasons {
                 no_zone: reason("no_zone"),
                 policy: reason("policy"),
@@ -185,12 +221,14 @@ impl Flows {
         let new = own.and_then(|own: Box<linerate_control::Own>| own.downcast::<Shared>().ok());
         let Some(new) = new else { return };
         let rules = self.nat.rules().clone();
-        let policies = std::mem::replace(&mut self.policies, new.policies.clone());
+        let hits = policy::Counts::new(&new.policy, &self.hits);
+        let hits = std::mem::replace(&mut self.hits, hits);
+        let policy = std::mem::replace(&mut self.policy, new.policy.clone());
         if !Arc::ptr_eq(&rules, &new.rules) {
             // Flows of mappings that are gone end at their next packet.
             self.nat.install(new.rules.clone());
         }
-        change.own = Some(Box::new(Shared { policies, rules }));
+        change.own = Some(Box::new((Shared { policy, rules }, hits)));
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.
@@ -208,6 +246,11 @@ impl Flows {
     /// The flows of IPv6.
     pub fn v6(&self) -> &Table<FlowKey6, 40> {
         &self.v6
+    }
+
+    /// What the policy's rules have decided here.
+    pub fn hits(&self) -> &policy::Counts {
+        &self.hits
     }
 
     /// What it has counted.
@@ -271,35 +314,36 @@ impl Flows {
         (from, to): (InterfaceId, InterfaceId),
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
-        let (reasons, policies) = (&self.reasons, &self.policies);
-        let decided = match policies.decider(from, to) {
-            None => {
-                context.note(index, "flows", || "an interface in no zone".into());
-                return Err(Verdict::Drop(reasons.no_zone));
-            }
-            Some(Decider::Fixed(verdict)) => (verdict, Default::default()),
-            Some(Decider::List(number)) => {
-                let key = first.key().ok_or(Verdict::Drop(reasons.policy))?;
-                let decision = context.ask_list("flows", number, index, &key);
-                let decision = decision.ok_or(Verdict::Drop(reasons.policy))?;
-                (decision.verdict, decision.answer)
-            }
-        };
+        let (reasons, policy) = (&self.reasons, &self.policy);
+        let key = first.key().ok_or(Verdict::Drop(reasons.policy))?;
+        // The key of a query has its type in the place of the destination's port.
+        let kind = (first.dst.port as u8, 0);
+        let packet = FirstPacket::of(key, Some(kind), 0);
+        let (from, to) = (policy.zone(from), policy.zone(to));
+        let decision = policy.decide(from, to, &packet);
+        self.hits.hit(&decision);
         context.note(index, "flows", || {
-            let name = |id| policies.zone(id).map_or("?", |zone| policies.name(zone));
-            format!("{} to {}: {}", name(from), name(to), decided.0.name())
+            let name = |zone| policy.zones().name(zone);
+            let list = &policy.lists()[usize::from(decision.list)];
+            let rule = match list.rules.get(decision.rule as usize) {
+                Some(_) => format!("rule {}", decision.rule + 1),
+                None => "no rule".into(),
+            };
+            let verdict = decision.verdict.name();
+            format!("{} to {}, {rule}: {verdict}", name(from), name(to))
         });
-        match decided {
-            (Decided::Permit, _) => Ok(()),
-            (Decided::Deny, _) => Err(Verdict::Drop(reasons.policy)),
-            (Decided::Reject, answer) => Err(Verdict::Reject(reasons.policy, answer)),
+        match decision.verdict {
+            Decided::Permit => Ok(()),
+            _ if decision.lacks_zone() => Err(Verdict::Drop(reasons.no_zone)),
+            Decided::Deny => Err(Verdict::Drop(reasons.policy)),
+            Decided::Reject => Err(Verdict::Reject(reasons.policy, decision.answer)),
         }
     }
 
     /// Where an interface is, for NAT.
     fn at(&self, interface: InterfaceId) -> At {
         At {
-            zone: self.policies.zone(interface).unwrap_or(u16::MAX),
+            zone: self.policy.zone(interface).number().into(),
             interface: interface.0,
         }
     }
@@ -351,7 +395,7 @@ impl Flows {
         let user = Tracked {
             tcp,
             differences: Differences::default(),
-            policies: self.policies.number(),
+            policies: self.policy.number(),
             zone: first.from.zone,
             held: becomes.held,
         };
@@ -737,7 +781,7 @@ macro_rules! known {
                     _ => read(packet, is_v4, key.protocol(), end)
                         .map_err(|why| self.reasons.of(why))?,
                 };
-                let number = self.policies.number();
+                let number = self.policy.number();
                 let (table, tracker) = (&mut self.$table, &self.tracker);
                 let mut judged = judge(table, tracker, hit, (key, &upper), now, number);
                 if let Judged::Old(held) = judged {

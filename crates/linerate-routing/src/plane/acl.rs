@@ -65,18 +65,29 @@ pub struct AclRule {
 
 /// The value of a list's tables: which rule decides on a packet, and the verdict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Said(u32);
+pub struct Said(u32);
 
 impl Said {
-    fn new(rule: usize, verdict: Verdict, log: bool) -> Self {
+    /// Rules have numbers up to this.
+    pub const MOST_RULES: usize = 1 << 29;
+
+    /// What a rule says, by its place in the list.
+    pub fn new(rule: usize, verdict: Verdict, log: bool) -> Self {
         Self((rule as u32) << 3 | u32::from(log) << 2 | verdict as u32)
     }
 
-    pub(super) fn of(value: u32) -> Self {
+    /// What a table's value stands for.
+    pub fn of(value: u32) -> Self {
         Self(value)
     }
 
-    pub(super) fn verdict(self) -> Verdict {
+    /// The value of a table.
+    pub fn value(self) -> u32 {
+        self.0
+    }
+
+    /// The verdict.
+    pub fn verdict(self) -> Verdict {
         match self.0 & 3 {
             1 => Verdict::Permit,
             2 => Verdict::Reject,
@@ -84,12 +95,13 @@ impl Said {
         }
     }
 
-    pub(super) fn is_logged(self) -> bool {
+    /// Whether the packet is logged.
+    pub fn is_logged(self) -> bool {
         self.0 & 4 != 0
     }
 
     /// The rule's index in the list; the number of rules where none matches.
-    pub(super) fn rule(self) -> usize {
+    pub fn rule(self) -> usize {
         (self.0 >> 3) as usize
     }
 }
@@ -143,7 +155,13 @@ impl fmt::Debug for AccessList {
     }
 }
 
-fn table<const W: usize>(
+/// A table of these matches, of which the one with the smallest rule wins. A rule that does not
+/// permit also says so of later fragments, of which its ports or types are not known.
+///
+/// # Errors
+/// If two matches are the same (the later could never decide), one is invalid, or there is no
+/// memory.
+pub fn table<const W: usize>(
     config: &AclConfig,
     rules: &[(Said, Match<W>)],
 ) -> Result<Acl<W>, TableError> {

@@ -51,12 +51,14 @@ enum Upper {
 }
 
 impl Flow {
-    pub(super) fn of4(key: &PacketKey4) -> Self {
+    /// What is logged of an IPv4 packet.
+    pub fn of4(key: &PacketKey4) -> Self {
         let ends = (Ipv4Addr::from(key.src[0]), Ipv4Addr::from(key.dst[0]));
         Self::of((ends.0.into(), ends.1.into()), key)
     }
 
-    pub(super) fn of6(key: &PacketKey6) -> Self {
+    /// What is logged of an IPv6 packet.
+    pub fn of6(key: &PacketKey6) -> Self {
         let address = |words: [u32; 4]| {
             let bits = words
                 .iter()
@@ -121,7 +123,8 @@ pub struct Hits {
 }
 
 impl Hits {
-    pub(super) fn add(&mut self, hit: Hit) {
+    /// Keeps a hit, or counts it where there is no room.
+    pub fn add(&mut self, hit: Hit) {
         match self.kept.get_mut(self.count) {
             Some(place) => {
                 *place = Some(hit);

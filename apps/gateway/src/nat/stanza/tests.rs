@@ -142,7 +142,7 @@ fn every_key_is_read() {
     );
     assert_eq!(config.nat64[0].prefix, Prefix64::well_known());
     assert_eq!((config.nptv6.len(), config.limits.mappings), (1, 1000));
-    let moved = config.with_interfaces(|number| number + 10);
+    let moved = config.with_numbers(|number| number + 10, |zone| zone);
     assert_eq!(moved.sources[2].to.interface, Some(11));
 }
 

@@ -155,10 +155,11 @@ impl Extension for Gateway {
         let before = old.as_ref().map(|old| &*old.rules);
         let rules = rules(&stanzas, settings, before);
         let policies = Policies::new(&stanzas, settings);
-        if let Some(old) = old {
-            if old.rules.config == rules.config && old.policies.is_like(&policies) {
-                return Ok(Some(old));
-            }
+        if let Some(old) = old
+            && old.rules.config == rules.config
+            && old.policies.is_like(&policies)
+        {
+            return Ok(Some(old));
         }
         Ok(Some(Arc::new(Shared {
             policies: Arc::new(policies),

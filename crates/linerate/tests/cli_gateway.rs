@@ -52,7 +52,10 @@ fn the_example_is_sound_and_a_router_refuses_it() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    assert!(!text.contains("gateway.toml:"), "no line is warned of: {text}");
+    assert!(
+        !text.contains("gateway.toml:"),
+        "no line is warned of: {text}"
+    );
     let json = said(&["gateway", &file, "--check=file", "--json"]);
     let json: Value = serde_json::from_str(&json).unwrap();
     // Flows are known by ports, which later fragments lack.

@@ -138,12 +138,11 @@ impl Extension for Gateway {
     ) -> Result<Option<Own>, Error> {
         let (stanzas, old) = (stanzas(config), shared(old));
         let new = Shared::new(&stanzas, settings, old.as_deref()).map_err(refused)?;
-        if let Some(old) = old {
-            let is_same =
-                Arc::ptr_eq(&old.policy, &new.policy) && Arc::ptr_eq(&old.rules, &new.rules);
-            if is_same {
-                return Ok(Some(old));
-            }
+        if let Some(old) = old
+            && Arc::ptr_eq(&old.policy, &new.policy)
+            && Arc::ptr_eq(&old.rules, &new.rules)
+        {
+            return Ok(Some(old));
         }
         Ok(Some(Arc::new(new)))
     }

@@ -382,8 +382,16 @@ impl Flows {
         };
         let reasons = &self.reasons;
         let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
-        let (tcp, state) = match self.tracker.first(&upper) {
+        let first_state = match &key {
+            Either::V4(key) => self.tracker.first(&key.0, &upper, 0, now),
+            Either::V6(key) => self.tracker.first(&key.0, &upper, 0, now),
+        };
+        let (tcp, state) = match first_state {
             track::First::Begin(tcp, state) => (tcp, state),
+            // The tracker has no cookies: too many half-open connections evict the oldest.
+            track::First::Answer(_) | track::First::Proxy(..) => {
+                return Err(self.reasons.of(Reason::TcpCookie));
+            }
             track::First::Drop(reason) => return Err(self.reasons.of(reason)),
         };
         let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
@@ -729,6 +737,8 @@ fn judge<F: FlowKey<K>, const K: usize>(
         }
         Next::Unchanged => Judged::Pass(becomes),
         Next::Anew => Judged::Anew,
+        // Only a proxied connection is answered, and without cookies none is.
+        Next::Answer { .. } => Judged::Drop(Reason::TcpCookie),
         Next::Drop(reason) => Judged::Drop(reason),
     }
 }

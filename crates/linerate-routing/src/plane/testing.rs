@@ -7,7 +7,7 @@
 //!
 //! Routes by what they do: see [`Lab::new`]. Punts go to [`SLOW`].
 
-#![allow(missing_docs)]
+#![allow(missing_docs, clippy::new_without_default)] // tests alone use it
 
 mod frame;
 

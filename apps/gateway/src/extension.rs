@@ -138,10 +138,7 @@ impl Extension for Gateway {
     ) -> Result<Option<Own>, Error> {
         let (stanzas, old) = (stanzas(config), shared(old));
         let new = Shared::new(&stanzas, settings, old.as_deref()).map_err(refused)?;
-        if let Some(old) = old
-            && Arc::ptr_eq(&old.policy, &new.policy)
-            && Arc::ptr_eq(&old.rules, &new.rules)
-        {
+        if let Some(old) = old.filter(|old| old.is(&new)) {
             return Ok(Some(old));
         }
         Ok(Some(Arc::new(new)))

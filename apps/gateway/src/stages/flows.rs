@@ -12,6 +12,7 @@
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::{DropId, Egress, NEVER, Stage};
@@ -50,8 +51,8 @@ pub struct Tracked {
     tcp: Tcp,
     /// How much the checksums of its first direction's packets grow.
     differences: Differences,
-    /// The [number](Policy::number) of the policy that has permitted it.
-    policies: u32,
+    /// The number of the configuration that has permitted it.
+    permitted_by: u32,
     /// The zone that it came in from.
     zone: u16,
     held: Held,
@@ -110,7 +111,12 @@ pub struct Shared {
     pub policy: Arc<Policy>,
     /// What is translated.
     pub rules: Arc<Rules>,
+    /// The number of both, which no others in this process have.
+    number: u32,
 }
+
+/// The next number of a configuration in this process.
+static NUMBER: AtomicU32 = AtomicU32::new(1);
 
 impl Shared {
     /// What the stanzas ask for, between the interfaces of `settings`; what is as in `old` is that.
@@ -140,7 +146,22 @@ impl Shared {
             Some(same) => same.rules.clone(),
             None => Arc::new(Rules::new(config, old.map(|old| &*old.rules))),
         };
-        Ok(Self { policy, rules })
+        let is_same =
+            |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.rules, &rules);
+        let number = match old.filter(is_same) {
+            Some(same) => same.number,
+            None => NUMBER.fetch_add(1, Ordering::Relaxed),
+        };
+        Ok(Self {
+            policy,
+            rules,
+            number,
+        })
+    }
+
+    /// Whether both are those of `other`.
+    pub fn is(&self, other: &Self) -> bool {
+        self.number == other.number
     }
 }
 
@@ -151,6 +172,8 @@ pub struct Flows {
     tracker: Tracker,
     nat: Nat,
     policy: Arc<Policy>,
+    /// That of policy and rules.
+    number: u32,
     /// What its rules have decided here.
     hits: policy::Counts,
     reasons: Reasons,
@@ -196,6 +219,7 @@ impl Flows {
             nat,
             hits: policy::Counts::new(&shared.policy, &policy::Counts::default()),
             policy: shared.policy,
+            number: shared.number,
             reasons: Reasons {
                 no_zone: reason("no_zone"),
                 policy: reason("policy"),
@@ -228,7 +252,8 @@ impl Flows {
             // Flows of mappings that are gone end at their next packet.
             self.nat.install(new.rules.clone());
         }
-        change.own = Some(Box::new((Shared { policy, rules }, hits)));
+        self.number = new.number;
+        change.own = Some(Box::new((policy, rules, hits)));
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.
@@ -403,7 +428,7 @@ impl Flows {
         let user = Tracked {
             tcp,
             differences: Differences::default(),
-            policies: self.policy.number(),
+            permitted_by: self.number,
             zone: first.from.zone,
             held: becomes.held,
         };
@@ -716,7 +741,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
         // It has ended since: a packet before in the same burst has begun another.
         return Judged::Anew;
     };
-    if flow.user.policies != policies {
+    if flow.user.permitted_by != policies {
         return Judged::Old(flow.user.held);
     }
     let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
@@ -791,7 +816,7 @@ macro_rules! known {
                     _ => read(packet, is_v4, key.protocol(), end)
                         .map_err(|why| self.reasons.of(why))?,
                 };
-                let number = self.policy.number();
+                let number = self.number;
                 let (table, tracker) = (&mut self.$table, &self.tracker);
                 let mut judged = judge(table, tracker, hit, (key, &upper), now, number);
                 if let Judged::Old(held) = judged {
@@ -809,7 +834,7 @@ macro_rules! known {
                         return Err(verdict);
                     }
                     if let Some(user) = self.$table.user_mut(hit.flow) {
-                        user.policies = number;
+                        user.permitted_by = number;
                     }
                     let (table, tracker) = (&mut self.$table, &self.tracker);
                     judged = judge(table, tracker, hit, (key, &upper), now, number);

@@ -45,8 +45,8 @@ fn the_example_is_sound_and_a_router_refuses_it() {
     let text = said(&["gateway", &file, "--check=file"]);
     for line in [
         "zone inside: lan",
-        "policy inside to outside: permit",
-        "policy outside to inside: acl inbound",
+        "policy inside > outside: rules 0, others permit",
+        "policy outside > inside: rules 2, others deny",
         "nat: rules of sources 2, static addresses and forwards 1",
         "flows of each worker: 262144 of IPv4, 65536 of IPv6",
     ] {
@@ -79,7 +79,8 @@ fn all_that_is_wrong_with_zones_and_policies_is_said_at_once() {
          [[zone]]\nname = \"in\"\ninterfaces = [\"a\", \"c\"]\n\
          [[zone]]\nname = \"in\"\ninterfaces = [\"a\"]\n\
          [[policy]]\nfrom = \"in\"\nto = \"out\"\n\
-         [[policy]]\nfrom = \"in\"\nto = \"in\"\nacl = \"edge\"\ndefault = \"permit\"\n"
+         [[policy]]\nfrom = \"in\"\nto = \"in\"\ndefault = \"maybe\"\n\
+         rules = [{{ action = \"permit\", service = \"tpc/80\", log = true }}]\n"
     );
     let wrong = misconfigured(&["gateway", &written(&scratch, &text), "--check=file"]);
     for problem in [
@@ -88,8 +89,8 @@ fn all_that_is_wrong_with_zones_and_policies_is_said_at_once() {
         ":15: zone.name: `in` names two zones",
         ":16: zone.interfaces: `a` is in zone `in` already",
         ":19: policy.to: there is no zone `out`",
-        ":23: policy.acl: there is no access list `edge`",
-        ":24: policy.default: an access list has a default of its own",
+        ":23: policy.default: `maybe`",
+        ":24: policy in > in rule 1: service: there is no protocol `tpc`",
     ] {
         assert!(wrong.contains(problem), "{problem}: {wrong}");
     }

@@ -8,37 +8,35 @@
 //!
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
+//!
+//! `first.rs` begins flows, `translate.rs` writes headers.
+
+mod first;
+mod translate;
 
 use std::hash::{BuildHasher, RandomState};
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use linerate_core::packet::{Burst, Offload, Packet};
+use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{DropId, Egress, NEVER, Stage};
-use linerate_routing::model::InterfaceId;
-use linerate_routing::plane::acl::Verdict as Decided;
-use linerate_routing::plane::hops::Action;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Context, Verdict, ones};
 use linerate_tables::TableError;
 use linerate_tables::exact::Seed;
-use linerate_tables::flow::{
-    Direction, First, Flow, FlowConfig, FlowKey, FlowTable, Hit, Inserted, Refused,
-};
+use linerate_tables::flow::{Direction, Flow, FlowConfig, FlowKey, FlowTable, Hit};
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
-use linerate_wire::{FlowKey as Either, Headers};
 
 use crate::config::{FlowsConfig, Stanzas};
 use crate::dispatch::Hash;
 use crate::nat::bits::Bits;
-use crate::nat::rewrite::{Differences, To, Translation4, Translation6, write_any, write_error};
-use crate::nat::rules::{At, Rules};
-use crate::nat::{self, Held, Nat, Translated, Tuple};
-use crate::policy::{self, FirstPacket, Policy};
-use crate::track::{self, Quote, Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next};
+use crate::nat::rewrite::Differences;
+use crate::nat::rules::Rules;
+use crate::nat::{self, Held, Nat, Tuple};
+use crate::policy::{self, Policy};
+use crate::track::{Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next};
 
 /// Flows that one turn ends at most, of each family: see [`Flows::turn`].
 const EXPIRY_BUDGET: usize = 256;
@@ -329,398 +327,13 @@ impl Flows {
         look_up(&mut self.v4, now, (v4, all), &parsed.keys4, &lengths, found);
         look_up(&mut self.v6, now, (v6, all), &parsed.keys6, &lengths, found);
     }
-
-    /// Whether the policies in force permit a flow, by the zones of the interfaces that its first
-    /// packet comes in and leaves by.
-    fn permits(
-        &self,
-        index: usize,
-        first: &Tuple,
-        (from, to): (InterfaceId, InterfaceId),
-        context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
-        let (reasons, policy) = (&self.reasons, &self.policy);
-        let key = first.key().ok_or(Verdict::Drop(reasons.policy))?;
-        // The key of a query has its type in the place of the destination's port.
-        let kind = (first.dst.port as u8, 0);
-        let packet = FirstPacket::of(key, Some(kind), 0);
-        let (from, to) = (policy.zone(from), policy.zone(to));
-        let decision = policy.decide(from, to, &packet);
-        self.hits.hit(&decision);
-        context.note(index, "flows", || {
-            let name = |zone| policy.zones().name(zone);
-            let list = &policy.lists()[usize::from(decision.list)];
-            let rule = match list.rules.get(decision.rule as usize) {
-                Some(_) => format!("rule {}", decision.rule + 1),
-                None => "no rule".into(),
-            };
-            let verdict = decision.verdict.name();
-            format!("{} to {}, {rule}: {verdict}", name(from), name(to))
-        });
-        match decision.verdict {
-            Decided::Permit => Ok(()),
-            _ if decision.lacks_zone() => Err(Verdict::Drop(reasons.no_zone)),
-            Decided::Deny => Err(Verdict::Drop(reasons.policy)),
-            Decided::Reject => Err(Verdict::Reject(reasons.policy, decision.answer)),
-        }
-    }
-
-    /// Where an interface is, for NAT.
-    fn at(&self, interface: InterfaceId) -> At {
-        At {
-            zone: self.policy.zone(interface).number().into(),
-            interface: interface.0,
-        }
-    }
-
-    /// A packet that no flow has: begins one, or is refused.
-    #[cold]
-    fn begin(
-        &mut self,
-        now: u64,
-        index: usize,
-        packet: &mut Packet,
-        context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
-        let parsed = &context.packets.parsed;
-        let (is_v4, end) = (parsed.class.v4 >> index & 1 != 0, parsed.end[index]);
-        let (key, tuple) = match is_v4 {
-            true => {
-                let key = parsed.keys4[index];
-                (Either::V4(key), Tuple::from(&key))
-            }
-            false => {
-                let key = parsed.keys6[index];
-                (Either::V6(key), Tuple::from(&key))
-            }
-        };
-        let id = context.packets.interface;
-        let first = nat::First {
-            tuple,
-            from: self.at(id),
-            bucket: self.bucket(&tuple),
-        };
-        let destination = self.nat.destination(&first);
-        let aim = destination.map_or(tuple, |found| found.tuple);
-        let Some(to) = leaves(index, aim.dst.address, packet, context) else {
-            return Ok(());
-        };
-        let reasons = &self.reasons;
-        let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
-        let first_state = match &key {
-            Either::V4(key) => self.tracker.first(&key.0, &upper, 0, now),
-            Either::V6(key) => self.tracker.first(&key.0, &upper, 0, now),
-        };
-        let (tcp, state) = match first_state {
-            track::First::Begin(tcp, state) => (tcp, state),
-            // The tracker has no cookies: too many half-open connections evict the oldest.
-            track::First::Answer(_) | track::First::Proxy(..) => {
-                return Err(self.reasons.of(Reason::TcpCookie));
-            }
-            track::First::Drop(reason) => return Err(self.reasons.of(reason)),
-        };
-        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
-        self.permits(index, &aim, (id, to), context)?;
-        let (to, random) = (self.at(to), self.random());
-        let becomes = self.nat.source(&first, &destination, to, now, random);
-        let becomes = becomes.map_err(|why| self.reasons.of_nat(why))?;
-        let bytes = end.saturating_sub(HEADER_LEN as u32);
-        let user = Tracked {
-            tcp,
-            differences: Differences::default(),
-            permitted_by: self.number,
-            zone: first.from.zone,
-            held: becomes.held,
-        };
-        let first_of = |user| First {
-            state: state as u8,
-            owner: 0,
-            user,
-            bytes,
-        };
-        let back = becomes.tuple.reversed().key();
-        let begun = match (key, back) {
-            (Either::V4(key), Some(Either::V4(back))) => {
-                let back = back.in_zone(key.zone());
-                let differences = Translation4::new(&key, &back.reversed()).differences();
-                let first = first_of(Tracked {
-                    differences,
-                    ..user
-                });
-                begin_in(
-                    &mut self.v4,
-                    now,
-                    (key, back),
-                    first_bucket(&self.hash, &tuple),
-                    first,
-                )
-                .map(|gone| gone.map(|gone| gone_of(&gone)))
-            }
-            (Either::V6(key), Some(Either::V6(back))) => {
-                let back = back.in_zone(key.zone());
-                let differences = Translation6::new(&key, &back.reversed()).differences();
-                let first = first_of(Tracked {
-                    differences,
-                    ..user
-                });
-                begin_in(
-                    &mut self.v6,
-                    now,
-                    (key, back),
-                    first_bucket(&self.hash, &tuple),
-                    first,
-                )
-                .map(|gone| gone.map(|gone| gone_of(&gone)))
-            }
-            // Between the families nothing is translated yet.
-            _ => Err(Refused::Stale),
-        };
-        match begun {
-            Ok(evicted) => {
-                if let Some((held, original, translated, zone)) = evicted {
-                    self.nat.release(held, &original, &translated, zone, now);
-                }
-                self.counts.begun += 1;
-                self.has_begun = true;
-                context.note(index, "flows", || match becomes.tuple == tuple {
-                    true => "a new flow".into(),
-                    false => {
-                        let Tuple { src, dst, .. } = becomes.tuple;
-                        format!("a new flow, which becomes {src} > {dst}")
-                    }
-                });
-            }
-            Err(why) => {
-                let Translated { tuple: new, held } = becomes;
-                self.nat.release(held, &tuple, &new, first.from.zone, now);
-                return Err(Verdict::Drop(match why {
-                    Refused::Collision => self.reasons.flow_collision,
-                    Refused::Taken => self.reasons.flow_taken,
-                    _ => self.reasons.flow_table,
-                }));
-            }
-        }
-        if becomes.tuple == tuple {
-            return Ok(());
-        }
-        match (key, back) {
-            (Either::V4(_), Some(Either::V4(back))) => {
-                let found = self.v4.lookup(context.packets.parsed.keys4[index]);
-                let differences = self.differences4(found);
-                self.write4(index, back.reversed(), differences, packet, context)
-            }
-            (Either::V6(_), Some(Either::V6(back))) => {
-                let found = self.v6.lookup(context.packets.parsed.keys6[index]);
-                let differences = self.differences6(found);
-                self.write6(index, back.reversed(), differences, packet, context)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn differences4(&self, hit: Option<Hit>) -> Differences {
-        let user = hit.and_then(|hit| self.v4.user(hit.flow));
-        user.map_or(Differences::default(), |user| user.differences)
-    }
-
-    fn differences6(&self, hit: Option<Hit>) -> Differences {
-        let user = hit.and_then(|hit| self.v6.user(hit.flow));
-        user.map_or(Differences::default(), |user| user.differences)
-    }
-
-    fn bucket(&self, tuple: &Tuple) -> u8 {
-        first_bucket(&self.hash, tuple)
-    }
-
-    fn random(&mut self) -> u64 {
-        self.random.1 += 1;
-        self.random.0.hash_one(self.random.1)
-    }
-
-    /// Translates an IPv4 packet: it gets the addresses and ports of `to`.
-    #[inline]
-    fn write4(
-        &self,
-        index: usize,
-        to: FlowKey4,
-        differences: Differences,
-        packet: &mut Packet,
-        context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
-        let l4 = usize::from(packet.meta().l4_offset);
-        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
-        let class = &context.packets.parsed.class;
-        let (is_tcp, is_udp) = (class.tcp >> index & 1 != 0, class.udp >> index & 1 != 0);
-        context.packets.translate(index, packet.data());
-        let translation = Translation4::with(&to, differences);
-        let frame = packet.data_mut();
-        let written = match (is_tcp | is_udp) && l4 != 0 {
-            true => translation.write(frame, HEADER_LEN, l4, is_udp, is_partial),
-            false => any(frame, &translation.to(), is_partial),
-        };
-        if !written {
-            return Err(Verdict::Drop(self.reasons.nat_malformed));
-        }
-        let parsed = &mut context.packets.parsed;
-        parsed.dst4[index] = to.dst().to_bits();
-        parsed.keys4[index] = to;
-        Ok(())
-    }
-
-    /// The same of IPv6; the source in its key stays the sender's.
-    #[inline]
-    fn write6(
-        &self,
-        index: usize,
-        to: FlowKey6,
-        differences: Differences,
-        packet: &mut Packet,
-        context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
-        let l4 = usize::from(packet.meta().l4_offset);
-        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
-        let class = &context.packets.parsed.class;
-        let (is_tcp, is_udp) = (class.tcp >> index & 1 != 0, class.udp >> index & 1 != 0);
-        context.packets.translate(index, packet.data());
-        let translation = Translation6::with(&to, differences);
-        let frame = packet.data_mut();
-        let written = match (is_tcp | is_udp) && l4 != 0 {
-            true => translation.write(frame, HEADER_LEN, l4, is_udp, is_partial),
-            false => any(frame, &translation.to(), is_partial),
-        };
-        if !written {
-            return Err(Verdict::Drop(self.reasons.nat_malformed));
-        }
-        let key = &mut context.packets.parsed.keys6[index];
-        key.0[16..].copy_from_slice(&to.0[16..]);
-        Ok(())
-    }
-
-    /// A packet of a flow that older policies have permitted: it is decided anew. The tuples are
-    /// those of the flow's first packet, before and behind its translation.
-    #[cold]
-    fn decide_again(
-        &mut self,
-        index: usize,
-        hit: &Hit,
-        (original, translated): (Tuple, Tuple),
-        held: Held,
-        packet: &Packet,
-        context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
-        let aim = original.with_dst(translated.dst);
-        let here = context.packets.interface;
-        let far = match hit.direction {
-            Direction::Forward => aim.dst.address,
-            Direction::Reverse => original.src.address,
-        };
-        let Some(there) = leaves(index, far, packet, context) else {
-            return Ok(());
-        };
-        let ends = match hit.direction {
-            Direction::Forward => (here, there),
-            Direction::Reverse => (there, here),
-        };
-        let decided = match self.nat.is_permitted(held, &translated) {
-            true => self.permits(index, &aim, ends, context),
-            false => Err(Verdict::Drop(self.reasons.nat_gone)),
-        };
-        self.counts.forbidden += u64::from(decided.is_err());
-        decided
-    }
-
-    /// An ICMP error: it belongs to the flow that has sent the packet that it quotes, or nowhere.
-    #[cold]
-    fn related(
-        &mut self,
-        index: usize,
-        packet: &mut Packet,
-        context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
-        let vrf = context.interface().vrf as u16;
-        let own = |tables: &mut Self, context: &mut Context<'_>, packet: &Packet, why| {
-            let parsed = &context.packets.parsed;
-            let to = match parsed.class.v4 >> index & 1 {
-                1 => IpAddr::from(parsed.dst4[index].to_be_bytes()),
-                _ => parsed.keys6[index].dst().into(),
-            };
-            // About a packet of the gateway's own.
-            match leaves(index, to, packet, context) {
-                None => Ok(()),
-                Some(_) => Err(tables.reasons.of(why)),
-            }
-        };
-        let Ok(headers) = linerate_wire::parse(packet.data()) else {
-            return own(self, context, packet, Reason::IcmpHeader);
-        };
-        let quote = match Quote::read(packet.data(), &headers) {
-            Ok(quote) => quote,
-            Err(why) => return own(self, context, packet, why),
-        };
-        let own_key = match quote.key {
-            Either::V4(key) => Either::V4(key.in_zone(vrf)),
-            Either::V6(key) => Either::V6(key.in_zone(vrf)),
-        };
-        let found = match own_key {
-            Either::V4(key) => self.v4.lookup(key).and_then(|hit| {
-                let flow = self.v4.flow_mut(&hit, key)?;
-                Some((hit, Either::V4(flow.other.reversed()), flow.user.tcp))
-            }),
-            Either::V6(key) => self.v6.lookup(key).and_then(|hit| {
-                let flow = self.v6.flow_mut(&hit, key)?;
-                Some((hit, Either::V6(flow.other.reversed()), flow.user.tcp))
-            }),
-        };
-        let Some((hit, to, tcp)) = found else {
-            return own(self, context, packet, Reason::QuoteNoFlow);
-        };
-        let checked = quote.check(&tcp, hit.direction);
-        checked.map_err(|why| self.reasons.of(why))?;
-        context.note(index, "flows", || "an error about a flow".into());
-        if to == own_key {
-            return Ok(());
-        }
-        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
-        let frame = packet.data_mut();
-        // RFC 5508 REQ-5 c: routers inside are not named outside.
-        let hides = hit.direction == Direction::Forward;
-        let write = |frame: &mut [u8], to: &To<'_>| {
-            let half = to.addresses.len() / 2;
-            let router = hides.then(|| &to.addresses[..half]);
-            write_error(frame, &headers, &quote.headers, to, router, is_partial)
-        };
-        let written = match &to {
-            Either::V4(key) => {
-                let translation = Translation4::with(key, Differences::default());
-                write(frame, &translation.to())
-            }
-            Either::V6(key) => {
-                let translation = Translation6::with(key, Differences::default());
-                write(frame, &translation.to())
-            }
-        };
-        if !written {
-            return Err(Verdict::Drop(self.reasons.nat_malformed));
-        }
-        let parsed = &mut context.packets.parsed;
-        match to {
-            Either::V4(key) => {
-                parsed.dst4[index] = key.dst().to_bits();
-                parsed.keys4[index].0[4..8].copy_from_slice(&key.dst().octets());
-            }
-            Either::V6(key) => {
-                parsed.keys6[index].0[16..32].copy_from_slice(&key.dst().octets());
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What becomes of a packet of a flow.
 enum Judged<F> {
     /// It passes, and gets the addresses and ports of this key, if of any.
     Pass(Option<(F, Differences)>),
-    /// The policies have changed since.
+    /// Policy or translation have changed since.
     Old(Held),
     /// It begins another flow.
     Anew,
@@ -735,13 +348,13 @@ fn judge<F: FlowKey<K>, const K: usize>(
     hit: &Hit,
     (key, upper): (F, &Upper),
     now: u64,
-    policies: u32,
+    number: u32,
 ) -> Judged<F> {
     let Some(flow) = table.flow_mut(hit, key) else {
         // It has ended since: a packet before in the same burst has begun another.
         return Judged::Anew;
     };
-    if flow.user.permitted_by != policies {
+    if flow.user.permitted_by != number {
         return Judged::Old(flow.user.held);
     }
     let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
@@ -778,21 +391,6 @@ where
     let back = Tuple::from(&flow.reverse);
     let original = Tuple::from(&flow.key);
     (flow.user.held, original, back.reversed(), flow.user.zone)
-}
-
-/// Begins a flow; returns the one that had to go for it.
-fn begin_in<F: FlowKey<K>, const K: usize>(
-    table: &mut Table<F, K>,
-    now: u64,
-    (forward, back): (F, F),
-    bucket: u8,
-    first: First<Tracked>,
-) -> Result<Option<Flow<F, Tracked>>, Refused> {
-    match table.insert_pair(now, forward, back, bucket, first)? {
-        Inserted::New { evicted, .. } => Ok(evicted),
-        // It was looked up before.
-        Inserted::Found(_) => Err(Refused::Taken),
-    }
 }
 
 macro_rules! known {
@@ -933,27 +531,12 @@ fn ticks(now_ns: u64) -> u64 {
     now_ns / (1_000_000_000 / TICKS)
 }
 
-/// The bucket of a flow: that of who begins it.
-fn first_bucket(hash: &Hash, tuple: &Tuple) -> u8 {
-    match tuple.src.address {
-        IpAddr::V4(v4) => hash.host4(v4.to_bits()),
-        IpAddr::V6(v6) => hash.host6(&v6.octets()),
-    }
-}
-
 /// Reads the upper layer of a packet that ends at byte `end` of its frame.
 #[inline(always)]
 fn read(packet: &Packet, is_v4: bool, number: u8, end: u32) -> Result<Upper, Reason> {
     let l4 = usize::from(packet.meta().l4_offset);
     let upper = packet.data().get(l4..end as usize).filter(|_| l4 != 0);
     Upper::read(!is_v4, number, upper.unwrap_or_default())
-}
-
-/// Translates what is neither TCP nor UDP.
-#[cold]
-fn any(frame: &mut [u8], to: &To<'_>, is_partial: bool) -> bool {
-    let parsed: Option<Headers> = linerate_wire::parse(frame).ok();
-    parsed.is_some_and(|headers| write_any(frame, &headers, to, is_partial))
 }
 
 /// Looks up the packets of `mask`, of a burst that has `all`.
@@ -985,14 +568,4 @@ fn look_up<F: FlowKey<K> + Default, const K: usize>(
     for (index, hit) in ones(mask).zip(hits) {
         found[index] = hit;
     }
-}
-
-/// The interface that packets to `to` leave by; `None` where they are not forwarded.
-fn leaves(index: usize, to: IpAddr, packet: &Packet, context: &Context<'_>) -> Option<InterfaceId> {
-    let hop = context.route(index, to, packet);
-    let leaves = matches!(
-        hop.action,
-        Action::Forward | Action::Resolve | Action::Glean
-    );
-    hop.interface.get().filter(|_| leaves)
 }

@@ -1,0 +1,288 @@
+//! Packets that no flow has, and flows that newer policies look at: who may go where.
+
+use std::hash::BuildHasher;
+use std::net::IpAddr;
+
+use linerate_core::packet::Packet;
+use linerate_routing::model::InterfaceId;
+use linerate_routing::plane::acl::Verdict as Decided;
+use linerate_routing::plane::hops::Action;
+use linerate_routing::plane::{Context, Verdict};
+use linerate_tables::flow::{Direction, First, Flow, FlowKey, Hit, Inserted, Refused};
+use linerate_wire::FlowKey as Either;
+use linerate_wire::ethernet::HEADER_LEN;
+
+use super::{Flows, Table, Tracked, gone_of, read};
+use crate::dispatch::Hash;
+use crate::nat::rewrite::{Differences, Translation4, Translation6};
+use crate::nat::rules::At;
+use crate::nat::{self, Held, Translated, Tuple};
+use crate::policy::FirstPacket;
+use crate::track::{self, Reason};
+
+impl Flows {
+    /// Whether the policies in force permit a flow, by the zones of the interfaces that its first
+    /// packet comes in and leaves by.
+    pub(super) fn permits(
+        &self,
+        index: usize,
+        first: &Tuple,
+        (from, to): (InterfaceId, InterfaceId),
+        context: &mut Context<'_>,
+    ) -> Result<(), Verdict> {
+        let (reasons, policy) = (&self.reasons, &self.policy);
+        let key = first.key().ok_or(Verdict::Drop(reasons.policy))?;
+        // The key of a query has its type in the place of the destination's port.
+        let kind = (first.dst.port as u8, 0);
+        let packet = FirstPacket::of(key, Some(kind), 0);
+        let (from, to) = (policy.zone(from), policy.zone(to));
+        let decision = policy.decide(from, to, &packet);
+        self.hits.hit(&decision);
+        context.note(index, "flows", || {
+            let name = |zone| policy.zones().name(zone);
+            let list = &policy.lists()[usize::from(decision.list)];
+            let rule = match list.rules.get(decision.rule as usize) {
+                Some(_) => format!("rule {}", decision.rule + 1),
+                None => "no rule".into(),
+            };
+            let verdict = decision.verdict.name();
+            format!("{} to {}, {rule}: {verdict}", name(from), name(to))
+        });
+        match decision.verdict {
+            Decided::Permit => Ok(()),
+            _ if decision.lacks_zone() => Err(Verdict::Drop(reasons.no_zone)),
+            Decided::Deny => Err(Verdict::Drop(reasons.policy)),
+            Decided::Reject => Err(Verdict::Reject(reasons.policy, decision.answer)),
+        }
+    }
+
+    /// Where an interface is, for NAT.
+    pub(super) fn at(&self, interface: InterfaceId) -> At {
+        At {
+            zone: self.policy.zone(interface).number().into(),
+            interface: interface.0,
+        }
+    }
+
+    /// A packet that no flow has: begins one, or is refused.
+    #[cold]
+    pub(super) fn begin(
+        &mut self,
+        now: u64,
+        index: usize,
+        packet: &mut Packet,
+        context: &mut Context<'_>,
+    ) -> Result<(), Verdict> {
+        let parsed = &context.packets.parsed;
+        let (is_v4, end) = (parsed.class.v4 >> index & 1 != 0, parsed.end[index]);
+        let (key, tuple) = match is_v4 {
+            true => {
+                let key = parsed.keys4[index];
+                (Either::V4(key), Tuple::from(&key))
+            }
+            false => {
+                let key = parsed.keys6[index];
+                (Either::V6(key), Tuple::from(&key))
+            }
+        };
+        let id = context.packets.interface;
+        let first = nat::First {
+            tuple,
+            from: self.at(id),
+            bucket: self.bucket(&tuple),
+        };
+        let destination = self.nat.destination(&first);
+        let aim = destination.map_or(tuple, |found| found.tuple);
+        let Some(to) = leaves(index, aim.dst.address, packet, context) else {
+            return Ok(());
+        };
+        let reasons = &self.reasons;
+        let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
+        let first_state = match &key {
+            Either::V4(key) => self.tracker.first(&key.0, &upper, 0, now),
+            Either::V6(key) => self.tracker.first(&key.0, &upper, 0, now),
+        };
+        let (tcp, state) = match first_state {
+            track::First::Begin(tcp, state) => (tcp, state),
+            // The tracker has no cookies: too many half-open connections evict the oldest.
+            track::First::Answer(_) | track::First::Proxy(..) => {
+                return Err(self.reasons.of(Reason::TcpCookie));
+            }
+            track::First::Drop(reason) => return Err(self.reasons.of(reason)),
+        };
+        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
+        self.permits(index, &aim, (id, to), context)?;
+        let (to, random) = (self.at(to), self.random());
+        let becomes = self.nat.source(&first, &destination, to, now, random);
+        let becomes = becomes.map_err(|why| self.reasons.of_nat(why))?;
+        let bytes = end.saturating_sub(HEADER_LEN as u32);
+        let user = Tracked {
+            tcp,
+            differences: Differences::default(),
+            permitted_by: self.number,
+            zone: first.from.zone,
+            held: becomes.held,
+        };
+        let first_of = |user| First {
+            state: state as u8,
+            owner: 0,
+            user,
+            bytes,
+        };
+        let back = becomes.tuple.reversed().key();
+        let mut differences = Differences::default();
+        let begun = match (key, back) {
+            (Either::V4(key), Some(Either::V4(back))) => {
+                let back = back.in_zone(key.zone());
+                differences = Translation4::new(&key, &back.reversed()).differences();
+                let first = first_of(Tracked {
+                    differences,
+                    ..user
+                });
+                begin_in(
+                    &mut self.v4,
+                    now,
+                    (key, back),
+                    first_bucket(&self.hash, &tuple),
+                    first,
+                )
+                .map(|gone| gone.map(|gone| gone_of(&gone)))
+            }
+            (Either::V6(key), Some(Either::V6(back))) => {
+                let back = back.in_zone(key.zone());
+                differences = Translation6::new(&key, &back.reversed()).differences();
+                let first = first_of(Tracked {
+                    differences,
+                    ..user
+                });
+                begin_in(
+                    &mut self.v6,
+                    now,
+                    (key, back),
+                    first_bucket(&self.hash, &tuple),
+                    first,
+                )
+                .map(|gone| gone.map(|gone| gone_of(&gone)))
+            }
+            // Between the families nothing is translated yet.
+            _ => Err(Refused::Stale),
+        };
+        match begun {
+            Ok(evicted) => {
+                if let Some((held, original, translated, zone)) = evicted {
+                    self.nat.release(held, &original, &translated, zone, now);
+                }
+                self.counts.begun += 1;
+                self.has_begun = true;
+                context.note(index, "flows", || match becomes.tuple == tuple {
+                    true => "a new flow".into(),
+                    false => {
+                        let Tuple { src, dst, .. } = becomes.tuple;
+                        format!("a new flow, which becomes {src} > {dst}")
+                    }
+                });
+            }
+            Err(why) => {
+                let Translated { tuple: new, held } = becomes;
+                self.nat.release(held, &tuple, &new, first.from.zone, now);
+                return Err(Verdict::Drop(match why {
+                    Refused::Collision => self.reasons.flow_collision,
+                    Refused::Taken => self.reasons.flow_taken,
+                    _ => self.reasons.flow_table,
+                }));
+            }
+        }
+        if becomes.tuple == tuple {
+            return Ok(());
+        }
+        match (key, back) {
+            (Either::V4(_), Some(Either::V4(back))) => {
+                self.write4(index, back.reversed(), differences, packet, context)
+            }
+            (Either::V6(_), Some(Either::V6(back))) => {
+                self.write6(index, back.reversed(), differences, packet, context)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn bucket(&self, tuple: &Tuple) -> u8 {
+        first_bucket(&self.hash, tuple)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random.1 += 1;
+        self.random.0.hash_one(self.random.1)
+    }
+
+    /// A packet of a flow that older policies have permitted: it is decided anew. The tuples are
+    /// those of the flow's first packet, before and behind its translation.
+    #[cold]
+    pub(super) fn decide_again(
+        &mut self,
+        index: usize,
+        hit: &Hit,
+        (original, translated): (Tuple, Tuple),
+        held: Held,
+        packet: &Packet,
+        context: &mut Context<'_>,
+    ) -> Result<(), Verdict> {
+        let aim = original.with_dst(translated.dst);
+        let here = context.packets.interface;
+        let far = match hit.direction {
+            Direction::Forward => aim.dst.address,
+            Direction::Reverse => original.src.address,
+        };
+        let Some(there) = leaves(index, far, packet, context) else {
+            return Ok(());
+        };
+        let ends = match hit.direction {
+            Direction::Forward => (here, there),
+            Direction::Reverse => (there, here),
+        };
+        let decided = match self.nat.is_permitted(held, &translated) {
+            true => self.permits(index, &aim, ends, context),
+            false => Err(Verdict::Drop(self.reasons.nat_gone)),
+        };
+        self.counts.forbidden += u64::from(decided.is_err());
+        decided
+    }
+}
+
+/// Begins a flow; returns the one that had to go for it.
+fn begin_in<F: FlowKey<K>, const K: usize>(
+    table: &mut Table<F, K>,
+    now: u64,
+    (forward, back): (F, F),
+    bucket: u8,
+    first: First<Tracked>,
+) -> Result<Option<Flow<F, Tracked>>, Refused> {
+    match table.insert_pair(now, forward, back, bucket, first)? {
+        Inserted::New { evicted, .. } => Ok(evicted),
+        // It was looked up before.
+        Inserted::Found(_) => Err(Refused::Taken),
+    }
+}
+
+/// The bucket of a flow: that of who begins it.
+fn first_bucket(hash: &Hash, tuple: &Tuple) -> u8 {
+    match tuple.src.address {
+        IpAddr::V4(v4) => hash.host4(v4.to_bits()),
+        IpAddr::V6(v6) => hash.host6(&v6.octets()),
+    }
+}
+
+/// The interface that packets to `to` leave by; `None` where they are not forwarded.
+pub(super) fn leaves(
+    index: usize,
+    to: IpAddr,
+    packet: &Packet,
+    context: &Context<'_>,
+) -> Option<InterfaceId> {
+    let hop = context.route(index, to, packet);
+    let leaves = matches!(
+        hop.action,
+        Action::Forward | Action::Resolve | Action::Glean
+    );
+    hop.interface.get().filter(|_| leaves)
+}

@@ -112,9 +112,12 @@ const FLOWS: &[Shown] = &[
     ("packets_back", "back", true),
 ];
 const POLICIES: &[Shown] = &[
-    ("from", "from", false),
-    ("to", "to", false),
-    ("decides", "decides", false),
+    ("policy", "policy", false),
+    ("rule", "rule", false),
+    ("name", "name", false),
+    ("action", "action", false),
+    ("decided", "decided", true),
+    ("matches", "matches", false),
 ];
 
 /// The rows of an answer as a table, and what was left out.

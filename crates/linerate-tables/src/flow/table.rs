@@ -40,11 +40,9 @@ pub struct FlowTable<F: FlowKey<K>, S, const K: usize> {
     /// Flows in each state, and the most there may be.
     pub(super) counts: [usize; 256],
     pub(super) most: [usize; 256],
-    /// Flows with two keys, and the most there may be.
+    /// Flows with two keys.
     pub(super) translated: usize,
-    pub(super) most_translated: usize,
-    config: FlowConfig,
-    bidirectional: bool,
+    pub(super) config: FlowConfig,
     pub(super) evict: Option<(u8, Lists)>,
     pub(super) quota: Option<Quota>,
     pub(super) zones: Zones,
@@ -70,6 +68,20 @@ pub(super) struct Entry<F, S, I> {
     /// is translated.
     pub(super) translation: F,
     pub(super) key: I,
+}
+
+impl<F, S, I> Entry<F, S, I> {
+    #[inline(always)]
+    fn hit(&self, index: u32, direction: Direction) -> Hit {
+        Hit {
+            flow: FlowId {
+                index,
+                generation: self.generation,
+            },
+            direction,
+            state: self.state,
+        }
+    }
 }
 
 /// What a flow began with, read when it ends.
@@ -165,8 +177,6 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             counts: [0; 256],
             most: [0; 256],
             translated: 0,
-            most_translated: config.translated,
-            bidirectional: config.bidirectional,
             config: config.clone(),
             evict: config.evict.map(queue).transpose()?,
             quota: config.per_owner.map(quota).transpose()?,
@@ -264,7 +274,8 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     pub fn lookup(&self, key: F) -> Option<Hit> {
         let (key, flip) = self.canonical(key);
         let place = Place(self.index.lookup(key.bytes())?);
-        Some(self.hit(place, place.direction(flip)?))
+        let entry = &self.entries[place.index() as usize];
+        Some(entry.hit(place.index(), place.direction(flip)?))
     }
 
     /// The flow of each packet of a burst that came at tick `now`, if there is one; the packet is
@@ -420,7 +431,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
 
     #[inline(always)]
     pub(super) fn canonical(&self, key: F) -> (F, bool) {
-        match self.bidirectional {
+        match self.config.bidirectional {
             true => key.canonical(),
             false => (key, false),
         }
@@ -433,21 +444,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         entry.last_seen = now.max(entry.last_seen);
         entry.packets[direction as usize] += 1;
         entry.bytes[direction as usize] += u64::from(bytes);
-        Some(self.hit(place, direction))
-    }
-
-    #[inline(always)]
-    fn hit(&self, place: Place, direction: Direction) -> Hit {
-        let index = place.index();
-        let entry = &self.entries[index as usize];
-        Hit {
-            flow: FlowId {
-                index,
-                generation: entry.generation,
-            },
-            direction,
-            state: entry.state,
-        }
+        Some(entry.hit(index, direction))
     }
 
     pub(super) fn id(&self, index: u32) -> FlowId {
@@ -469,6 +466,16 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         key.expect("a key is kept inside or outside")
     }
 
+    /// The key of its answers.
+    #[inline(always)]
+    pub(super) fn reverse(&self, index: u32, key: F) -> F {
+        let entry = &self.entries[index as usize];
+        match entry.translated {
+            true => difference(key, entry.translation).reversed(),
+            false => key.reversed(),
+        }
+    }
+
     pub(super) fn snapshot(&self, index: u32) -> Flow<F, S> {
         let entry = &self.entries[index as usize];
         let origin = &self.origins[index as usize];
@@ -476,7 +483,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         Flow {
             id: self.id(index),
             key,
-            reverse: difference(key, entry.translation).reversed(),
+            reverse: self.reverse(index, key),
             bucket: entry.bucket,
             state: entry.state,
             owner: self.quota.as_ref().map_or(0, |quota| quota.owner(index)),

@@ -1,7 +1,8 @@
 //! What changes a table: flows that begin, move to another state, make room, and end.
 
+use super::entry::{Entry, Origin, Place};
 use super::key::{Direction, FlowKey, Keep, difference};
-use super::table::{Entry, FlowTable, Origin, Place};
+use super::table::FlowTable;
 use super::{First, Flow, FlowId, Inserted, Refused};
 
 /// The place that a new flow gets, and the flow that has to leave it.

@@ -42,7 +42,7 @@
 //!
 //! | operation | work |
 //! |---|---|
-//! | touch, hit or miss | a lookup (two buckets at most) and the entry: its first line is read and written, those with the user's data only asked for |
+//! | touch | a lookup (two buckets at most), and a line of the entry; the user's are asked for |
 //! | insert | a lookup, an insert of the index for each key, five lines, a timer |
 //! | change of state | the entry, and a timer if the timeout is shorter |
 //! | poll | each unit of budget is one timer: it moves a level, is set again, or ends a flow |
@@ -89,6 +89,7 @@ mod ageing;
 mod buckets;
 mod changes;
 mod config;
+mod entry;
 mod key;
 mod lists;
 mod quota;

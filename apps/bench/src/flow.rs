@@ -60,7 +60,7 @@ pub(super) const ROWS: &[Row] = &[
     },
     Row {
         name: "gateway.flow.bytes",
-        about: "memory a flow at set-up with 64 bytes of the user's, 1 M IPv4 flows; others in detail",
+        about: "memory a flow at set-up, 64 bytes of the user's in it, 1 M IPv4 flows",
         run: |row, run| {
             let flows = if run.quick { 1_000 } else { 1_000_000 };
             let (value, pages) = bytes_each::<FlowKey4, 16>(flows, false)?;

@@ -1,14 +1,25 @@
 //! What changes a table: flows that begin, move to another state, make room, and end.
 
+use super::entry::{Entry, Origin, Place};
 use super::key::{Direction, FlowKey, Keep, difference};
-use super::table::{FlowTable, Origin, Place};
+use super::table::FlowTable;
 use super::{First, Flow, FlowId, Inserted, Refused};
 
-/// The name of a flow that has none yet.
-pub(super) const NO_FLOW: FlowId = FlowId {
-    index: u32::MAX,
-    generation: 0,
-};
+/// The place that a new flow gets, and the flow that has to leave it.
+type Room = Result<(u32, Option<u32>), Refused>;
+
+/// A flow that is to be.
+struct New<F, S> {
+    key: F,
+    /// The answers' key, if it is not the reverse.
+    answers: Option<F>,
+    bucket: u8,
+    first: First<S>,
+    created: u64,
+    last_seen: u64,
+    packets: [u64; 2],
+    bytes: [u64; 2],
+}
 
 impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// Begins the flow of a packet that found none; the answers' key is its reverse.
@@ -16,11 +27,12 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// # Errors
     /// [`Refused`], counted; the table is as it was.
     pub fn insert(&mut self, now: u64, key: F, first: First<S>) -> Result<Inserted<F, S>, Refused> {
-        self.insert_pair(now, key, key.reversed(), 0, first)
+        self.insert_either(now, key, None, 0, first)
     }
 
     /// As [`insert`](FlowTable::insert), for a flow in some bucket whose answers' key is `reverse`:
-    /// with another one than the reverse of `forward` the flow is translated.
+    /// with another one than the reverse of `forward` the flow is translated. If the packet's flow
+    /// is there ([`Inserted::Found`]), it has kept the keys that it had.
     ///
     /// # Errors
     /// [`Refused`], counted; the table is as it was.
@@ -32,23 +44,35 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         bucket: u8,
         first: First<S>,
     ) -> Result<Inserted<F, S>, Refused> {
-        self.prefetch_begin(reverse, first.state);
-        if let Some(hit) = self.touch(now, forward, first.bytes) {
+        let answers = Some(reverse).filter(|&reverse| reverse != forward.reversed());
+        self.insert_either(now, forward, answers, bucket, first)
+    }
+
+    #[inline(always)]
+    fn insert_either(
+        &mut self,
+        now: u64,
+        key: F,
+        answers: Option<F>,
+        bucket: u8,
+        first: First<S>,
+    ) -> Result<Inserted<F, S>, Refused> {
+        // What a new flow needs comes while the index is searched for its key.
+        let room = self.prefetch_room(first.state, answers);
+        if let Some(hit) = self.touch(now, key, first.bytes) {
             return Ok(Inserted::Found(hit));
         }
-        self.begin(&Flow {
-            id: NO_FLOW,
-            key: forward,
-            reverse,
+        let new = New {
+            key,
+            answers,
             bucket,
-            state: first.state,
-            owner: first.owner,
-            user: first.user,
+            first,
             created: now,
             last_seen: now,
             packets: [1, 0],
             bytes: [first.bytes.into(), 0],
-        })
+        };
+        self.begin(room, &new)
     }
 
     /// Puts in a flow as it is: with its age and counts, and the timer that follows from them. Its
@@ -57,57 +81,80 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// # Errors
     /// As [`insert`](FlowTable::insert); [`Refused::Taken`] too if it is there.
     pub fn put(&mut self, flow: &Flow<F, S>) -> Result<Inserted<F, S>, Refused> {
-        self.prefetch_begin(flow.reverse, flow.state);
-        self.begin(flow)
+        let answers = Some(flow.reverse).filter(|&reverse| reverse != flow.key.reversed());
+        let room = self.prefetch_room(flow.state, answers);
+        let new = New {
+            key: flow.key,
+            answers,
+            bucket: flow.bucket,
+            first: First {
+                state: flow.state,
+                owner: flow.owner,
+                user: flow.user,
+                bytes: 0,
+            },
+            created: flow.created,
+            last_seen: flow.last_seen,
+            packets: flow.packets,
+            bytes: flow.bytes,
+        };
+        self.begin(room, &new)
     }
 
-    /// Asks for what a new flow needs while the index is searched for its key: the index for the
-    /// answers' one, and the place that it most likely gets.
-    #[inline]
-    fn prefetch_begin(&self, reverse: F, state: u8) {
-        self.index.prefetch(self.canonical(reverse).0.bytes());
-        if let Ok((place, _)) = self.room(state) {
+    /// The room for a new flow, whose memory is asked for, and that of the index for its answers.
+    #[inline(always)]
+    fn prefetch_room(&self, state: u8, answers: Option<F>) -> Room {
+        if let Some(answers) = answers {
+            self.index.prefetch(self.canonical(answers).0.bytes());
+        }
+        let room = self.room(state);
+        if let Ok((place, _)) = room {
             self.prefetch(place);
             self.wheel.prefetch(place);
         }
+        room
     }
 
-    fn begin(&mut self, flow: &Flow<F, S>) -> Result<Inserted<F, S>, Refused> {
-        let translated = flow.reverse != flow.key.reversed();
-        let admitted = self.admit(flow, translated);
+    #[inline(always)]
+    fn begin(&mut self, room: Room, new: &New<F, S>) -> Result<Inserted<F, S>, Refused> {
+        let admitted = self.admit(room, new);
         let (index, victim) = admitted.map_err(|refused| self.refuse(refused))?;
         let evicted = victim.map(|victim| {
             self.evictions += 1;
             self.end(victim)
         });
+        let key = new.key;
+        let translation = |answers: F| difference(key, answers.reversed());
         let entry = &mut self.entries[index as usize];
-        entry.last_seen = flow.last_seen;
-        entry.packets = flow.packets;
-        entry.bytes = flow.bytes;
-        entry.generation = entry.generation.wrapping_add(1);
-        entry.state = flow.state;
-        entry.bucket = flow.bucket;
-        entry.translated = translated;
-        entry.user = flow.user;
-        entry.translation = difference(flow.key, flow.reverse.reversed());
-        entry.key = F::Inside::keep(flow.key);
-        self.origins[index as usize] = Origin {
-            created: flow.created,
-            key: F::Outside::keep(flow.key),
+        *entry = Entry {
+            last_seen: new.last_seen,
+            packets: new.packets,
+            bytes: new.bytes,
+            generation: entry.generation.wrapping_add(1),
+            state: new.first.state,
+            bucket: new.bucket,
+            translated: new.answers.is_some(),
+            user: new.first.user,
+            translation: new.answers.map_or(F::from_bytes([0; K]), translation),
+            key: F::Inside::keep(key),
         };
-        self.zones.add(flow.key.zone());
+        self.origins[index as usize] = Origin {
+            created: new.created,
+            key: F::Outside::keep(key),
+        };
+        self.zones.add(key.zone());
         if let Some(quota) = &mut self.quota {
-            quota.set_owner(index, flow.owner);
+            quota.set_owner(index, new.first.owner);
         }
-        self.occupy(index, flow.bucket);
-        self.enter(index, flow.state);
+        self.occupy(index, new.bucket);
+        self.enter(index, new.first.state);
         self.wheel.schedule(index, self.ends(index));
         let flow = self.id(index);
         Ok(Inserted::New { flow, evicted })
     }
 
-    /// The place that a new flow of a state gets, and the flow that has to leave it.
-    fn room(&self, state: u8) -> Result<(u32, Option<u32>), Refused> {
+    #[inline(always)]
+    fn room(&self, state: u8) -> Room {
         let full = self.counts[usize::from(state)] >= self.most[usize::from(state)];
         let oldest = || match &self.evict {
             Some((evict, queue)) if !full || *evict == state => queue.oldest(0),
@@ -121,39 +168,34 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         }
     }
 
-    /// Finds room for a new flow and enters it in the index and the quota: the place it gets, and
-    /// the flow that has to leave it.
-    fn admit(
-        &mut self,
-        flow: &Flow<F, S>,
-        translated: bool,
-    ) -> Result<(u32, Option<u32>), Refused> {
+    /// Enters a new flow in the index and the quota, if nothing is against it.
+    #[inline(always)]
+    fn admit(&mut self, room: Room, new: &New<F, S>) -> Room {
+        let owner = new.first.owner;
         let quota = self.quota.as_ref();
-        if quota.is_some_and(|quota| !quota.has_room(flow.owner)) {
+        if quota.is_some_and(|quota| !quota.has_room(owner)) {
             return Err(Refused::Owner);
         }
-        if !self.zones.has_room(flow.key.zone()) {
+        if !self.zones.has_room(new.key.zone()) {
             return Err(Refused::Zone);
         }
-        let (index, victim) = self.room(flow.state)?;
-        if translated {
+        let (index, victim) = room?;
+        if new.answers.is_some() {
             let leaves = |victim: u32| self.entries[victim as usize].translated;
             let left = usize::from(victim.is_some_and(leaves));
-            if self.translated - left >= self.most_translated {
+            if self.translated - left >= self.config.translated {
                 return Err(Refused::Translated);
             }
         }
-        self.index_key(flow.key, index, Direction::Forward, translated)?;
-        if translated
-            && let Err(refused) = self.index_key(flow.reverse, index, Direction::Reverse, true)
-        {
-            self.unindex(flow.key);
-            return Err(refused);
+        self.index_key(new.key, index, Direction::Forward, new.answers.is_some())?;
+        if let Some(answers) = new.answers {
+            let entered = self.index_key(answers, index, Direction::Reverse, true);
+            entered.inspect_err(|_| self.unindex(new.key))?;
+            self.translated += 1;
         }
-        self.translated += usize::from(translated);
         let quota = self.quota.as_mut();
-        if quota.is_some_and(|quota| !quota.add(flow.owner)) {
-            self.unindex_flow(flow, translated);
+        if quota.is_some_and(|quota| !quota.add(owner)) {
+            self.unindex_both(new.key, new.answers);
             return Err(Refused::Collision);
         }
         Ok((index, victim))
@@ -183,10 +225,10 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         self.index.remove(self.canonical(key).0.bytes());
     }
 
-    fn unindex_flow(&mut self, flow: &Flow<F, S>, translated: bool) {
-        self.unindex(flow.key);
-        if translated {
-            self.unindex(flow.reverse);
+    fn unindex_both(&mut self, key: F, answers: Option<F>) {
+        self.unindex(key);
+        if let Some(answers) = answers {
+            self.unindex(answers);
             self.translated -= 1;
         }
     }
@@ -227,8 +269,8 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         let flow = self.snapshot(index);
         let entry = &mut self.entries[index as usize];
         entry.generation = entry.generation.wrapping_add(1);
-        let translated = entry.translated;
-        self.unindex_flow(&flow, translated);
+        let answers = entry.translated.then_some(flow.reverse);
+        self.unindex_both(flow.key, answers);
         self.wheel.cancel(index);
         self.leave(index, flow.state);
         self.zones.remove(flow.key.zone());
@@ -243,11 +285,10 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// is there.
     #[inline(always)]
     pub(super) fn prefetch_end(&self, index: u32) {
-        let entry = &self.entries[index as usize];
         let key = self.key(index);
         self.index.prefetch(self.canonical(key).0.bytes());
-        if entry.translated {
-            let reverse = difference(key, entry.translation).reversed();
+        if self.entries[index as usize].translated {
+            let reverse = self.reverse(index, key);
             self.index.prefetch(self.canonical(reverse).0.bytes());
         }
         self.buckets.prefetch_neighbours(index);

@@ -28,8 +28,8 @@ pub struct FlowConfig {
     pub states: Vec<State>,
     /// One flow for both directions: a key and its reverse are the same flow.
     pub bidirectional: bool,
-    /// The most flows with two keys (see [`insert_pair`](super::FlowTable::insert_pair)): each takes
-    /// a second entry of the index.
+    /// The most flows with two keys, each of which takes a second entry of the index: see
+    /// [`insert_pair`](super::FlowTable::insert_pair).
     pub translated: usize,
     /// The most flows of one owner.
     pub per_owner: Option<u32>,

@@ -42,7 +42,7 @@
 //!
 //! | operation | work |
 //! |---|---|
-//! | touch, hit or miss | a lookup (two buckets at most) and the entry: its first line is read and written, those with the user's data only asked for |
+//! | touch | a lookup (two buckets at most), and a line of the entry; the user's are asked for |
 //! | insert | a lookup, an insert of the index for each key, five lines, a timer |
 //! | change of state | the entry, and a timer if the timeout is shorter |
 //! | poll | each unit of budget is one timer: it moves a level, is set again, or ends a flow |
@@ -50,9 +50,9 @@
 //! | dump | each unit of budget is one entry, used or not |
 //!
 //! Memory per flow, all at set-up, with 64 bytes of the user's: for IPv4 28 bytes of index for each
-//! key, 128 of entry, 24 of key and age, 16 of timer, 8 of lists: about 205, with two keys 235; for
-//! IPv6 64 of index for each key, 192 of entry, 8 of age, 24 as before: about 290, with two keys
-//! 355. A state to evict adds 8, a quota of owners about 34.
+//! key, 128 of entry, 24 of key and age, 16 of timer, 8 of lists, so 204 and what is rounded up to
+//! pages, with two keys 233; for IPv6 64 of index for each key, 192 of entry, 8 of age, 24 as
+//! before: 288, with two keys 352. A state to evict adds 8, a quota of owners about 34.
 //!
 //! # Example
 //!
@@ -89,6 +89,7 @@ mod ageing;
 mod buckets;
 mod changes;
 mod config;
+mod entry;
 mod key;
 mod lists;
 mod quota;

@@ -8,6 +8,7 @@ use linerate_core::arch::prefetch_read;
 use linerate_core::mem::{HugeArray, PageKind};
 
 use super::buckets::BUCKETS;
+use super::entry::{Entry, LINE, Origin, Place, prefetch_lines};
 use super::key::{Direction, FlowKey, Keep, difference};
 use super::lists::Lists;
 use super::quota::{Quota, Zones};
@@ -15,9 +16,6 @@ use super::{Flow, FlowConfig, FlowId, FlowMut, Hit, Refusals};
 use crate::TableError;
 use crate::exact::{Exact, ExactConfig};
 use crate::wheel::Wheel;
-
-/// Bytes of a cache line.
-const LINE: usize = 64;
 
 /// Packets of a burst that are looked up at once.
 const BLOCK: usize = 32;
@@ -40,84 +38,14 @@ pub struct FlowTable<F: FlowKey<K>, S, const K: usize> {
     /// Flows in each state, and the most there may be.
     pub(super) counts: [usize; 256],
     pub(super) most: [usize; 256],
-    /// Flows with two keys, and the most there may be.
+    /// Flows with two keys.
     pub(super) translated: usize,
-    pub(super) most_translated: usize,
-    config: FlowConfig,
-    bidirectional: bool,
+    pub(super) config: FlowConfig,
     pub(super) evict: Option<(u8, Lists)>,
     pub(super) quota: Option<Quota>,
     pub(super) zones: Zones,
     pub(super) refusals: Refusals,
     pub(super) evictions: u64,
-}
-
-/// What a packet reads and writes: whole lines. Packets count on the first one, which has room for
-/// 16 bytes more; with 64 of the user's, an IPv4 entry fills two lines and an IPv6 one three.
-#[derive(Clone, Copy)]
-#[repr(C, align(64))]
-pub(super) struct Entry<F, S, I> {
-    pub(super) last_seen: u64,
-    pub(super) packets: [u64; 2],
-    pub(super) bytes: [u64; 2],
-    /// Odd while there is a flow.
-    pub(super) generation: u32,
-    pub(super) state: u8,
-    pub(super) bucket: u8,
-    pub(super) translated: bool,
-    pub(super) user: S,
-    /// What differs between the key and the reversed key of the answers: nothing, unless the flow
-    /// is translated.
-    pub(super) translation: F,
-    pub(super) key: I,
-}
-
-/// What a flow began with, read when it ends.
-#[derive(Clone, Copy)]
-pub(super) struct Origin<O> {
-    pub(super) created: u64,
-    pub(super) key: O,
-}
-
-/// What the index knows of a key: the flow's place in 28 bits, and which packets have the key. Two
-/// bits are the directions of those whose key is the canonical one and of those whose key is its
-/// reverse; two say for either that the flow has no such packets, which is so for one of them if
-/// the flow is translated.
-#[derive(Clone, Copy)]
-pub(super) struct Place(pub(super) u32);
-
-impl Place {
-    const DIRECTION: u32 = 28;
-    const NONE: u32 = 30;
-
-    /// The place of a flow whose packets in some direction have a key that is the canonical one, or
-    /// its reverse if `flipped`; in the other direction the reverse of that key, unless the flow is
-    /// translated.
-    pub(super) fn new(index: u32, direction: Direction, flipped: bool, translated: bool) -> Self {
-        let (this, other) = (u32::from(flipped), u32::from(!flipped));
-        let directions = (direction as u32) << this | (direction.other() as u32) << other;
-        let none = u32::from(translated) << other;
-        Self(index | directions << Self::DIRECTION | none << Self::NONE)
-    }
-
-    #[inline(always)]
-    pub(super) fn index(self) -> u32 {
-        self.0 & ((1 << Self::DIRECTION) - 1)
-    }
-
-    #[inline(always)]
-    fn is_translated(self) -> bool {
-        self.0 >= 1 << Self::NONE
-    }
-
-    /// The direction of a packet whose key is the canonical one, or is `flipped`; `None` if the
-    /// flow has no such packets.
-    #[inline(always)]
-    fn direction(self, flipped: bool) -> Option<Direction> {
-        let bits = self.0 >> (Self::DIRECTION + u32::from(flipped));
-        let none = bits & 1 << (Self::NONE - Self::DIRECTION) != 0;
-        (!none).then(|| Direction::of(bits & 1 != 0))
-    }
 }
 
 /// How far a dump has come; begins at the start.
@@ -165,8 +93,6 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             counts: [0; 256],
             most: [0; 256],
             translated: 0,
-            most_translated: config.translated,
-            bidirectional: config.bidirectional,
             config: config.clone(),
             evict: config.evict.map(queue).transpose()?,
             quota: config.per_owner.map(quota).transpose()?,
@@ -264,7 +190,8 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     pub fn lookup(&self, key: F) -> Option<Hit> {
         let (key, flip) = self.canonical(key);
         let place = Place(self.index.lookup(key.bytes())?);
-        Some(self.hit(place, place.direction(flip)?))
+        let entry = &self.entries[place.index() as usize];
+        Some(entry.hit(place.index(), place.direction(flip)?))
     }
 
     /// The flow of each packet of a burst that came at tick `now`, if there is one; the packet is
@@ -420,7 +347,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
 
     #[inline(always)]
     pub(super) fn canonical(&self, key: F) -> (F, bool) {
-        match self.bidirectional {
+        match self.config.bidirectional {
             true => key.canonical(),
             false => (key, false),
         }
@@ -433,21 +360,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         entry.last_seen = now.max(entry.last_seen);
         entry.packets[direction as usize] += 1;
         entry.bytes[direction as usize] += u64::from(bytes);
-        Some(self.hit(place, direction))
-    }
-
-    #[inline(always)]
-    fn hit(&self, place: Place, direction: Direction) -> Hit {
-        let index = place.index();
-        let entry = &self.entries[index as usize];
-        Hit {
-            flow: FlowId {
-                index,
-                generation: entry.generation,
-            },
-            direction,
-            state: entry.state,
-        }
+        Some(entry.hit(index, direction))
     }
 
     pub(super) fn id(&self, index: u32) -> FlowId {
@@ -469,6 +382,16 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         key.expect("a key is kept inside or outside")
     }
 
+    /// The key of its answers.
+    #[inline(always)]
+    pub(super) fn reverse(&self, index: u32, key: F) -> F {
+        let entry = &self.entries[index as usize];
+        match entry.translated {
+            true => difference(key, entry.translation).reversed(),
+            false => key.reversed(),
+        }
+    }
+
     pub(super) fn snapshot(&self, index: u32) -> Flow<F, S> {
         let entry = &self.entries[index as usize];
         let origin = &self.origins[index as usize];
@@ -476,7 +399,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         Flow {
             id: self.id(index),
             key,
-            reverse: difference(key, entry.translation).reversed(),
+            reverse: self.reverse(index, key),
             bucket: entry.bucket,
             state: entry.state,
             owner: self.quota.as_ref().map_or(0, |quota| quota.owner(index)),
@@ -486,14 +409,6 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             packets: entry.packets,
             bytes: entry.bytes,
         }
-    }
-}
-
-/// Asks for the lines of `object`, which begins on one, that hold its first `bytes` bytes.
-#[inline(always)]
-fn prefetch_lines<T>(object: *const T, bytes: usize) {
-    for line in (0..bytes).step_by(LINE) {
-        prefetch_read(object.cast::<u8>().wrapping_add(line));
     }
 }
 

@@ -2,10 +2,15 @@
 
 use std::collections::HashMap;
 
-use super::changes::NO_FLOW;
 use super::*;
 use crate::exact::Seed;
 use linerate_testkit::Random;
+
+/// The name of a flow that has none yet.
+const NO_FLOW: FlowId = FlowId {
+    index: u32::MAX,
+    generation: 0,
+};
 
 /// Keys that tests draw.
 trait Drawn<const K: usize>: FlowKey<K> + std::hash::Hash + Ord {

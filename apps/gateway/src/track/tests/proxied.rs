@@ -224,7 +224,7 @@ fn either_end_may_refuse() {
 }
 
 /// The bytes of a segment with this many bytes of payload, and their checksum over no addresses.
-fn bytes(segment: &Segment, option_bytes: &[u8], payload: usize) -> Vec<u8> {
+pub(super) fn bytes(segment: &Segment, option_bytes: &[u8], payload: usize) -> Vec<u8> {
     let mut bytes = tcp::header(1, 2, segment.seq, segment.ack, segment.flags).to_vec();
     bytes[14..16].copy_from_slice(&segment.window.to_be_bytes());
     bytes[12] = ((20 + option_bytes.len()) as u8 / 4) << 4;

@@ -225,14 +225,13 @@ impl Tracker {
         upper: &Upper,
         now_ms: u64,
     ) -> Verdict {
-        let state = State::of(state);
         match upper {
             Upper::Tcp(segment) => tcp.next(direction, segment, state, now_ms),
-            Upper::Udp => Verdict::Pass(udp::next(direction, state)),
-            Upper::Query(_) if direction == Direction::Forward => Verdict::Pass(state),
+            Upper::Udp => Verdict::Pass(udp::next(direction, State::of(state))),
+            Upper::Query(_) if direction == Direction::Forward => Verdict::Pass(State::of(state)),
             Upper::Query(_) => Verdict::Pass(State::IcmpReplied),
             Upper::Error => Verdict::Drop(Reason::QuoteNoFlow),
-            Upper::Other => Verdict::Pass(udp::next_other(direction, state)),
+            Upper::Other => Verdict::Pass(udp::next_other(direction, State::of(state))),
         }
     }
 }

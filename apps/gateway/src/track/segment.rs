@@ -61,7 +61,7 @@ impl Segment {
             u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
         let flags = header[13];
-        let controls = (flags & flag::SYN).count_ones() + (flags & flag::FIN).count_ones();
+        let controls = u32::from(flags & flag::SYN != 0) + u32::from(flags & flag::FIN != 0);
         let mut segment = Self {
             seq: be32(4),
             len: (payload.len() as u32).wrapping_add(controls),

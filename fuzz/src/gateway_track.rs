@@ -2,8 +2,8 @@
 //! of their protocol, and changes nothing of a segment but what it must.
 //!
 //! The input is a frame for the first half of the checks. For the second it is a byte of settings,
-//! and then up to 32 steps of 8 bytes: direction and kind, flags, sequence number and acknowledgment as
-//! differences from what was last let through, window, payload.
+//! and then up to 32 steps of 8 bytes: direction and kind, flags, sequence number and
+//! acknowledgment as differences from what was last let through, window, payload.
 
 use linerate_gateway::track::{
     Cookies, First, MAX_MADE_LEN, Made, Pickup, Quote, State, Tcp, Tracker, Upper, Verdict, Way,

@@ -225,26 +225,24 @@ impl Tracker {
         upper: &Upper,
         now_ms: u64,
     ) -> Verdict {
-        let state = State::of(state);
         match upper {
             Upper::Tcp(segment) => tcp.next(direction, segment, state, now_ms),
-            Upper::Udp => Verdict::Pass(udp::next(direction, state)),
-            Upper::Query(_) if direction == Direction::Forward => Verdict::Pass(state),
+            Upper::Udp => Verdict::Pass(udp::next(direction, State::of(state))),
+            Upper::Query(_) if direction == Direction::Forward => Verdict::Pass(State::of(state)),
             Upper::Query(_) => Verdict::Pass(State::IcmpReplied),
             Upper::Error => Verdict::Drop(Reason::QuoteNoFlow),
-            Upper::Other => Verdict::Pass(udp::next_other(direction, state)),
+            Upper::Other => Verdict::Pass(udp::next_other(direction, State::of(state))),
         }
     }
 }
 
-/// The connection of a segment that brings a cookie back. It is the first after the SYN, or a probe
-/// one below, where that was lost.
+/// The connection of a segment that brings a cookie back: the first after the SYN, or where that was
+/// lost a keep-alive, one below, or what follows a probe, one above.
 fn returned(cookies: &Cookies, key: &[u8], segment: &Segment, now_ms: u64) -> Option<Tcp> {
     let cookie = segment.ack.wrapping_sub(1);
-    [segment.seq.wrapping_sub(1), segment.seq]
-        .into_iter()
-        .find_map(|isn| {
-            let offer = cookies.check(key, isn, cookie, now_ms)?;
-            Some(Tcp::with_cookie(segment, isn, &offer))
-        })
+    [1, 0, 2].into_iter().find_map(|above| {
+        let isn = segment.seq.wrapping_sub(above);
+        let offer = cookies.check(key, isn, cookie, now_ms)?;
+        Some(Tcp::with_cookie(segment, isn, &offer))
+    })
 }

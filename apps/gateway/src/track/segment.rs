@@ -44,6 +44,47 @@ pub(super) enum Kind {
     Invalid,
 }
 
+/// What options say: by value, so that a segment without any stays in registers.
+struct Options {
+    sack: u32,
+    mss: u16,
+    scale: u8,
+    sack_permitted: bool,
+}
+
+impl Options {
+    #[inline(always)]
+    fn none(ack: u32) -> Self {
+        Self {
+            sack: ack,
+            mss: 0,
+            scale: NO_SCALE,
+            sack_permitted: false,
+        }
+    }
+
+    #[inline(never)]
+    fn read(flags: u8, ack: u32, bytes: &[u8]) -> Self {
+        let is_syn = flags & flag::SYN != 0;
+        let mut read = Self::none(ack);
+        for option in options(bytes) {
+            match option {
+                TcpOption::WindowScale(scale) if is_syn => read.scale = scale.min(MAX_SCALE),
+                TcpOption::MaxSegment(mss) if is_syn => read.mss = mss,
+                TcpOption::SackPermitted if is_syn => read.sack_permitted = true,
+                TcpOption::Sack(blocks) => {
+                    for block in blocks.chunks_exact(8) {
+                        let right = u32::from_be_bytes([block[4], block[5], block[6], block[7]]);
+                        read.sack = later(right, read.sack);
+                    }
+                }
+                _ => {}
+            }
+        }
+        read
+    }
+}
+
 impl Segment {
     /// Reads the segment that `bytes` are, from the TCP header to the end of the IP packet.
     ///
@@ -61,52 +102,25 @@ impl Segment {
             u32::from_be_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]])
         };
         let flags = header[13];
-        let controls = (flags & flag::SYN).count_ones() + (flags & flag::FIN).count_ones();
-        let mut segment = Self {
+        let controls = u32::from(flags & flag::SYN != 0) + u32::from(flags & flag::FIN != 0);
+        let ack = be32(8);
+        let bytes = &bytes[HEADER_LEN..header_len];
+        // RFC 7323 appendix A: timestamps alone, which is what most segments have.
+        let options = match bytes.is_empty() || bytes.len() == 12 && bytes[..4] == [1, 1, 8, 10] {
+            true => Options::none(ack),
+            false => Options::read(flags, ack, bytes),
+        };
+        Ok(Self {
             seq: be32(4),
             len: (payload.len() as u32).wrapping_add(controls),
-            ack: be32(8),
-            sack: be32(8),
+            ack,
+            sack: options.sack,
             window: u16::from_be_bytes([header[14], header[15]]),
             flags,
-            scale: NO_SCALE,
-            mss: 0,
-            sack_permitted: false,
-        };
-        if header_len > HEADER_LEN {
-            segment.read_options(&bytes[HEADER_LEN..header_len]);
-        }
-        Ok(segment)
-    }
-
-    #[inline]
-    fn read_options(&mut self, bytes: &[u8]) {
-        // RFC 7323 appendix A: timestamps alone, which is what most segments have.
-        if bytes.len() == 12 && bytes[..4] == [1, 1, 8, 10] {
-            return;
-        }
-        self.read_each_option(bytes);
-    }
-
-    #[inline(never)]
-    fn read_each_option(&mut self, bytes: &[u8]) {
-        let is_syn = self.flags & flag::SYN != 0;
-        for option in options(bytes) {
-            match option {
-                TcpOption::WindowScale(scale) if is_syn => self.scale = scale.min(MAX_SCALE),
-                TcpOption::MaxSegment(mss) if is_syn => self.mss = mss,
-                TcpOption::SackPermitted if is_syn => self.sack_permitted = true,
-                TcpOption::Sack(blocks) => {
-                    for block in blocks.chunks_exact(8) {
-                        let right = u32::from_be_bytes([block[4], block[5], block[6], block[7]]);
-                        if is_after(right, self.sack) {
-                            self.sack = right;
-                        }
-                    }
-                }
-                _ => {}
-            }
-        }
+            scale: options.scale,
+            mss: options.mss,
+            sack_permitted: options.sack_permitted,
+        })
     }
 
     /// The sequence number behind its last.

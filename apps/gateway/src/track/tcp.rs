@@ -144,49 +144,46 @@ impl Tcp {
         self.flags & SHIFTED != 0
     }
 
-    /// A further segment of the connection, at millisecond `now_ms` of any clock.
+    /// A further segment of a connection in the state of number `state`, at millisecond `now_ms` of
+    /// any clock.
     #[inline(always)]
     pub fn next(
         &mut self,
         direction: Direction,
         segment: &Segment,
-        state: State,
+        state: u8,
         now_ms: u64,
     ) -> Verdict {
-        let is_usual = state == State::Established && self.flags == OPEN && segment.is_plain();
-        if is_usual && self.advance(direction, segment) {
+        let is_open = state == State::Established as u8 && self.flags == OPEN;
+        if is_open && segment.is_plain() && self.goes_on(direction, segment) {
             return Verdict::Pass(State::Established);
         }
-        self.judge(direction as usize, segment, state, now_ms)
+        self.judge(direction as usize, segment, State::of(state), now_ms)
     }
 
-    /// Takes in a segment that lies within all bounds; otherwise does nothing.
+    /// Takes in what most segments are: nothing old, nothing beyond the window. That is within all
+    /// bounds, since no window has been taken back. Otherwise does nothing.
     #[inline(always)]
-    fn advance(&mut self, direction: Direction, segment: &Segment) -> bool {
-        let [forward, reverse] = &mut self.sides;
-        let (sender, receiver, scale) = match direction {
-            Direction::Forward => (forward, reverse, self.scales[0]),
-            Direction::Reverse => (reverse, forward, self.scales[1]),
-        };
+    fn goes_on(&mut self, direction: Direction, segment: &Segment) -> bool {
+        let from = direction as usize;
+        let (sender, receiver) = (&self.sides[from], &self.sides[1 - from]);
         let end = segment.end();
-        let lag = sender.max_win.max(MAX_ACK_LAG);
         let above = sender.max_end.wrapping_sub(end);
-        let lowest = sender
-            .end
-            .wrapping_sub(receiver.max_win.wrapping_add(KEEP_ALIVE));
-        let below = end.wrapping_sub(lowest);
+        let again = end.wrapping_sub(sender.end);
         let unsent = receiver.end.wrapping_sub(segment.sack);
-        let late = segment.ack.wrapping_sub(receiver.end.wrapping_sub(lag * 2));
+        let late = segment.ack.wrapping_sub(sender.max_ack);
         // One branch: none of the differences is negative.
-        if ((above | below | unsent | late) as i32) < 0 {
+        if ((above | again | unsent | late) as i32) < 0 {
             return false;
         }
-        let window = u32::from(segment.window) << (scale & 15);
-        sender.end = later(end, sender.end);
-        sender.max_ack = later(segment.ack, sender.max_ack);
-        sender.max_win = sender.max_win.max(window);
+        let window = u32::from(segment.window).wrapping_shl(self.scales[from].into());
         // A window of 0 is probed by one byte (RFC 9293 3.8.6.1).
-        receiver.max_end = later(segment.ack.wrapping_add(window.max(1)), receiver.max_end);
+        let right = segment.ack.wrapping_add(window.max(1));
+        self.sides[1 - from].max_end = later(right, receiver.max_end);
+        let sender = &mut self.sides[from];
+        sender.end = end;
+        sender.max_ack = segment.ack;
+        sender.max_win = sender.max_win.max(window);
         true
     }
 
@@ -465,13 +462,13 @@ impl Tcp {
         }
     }
 
-    /// As [`Tcp::advance`] takes in, what may also reach beyond the window.
+    /// As [`Tcp::goes_on`] takes in, what may also be old, or reach beyond the window.
     fn take_in(&mut self, from: usize, segment: &Segment) {
         let scale = match self.scales.contains(&NO_SCALE) {
             true => 0,
             false => self.scales[from],
         };
-        let window = u32::from(segment.window) << (scale & 15);
+        let window = u32::from(segment.window).wrapping_shl(scale.into());
         let end = segment.end();
         let [forward, reverse] = &mut self.sides;
         let (sender, receiver) = match from {

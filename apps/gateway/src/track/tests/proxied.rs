@@ -93,7 +93,7 @@ fn rfc_4987_3_6_only_the_cookie_opens_a_connection() {
     for (seq, wrong) in [
         (101, given),
         (101, given ^ 0x100),
-        (102, given + 1),
+        (103, given + 1),
         (99, given + 1),
     ] {
         let segment = first(&mut strict, ack(seq, wrong), ABOVE + 1, 100);
@@ -104,6 +104,7 @@ fn rfc_4987_3_6_only_the_cookie_opens_a_connection() {
         data(101, given + 1, 1),
         ack(101, given + 1),
         ack(100, given + 1),
+        ack(102, given + 1),
     ] {
         let segment = first(&mut strict, right, ABOVE + 1, 100);
         assert!(matches!(segment, First::Proxy(..)));
@@ -224,7 +225,7 @@ fn either_end_may_refuse() {
 }
 
 /// The bytes of a segment with this many bytes of payload, and their checksum over no addresses.
-fn bytes(segment: &Segment, option_bytes: &[u8], payload: usize) -> Vec<u8> {
+pub(super) fn bytes(segment: &Segment, option_bytes: &[u8], payload: usize) -> Vec<u8> {
     let mut bytes = tcp::header(1, 2, segment.seq, segment.ack, segment.flags).to_vec();
     bytes[14..16].copy_from_slice(&segment.window.to_be_bytes());
     bytes[12] = ((20 + option_bytes.len()) as u8 / 4) << 4;

@@ -7,6 +7,7 @@
 
 mod acl_rules;
 mod filter;
+mod gateway_nat_quote;
 mod headers;
 mod icmp_error;
 mod neighbour;
@@ -35,6 +36,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("neighbour", neighbour::check),
     ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),
+    ("gateway_nat_quote", gateway_nat_quote::check),
     ("privilege", privilege::check),
     ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),
     ("memif_messages", linerate_drivers::fuzz::memif_messages),

@@ -460,6 +460,13 @@ impl Rules {
         rules.find(|rule| rule.pool == pool).map(|rule| rule.prefix)
     }
 
+    /// The IPv4 address in an IPv6 one behind a prefix of NAT64; any other address as it is.
+    pub(super) fn plain(&self, address: IpAddr) -> IpAddr {
+        let mut rules = self.config.nat64.iter();
+        let found = rules.find_map(|rule| rule.prefix.extract(address));
+        found.map_or(address, IpAddr::V4)
+    }
+
     /// What the first rule says that fits a packet on its way; `None` if none does.
     pub(super) fn source(&self, tuple: &Tuple, from: At, to: At) -> Option<Action> {
         let fits = |rule: &&SourceRule| {

@@ -227,7 +227,11 @@ impl Nat {
 
     /// Whether the rules still have the outside address that a flow uses.
     pub fn is_permitted(&self, held: Held, translated: &Tuple) -> bool {
-        !held.has(Held::PORT | Held::MAPPING) || self.rules.id(translated.src.address).is_some()
+        !held.has(Held::PORT | Held::MAPPING)
+            || self
+                .rules
+                .id(self.rules.plain(translated.src.address))
+                .is_some()
     }
 
     /// Where a first packet goes to. Nothing is taken yet.
@@ -254,21 +258,28 @@ impl Nat {
                 pool,
                 ..same
             }),
-            Aim::Nat64(address, pool) => match tuple.ported() {
-                Some(_) => Ok(Destination {
+            Aim::Nat64(address, pool) => match (tuple.ported(), self.rules.id(address)) {
+                (None, _) => Err(Refused::Protocol),
+                (Some(_), None) => Ok(Destination {
                     tuple: to(address),
                     pool: Some(pool),
                     ..same
                 }),
-                None => Err(Refused::Protocol),
+                // RFC 6146 3.8: it is for another host's outside address.
+                (Some(_), Some(id)) => Ok(Destination {
+                    pool: Some(pool),
+                    ..self.mapped(to(address), id, true)?
+                }),
             },
-            Aim::Pool(id) => self.mapped(first, id),
+            Aim::Pool(id) => {
+                let turns = self.rules.hairpin(tuple, first.from).is_some();
+                self.mapped(*tuple, id, turns)
+            }
         }
     }
 
     /// The inside that has the port which a packet is for.
-    fn mapped(&self, first: &First, id: AddressId) -> Result<Destination, Refused> {
-        let tuple = &first.tuple;
+    fn mapped(&self, tuple: Tuple, id: AddressId, turns: bool) -> Result<Destination, Refused> {
         let pool = self.rules.pool_of(id).ok_or(Refused::NoMapping)?;
         let outside = match tuple.ported() {
             // An identifier is the port of who asks: no first packet is for one.
@@ -282,20 +293,19 @@ impl Nat {
         let found = outside.and_then(|outside| self.mappings.at(&outside));
         let Some(mapping) = found else {
             return match pool.is_interface {
-                true => Ok(Destination::same(tuple)),
+                true => Ok(Destination::same(&tuple)),
                 false => Err(Refused::NoMapping),
             };
         };
-        let is_asked_later = self.rules.hairpin(tuple, first.from).is_some();
         let admits = |who| self.mappings.admits(mapping, pool.filtering, who);
-        if !is_asked_later && !admits(tuple.src.address) {
+        if !turns && !admits(tuple.src.address) {
             return Err(Refused::Filtered);
         }
         Ok(Destination {
             tuple: tuple.with_dst(mapping.inside.endpoint),
             mapping: outside,
             pool: None,
-            is_asked_later,
+            is_asked_later: turns,
         })
     }
 
@@ -331,8 +341,18 @@ impl Nat {
             Source::Same => (tuple.src, Held::NOTHING),
         };
         let mut translated = tuple.with_src(source);
-        if first.tuple.src.address.is_ipv6() && source.address.is_ipv4() {
-            translated = nat64::tuple4(&translated);
+        match (source.address, tuple.dst.address) {
+            (IpAddr::V4(v4), IpAddr::V6(_)) => {
+                // IPv6 hosts see IPv4 behind their prefix: somebody outside who sends to a
+                // mapping, or somebody inside (RFC 6146 3.8).
+                let id = destination.mapping.map(|mapping| mapping.address);
+                let prefix = id.and_then(|id| self.rules.prefix64_of(id));
+                translated.src.address = prefix.map_or(v4.into(), |prefix| prefix.embed(v4).into());
+            }
+            (IpAddr::V4(_), IpAddr::V4(_)) if first.tuple.src.address.is_ipv6() => {
+                translated = nat64::tuple4(&translated);
+            }
+            _ => {}
         }
         if let Some(outside) = &destination.mapping {
             let admits = || {
@@ -362,14 +382,6 @@ impl Nat {
         let (tuple, rules) = (&destination.tuple, &self.rules);
         if let Some(pool) = destination.pool {
             return Source::Pool(pool);
-        }
-        if let (IpAddr::V4(v4), IpAddr::V6(_)) = (tuple.src.address, tuple.dst.address) {
-            // Somebody outside sends to an IPv6 host's mapping.
-            let id = destination.mapping.map(|mapping| mapping.address);
-            let prefix = id.and_then(|id| rules.prefix64_of(id));
-            return prefix.map_or(Source::Same, |prefix| {
-                Source::Fixed(prefix.embed(v4).into())
-            });
         }
         // A packet that would have left to the outside, had it not been for somebody inside.
         let turns = *tuple != first.tuple;
@@ -417,7 +429,8 @@ impl Nat {
             zone: first.from.zone,
             pool: number,
         };
-        let remote = contact_of(&first.tuple, &destination.tuple);
+        // Whom the host sends to, as it calls that itself.
+        let remote = rules.plain(first.tuple.dst.address);
         let contact = (pool.filtering == Filtering::AddressDependent).then_some(remote);
         let mut held = Held(match pool.is_independent {
             true => Held::MAPPING | if contact.is_some() { Held::CONTACT } else { 0 },
@@ -614,7 +627,7 @@ impl Nat {
     ) {
         let outside = |endpoint: &Endpoint| {
             Some(OutsidePort {
-                address: self.rules.id(endpoint.address)?,
+                address: self.rules.id(self.rules.plain(endpoint.address))?,
                 protocol: original.ported()?,
                 port: endpoint.port,
             })
@@ -627,9 +640,8 @@ impl Nat {
         }
         let Some(outside) = source else { return };
         if held.has(Held::MAPPING) {
-            let contact = held
-                .has(Held::CONTACT)
-                .then(|| contact_of(original, translated));
+            let remote = self.rules.plain(original.dst.address);
+            let contact = held.has(Held::CONTACT).then_some(remote);
             self.end(&outside, contact, now_ms);
         } else if held.has(Held::PORT) {
             if self
@@ -766,14 +778,6 @@ impl Nat {
             let record = Record::block(time_ms, self.worker, event, who, outside.address, block);
             self.log.push(record);
         }
-    }
-}
-
-/// Whom a host has sent to: as the host itself calls it, and as IPv4 does behind NAT64.
-fn contact_of(original: &Tuple, translated: &Tuple) -> IpAddr {
-    match translated.dst.address.is_ipv4() {
-        true if original.dst.address.is_ipv6() => translated.dst.address,
-        _ => original.dst.address,
     }
 }
 

@@ -33,6 +33,24 @@ impl Config {
         rules + self.nat64.len() + self.nptv6.len() == 0
     }
 
+    /// The addresses besides its own for which the gateway has to answer where it is asked (ARP,
+    /// neighbour discovery): pools, static outsides and forwards.
+    pub fn answered(&self) -> Vec<(IpAddr, IpAddr)> {
+        let pools = self.pools.iter().filter(|pool| !pool.is_interface);
+        let mut all: Vec<_> = pools.flat_map(|pool| pool.addresses.clone()).collect();
+        all.extend(
+            self.statics
+                .iter()
+                .map(|rule| (rule.outside.first(), last(&rule.outside))),
+        );
+        all.extend(
+            self.forwards
+                .iter()
+                .map(|rule| (rule.outside, rule.outside)),
+        );
+        all
+    }
+
     /// With the numbers that interfaces have while they run, for those of the file.
     #[must_use]
     pub fn with_interfaces(mut self, number: impl Fn(u16) -> u16) -> Self {
@@ -509,6 +527,14 @@ impl Rules {
     /// Whether nothing is translated at all.
     pub fn is_empty(&self) -> bool {
         self.config.is_empty()
+    }
+}
+
+/// The last address of a prefix.
+pub(super) fn last(prefix: &Prefix) -> IpAddr {
+    match prefix {
+        Prefix::V4(v4) => IpAddr::V4(v4.last().into()),
+        Prefix::V6(v6) => IpAddr::V6(v6.last().into()),
     }
 }
 

@@ -17,7 +17,7 @@ use super::mapping::Filtering;
 use super::nat64::Prefix64;
 use super::nptv6::Prefixes;
 use super::ports::POOL_ADDRESSES;
-use super::rules::{Action, Config, Forward, Nat64, Nptv6, Place, Pool, SourceRule, Static};
+use super::rules::{Action, Config, Forward, Nat64, Nptv6, Place, Pool, SourceRule, Static, last};
 use super::subscribers::MOST_BLOCKS;
 use super::translate::Limits;
 
@@ -720,14 +720,6 @@ fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local(),
         IpAddr::V6(v6) => v6.is_unicast_link_local(),
-    }
-}
-
-/// The last address of a prefix.
-fn last(prefix: &Prefix) -> IpAddr {
-    match prefix {
-        Prefix::V4(v4) => IpAddr::V4(v4.last().into()),
-        Prefix::V6(v6) => IpAddr::V6(v6.last().into()),
     }
 }
 

@@ -722,7 +722,7 @@ impl Nat {
 
     /// Puts in what another worker took out; returns mappings for which there is no room, whose
     /// flows have to end.
-    pub fn put_bucket(&mut self, bucket: Bucket) -> Vec<Mapping> {
+    pub fn put_bucket(&mut self, bucket: Bucket, now_ms: u64) -> Vec<Mapping> {
         if let Some(ports) = bucket.ports {
             // Both workers have the same rules, and a bucket has one owner.
             let _ = self.ports.put_bucket(ports);
@@ -730,9 +730,8 @@ impl Nat {
         self.subscribers.put_bucket(bucket.subscribers);
         let refused = self.mappings.put_bucket(bucket.mappings);
         for mapping in &refused {
-            let outside = &mapping.outside;
-            self.ports
-                .give(outside.address, outside.protocol, outside.port);
+            let Inside { endpoint, zone, .. } = mapping.inside;
+            self.give(&mapping.outside, &endpoint.address, zone, now_ms);
         }
         refused
     }

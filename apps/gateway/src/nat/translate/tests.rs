@@ -770,7 +770,7 @@ fn a_bucket_moves_with_all_that_its_hosts_have() {
     assert!(here.nat.companions(40).is_empty());
     let moved = here.nat.take_bucket(40);
     assert!(here.nat.mappings.is_empty() && here.nat.subscribers.is_empty());
-    assert!(there.nat.put_bucket(moved).is_empty());
+    assert!(there.nat.put_bucket(moved, 0).is_empty());
     for (flow, src) in &flows {
         let again = there.out(src, "192.0.2.2:53", UDP).unwrap();
         assert_eq!(again.tuple.src, flow.tuple.src);
@@ -779,9 +779,45 @@ fn a_bucket_moves_with_all_that_its_hosts_have() {
     }
     assert!(there.nat.mappings.is_empty() && there.nat.subscribers.is_empty());
     let back = there.nat.take_bucket(40);
-    assert!(here.nat.put_bucket(back).is_empty());
+    assert!(here.nat.put_bucket(back, 0).is_empty());
     here.nothing_is_taken();
     assert!(here.nat.memory_bytes() > 0);
+}
+
+#[test]
+fn a_bucket_without_room_gives_its_ports_back() {
+    let make = |mine, mappings| {
+        let mut pool = pool("198.51.100.1", "198.51.100.1");
+        pool.host_ports = Some(100);
+        let rules = Arc::new(Rules::new(config(pool), None));
+        let limits = Limits {
+            mappings,
+            ..Limits::default()
+        };
+        let nat = Nat::new(rules, &limits, mine, 0, Seed(5)).unwrap();
+        let random = Random::new(1);
+        Net { nat, random }
+    };
+    let (mut here, mut there) = (make(Bits::ALL, 1000), make(Bits::NONE, 16));
+    // Ports of bucket 40 alone: 80, 81, 592, ...
+    for port in (2..22).map(|step| step * 512 + 80) {
+        here.out(&format!("10.0.0.1:{port}"), "192.0.2.1:53", TCP)
+            .unwrap();
+    }
+    let moved = here.nat.take_bucket(40);
+    let refused = there.nat.put_bucket(moved, 0);
+    assert_eq!((refused.len(), there.nat.mappings.len()), (4, 16));
+    let address = AddressId(0);
+    assert_eq!(there.nat.ports.free(address, Protocol::Tcp), 252 - 16);
+    assert_eq!(
+        there
+            .nat
+            .subscribers
+            .iter()
+            .map(|one| one.ports)
+            .sum::<u32>(),
+        16
+    );
 }
 
 #[test]

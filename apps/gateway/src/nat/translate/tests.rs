@@ -2,10 +2,12 @@
 //! inside (interface 1), zone 2 outside (interface 2).
 
 use super::*;
+use crate::nat::log::Event;
+use crate::nat::mapping::Filtering;
 use crate::nat::nat64::Prefix64;
 use crate::nat::nptv6::Prefixes;
 use crate::nat::ports::bucket_of;
-use crate::nat::rules::{Config, Forward, Nat64, Nptv6, Place, SourceRule, Static};
+use crate::nat::rules::{Config, Forward, Nat64, Nptv6, Place, Pool, SourceRule, Static};
 use crate::nat::testing::tuple;
 use linerate_core::random::Random;
 use linerate_wire::protocol::{ICMP, TCP, UDP};

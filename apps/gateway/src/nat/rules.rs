@@ -323,6 +323,12 @@ impl Rules {
                     let all = Protocol::ALL.into_iter().filter(of);
                     all.for_each(|protocol| legal.exclude(protocol, forward.ports.clone()));
                 }
+                let id = before.and_then(|before| before.id(address));
+                let old = before.and_then(|before| before.address(id?));
+                if let Some(old) = old.filter(|old| old.legal == legal) {
+                    // Workers see by it that nothing has changed.
+                    legal = old.legal.clone();
+                }
                 let outside = Outside {
                     address,
                     legal,
@@ -330,7 +336,7 @@ impl Rules {
                     position: position as u16,
                     block_ports: config.block_ports,
                 };
-                match before.and_then(|before| before.id(address)) {
+                match id {
                     Some(id) => self.outsides[usize::from(id.0)] = Some(outside),
                     None => new.push(outside),
                 }

@@ -749,6 +749,25 @@ fn a_reload_keeps_what_stays_and_ends_what_does_not() {
 }
 
 #[test]
+fn a_reload_of_the_same_file_changes_nothing() {
+    let same = config(pool("198.51.100.1", "198.51.100.2"));
+    let mut net = Net::new(same.clone());
+    let flow = net.out("10.0.0.1:4000", "192.0.2.1:53", UDP).unwrap();
+    let before = net.nat.rules.clone();
+    let gone = net.nat.install(Arc::new(Rules::new(same, Some(&before))));
+    assert!(gone.is_empty() && !Arc::ptr_eq(&before, &net.nat.rules));
+    // It is seen without a look at any port.
+    let legal = |rules: &Rules| rules.outsides()[0].as_ref().map(|one| one.legal.clone());
+    let [old, new] = [legal(&before), legal(&net.nat.rules)].map(Option::unwrap);
+    assert!(Arc::ptr_eq(&old, &new));
+    let again = net.out("10.0.0.1:4000", "192.0.2.2:53", UDP).unwrap();
+    assert_eq!(again.tuple.src, flow.tuple.src);
+    net.end("10.0.0.1:4000", "192.0.2.2:53", UDP, &again);
+    net.end("10.0.0.1:4000", "192.0.2.1:53", UDP, &flow);
+    net.nothing_is_taken();
+}
+
+#[test]
 fn a_bucket_moves_with_all_that_its_hosts_have() {
     let make = |mine| {
         let mut pool = pool("198.51.100.1", "198.51.100.4");

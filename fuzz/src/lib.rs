@@ -7,6 +7,7 @@
 
 mod acl_rules;
 mod filter;
+mod gateway_nat_quote;
 mod gateway_track;
 mod headers;
 mod icmp_error;
@@ -36,6 +37,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("neighbour", neighbour::check),
     ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),
+    ("gateway_nat_quote", gateway_nat_quote::check),
     ("privilege", privilege::check),
     ("gateway_track", gateway_track::check),
     ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),

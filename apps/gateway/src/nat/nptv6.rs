@@ -82,8 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_6296_appendix_b_is_what_comes_out() {
-        // RFC 6296 3.4 and appendix B: FD01:0203:0405:/48 and 2001:0DB8:0001:/48.
+    fn rfc_6296_3_6_the_example_is_what_comes_out() {
         let both = prefixes("fd01:203:405::/48", "2001:db8:1::/48");
         let out = both.outward(v6("fd01:203:405:1::1234")).unwrap();
         assert_eq!(out, v6("2001:db8:1:d550::1234"));

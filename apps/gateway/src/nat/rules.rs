@@ -33,6 +33,24 @@ impl Config {
         rules + self.nat64.len() + self.nptv6.len() == 0
     }
 
+    /// The addresses besides its own for which the gateway has to answer where it is asked (ARP,
+    /// neighbour discovery): pools, static outsides and forwards.
+    pub fn answered(&self) -> Vec<(IpAddr, IpAddr)> {
+        let pools = self.pools.iter().filter(|pool| !pool.is_interface);
+        let mut all: Vec<_> = pools.flat_map(|pool| pool.addresses.clone()).collect();
+        all.extend(
+            self.statics
+                .iter()
+                .map(|rule| (rule.outside.first(), last(&rule.outside))),
+        );
+        all.extend(
+            self.forwards
+                .iter()
+                .map(|rule| (rule.outside, rule.outside)),
+        );
+        all
+    }
+
     /// With the numbers that interfaces and zones have while they run, for those of the file.
     #[must_use]
     pub fn with_numbers(
@@ -310,6 +328,12 @@ impl Rules {
                     let all = Protocol::ALL.into_iter().filter(of);
                     all.for_each(|protocol| legal.exclude(protocol, forward.ports.clone()));
                 }
+                let id = before.and_then(|before| before.id(address));
+                let old = before.and_then(|before| before.address(id?));
+                if let Some(old) = old.filter(|old| old.legal == legal) {
+                    // Workers see by it that nothing has changed.
+                    legal = old.legal.clone();
+                }
                 let outside = Outside {
                     address,
                     legal,
@@ -317,7 +341,7 @@ impl Rules {
                     position: position as u16,
                     block_ports: config.block_ports,
                 };
-                match before.and_then(|before| before.id(address)) {
+                match id {
                     Some(id) => self.outsides[usize::from(id.0)] = Some(outside),
                     None => new.push(outside),
                 }
@@ -465,6 +489,13 @@ impl Rules {
         rules.find(|rule| rule.pool == pool).map(|rule| rule.prefix)
     }
 
+    /// The IPv4 address in an IPv6 one behind a prefix of NAT64; any other address as it is.
+    pub(super) fn plain(&self, address: IpAddr) -> IpAddr {
+        let mut rules = self.config.nat64.iter();
+        let found = rules.find_map(|rule| rule.prefix.extract(address));
+        found.map_or(address, IpAddr::V4)
+    }
+
     /// What the first rule says that fits a packet on its way; `None` if none does.
     pub(super) fn source(&self, tuple: &Tuple, from: At, to: At) -> Option<Action> {
         let fits = |rule: &&SourceRule| {
@@ -507,6 +538,14 @@ impl Rules {
     /// Whether nothing is translated at all.
     pub fn is_empty(&self) -> bool {
         self.config.is_empty()
+    }
+}
+
+/// The last address of a prefix.
+pub(super) fn last(prefix: &Prefix) -> IpAddr {
+    match prefix {
+        Prefix::V4(v4) => IpAddr::V4(v4.last().into()),
+        Prefix::V6(v6) => IpAddr::V6(v6.last().into()),
     }
 }
 

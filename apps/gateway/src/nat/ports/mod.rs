@@ -247,6 +247,15 @@ impl Ports {
     /// Other addresses, or other legal ports of them. Ports of addresses that stay under their
     /// number stay taken; those of others are all free.
     pub fn install(&mut self, outsides: &[Option<Outside>]) {
+        // Most reloads change nothing here, and a large pool takes long.
+        let known = self
+            .slots
+            .iter()
+            .map(|slot| slot.as_ref().map(|slot| &slot.outside));
+        let new = outsides.iter().map(Option::as_ref);
+        if self.slots.len() == outsides.len() && known.zip(new).all(|(a, b)| same(a, b)) {
+            return;
+        }
         let stays: Vec<bool> = (0..outsides.len())
             .map(|at| {
                 let old = self.slots.get(at).and_then(Option::as_ref);
@@ -597,6 +606,15 @@ impl Part {
         }
         Self { free, blocks }
     }
+}
+
+/// Whether nothing is to be done for an address: its legal ports are the very same.
+fn same(old: Option<&Outside>, new: Option<&Outside>) -> bool {
+    let (Some(old), Some(new)) = (old, new) else {
+        return old.is_none() && new.is_none();
+    };
+    let place = |one: &Outside| (one.address, one.pool, one.position, one.block_ports);
+    place(old) == place(new) && Arc::ptr_eq(&old.legal, &new.legal)
 }
 
 /// The numbers of all blocks of a bucket, as bits.

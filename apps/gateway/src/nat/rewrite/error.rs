@@ -13,7 +13,8 @@ const UPPER_BYTES: usize = 18;
 /// what packets of the flow become that go the way that the error goes; so the packet it quotes,
 /// which came the other way, gets source and destination exchanged. The outer destination is the
 /// quoted packet's source. The outer source is translated if it is the flow's own end; else it is
-/// some router, which is named by `router` where its address must not show (RFC 5508 REQ-5 c).
+/// some router, which gets the address `router` where its own must not show (RFC 5508 REQ-5 c): of
+/// errors from inside that is the flow's outside source, the first half of `to.addresses`.
 ///
 /// All checksums follow: of both network headers, of the ICMP message, and of the quoted upper
 /// layer, if the quote reaches it. Nothing else of the message changes, its length and extensions

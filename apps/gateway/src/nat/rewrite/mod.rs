@@ -58,13 +58,13 @@ impl Differences {
 
 /// What is added to a sum, in memory order, when the bytes `from` become `to`.
 #[inline]
-fn difference(from: &[u8], to: &[u8]) -> u16 {
+pub(super) fn difference(from: &[u8], to: &[u8]) -> u16 {
     checksum::add(checksum::sum(to), !checksum::sum(from)).to_be()
 }
 
 /// A checksum, in memory order, after what it covers grew by `difference`: RFC 1624, equation 3.
 #[inline(always)]
-const fn grown(checksum: u16, difference: u16) -> u16 {
+pub(super) const fn grown(checksum: u16, difference: u16) -> u16 {
     !checksum::add(!checksum, difference)
 }
 
@@ -198,7 +198,7 @@ impl Translation6 {
 
 /// Changes the word at an offset that lies within the frame.
 #[inline(always)]
-fn change(frame: &mut [u8], at: usize, new: impl FnOnce(u16) -> u16) {
+pub(super) fn change(frame: &mut [u8], at: usize, new: impl FnOnce(u16) -> u16) {
     if let Some(word) = frame.get_mut(at..).and_then(<[u8]>::first_chunk_mut) {
         *word = new(u16::from_ne_bytes(*word)).to_ne_bytes();
     }
@@ -249,7 +249,7 @@ impl Shape {
 }
 
 /// What of an upper layer is translated, in bytes from its start.
-struct Upper {
+pub(super) struct Upper {
     /// Ports, or the identifier of a query: where, and which of the new ports.
     ports: Option<(usize, Range<usize>)>,
     checksum: Option<usize>,
@@ -268,7 +268,7 @@ impl Upper {
     };
 
     /// `bytes` begins with the upper layer's header and ends where the packet does.
-    fn of(ethertype: EtherType, number: u8, bytes: &[u8]) -> Self {
+    pub(super) fn of(ethertype: EtherType, number: u8, bytes: &[u8]) -> Self {
         /// Datagram Congestion Control Protocol (RFC 4340), and UDP-Lite (RFC 3828).
         const DCCP: u8 = 33;
         const UDP_LITE: u8 = 136;
@@ -299,6 +299,15 @@ impl Upper {
             // SCTP's checksum covers no address (RFC 9260 6.8), ESP and GRE have none that does.
             _ => Self::NOTHING,
         }
+    }
+}
+
+impl Upper {
+    /// Whether all that is translated lies within the upper layer's bytes.
+    pub(super) fn fits(&self, bytes: &[u8]) -> bool {
+        let ports = self.ports.as_ref().map(|(at, which)| at + which.len());
+        let wanted = [ports, self.checksum.map(|at| at + 2)];
+        wanted.into_iter().flatten().all(|end| end <= bytes.len())
     }
 }
 
@@ -338,9 +347,7 @@ pub fn write_any(frame: &mut [u8], headers: &Headers, to: &To<'_>, is_partial: b
         return false;
     };
     let upper = Upper::of(headers.ethertype, number, bytes);
-    let ports = upper.ports.as_ref().map(|(at, which)| at + which.len());
-    let wanted = [ports, upper.checksum.map(|at| at + 2)];
-    if wanted.into_iter().flatten().any(|end| end > bytes.len()) {
+    if !upper.fits(bytes) {
         return false;
     }
     let addresses = write_addresses(frame, headers.l3, &shape, to.addresses);
@@ -364,7 +371,7 @@ fn write_addresses(frame: &mut [u8], l3: usize, shape: &Shape, new: &[u8]) -> u1
 }
 
 /// Writes what of an upper layer lies within `bytes`, when the addresses' sum grew by `addresses`.
-fn write_upper(
+pub(super) fn write_upper(
     bytes: &mut [u8],
     upper: &Upper,
     addresses: u16,

@@ -142,6 +142,11 @@ fn every_key_is_read() {
     );
     assert_eq!(config.nat64[0].prefix, Prefix64::well_known());
     assert_eq!((config.nptv6.len(), config.limits.mappings), (1, 1000));
+    // Two ranges and an address, the other pool, the static prefix, and both forwards.
+    let answered = config.answered();
+    assert_eq!(answered.len(), 7);
+    assert!(answered.contains(&([203, 0, 113, 0].into(), [203, 0, 113, 3].into())));
+    assert!(answered.contains(&([198, 51, 101, 0].into(), [198, 51, 101, 15].into())));
     let moved = config.with_numbers(|number| number + 10, |zone| zone);
     assert_eq!(moved.sources[2].to.interface, Some(11));
 }

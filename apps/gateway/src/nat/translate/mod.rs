@@ -1,5 +1,7 @@
 //! One worker's NAT: decides what the first packet of a flow becomes, and takes what it uses back
-//! when the flow ends.
+//! when the flow ends. [`allocate`] takes ports.
+
+mod allocate;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,11 +10,11 @@ use linerate_tables::TableError;
 use linerate_tables::exact::Seed;
 
 use super::bits::Bits;
-use super::log::{Event, Log, Record};
-use super::mapping::{BucketMappings, Filtering, Inside, Mapping, Mappings, OutsidePort};
-use super::ports::{AddressId, BucketPorts, Ports, Wish};
-use super::rules::{Action, Aim, At, Pool, Rules};
-use super::subscribers::{BucketSubscribers, Subscribers, Who};
+use super::log::{Event, Log};
+use super::mapping::{BucketMappings, Inside, Mapping, Mappings, OutsidePort};
+use super::ports::{AddressId, BucketPorts, Ports};
+use super::rules::{Action, Aim, At, Rules};
+use super::subscribers::{BucketSubscribers, Subscribers};
 use super::{Endpoint, Protocol, Tuple, nat64};
 
 /// The first packet of a flow.
@@ -227,7 +229,11 @@ impl Nat {
 
     /// Whether the rules still have the outside address that a flow uses.
     pub fn is_permitted(&self, held: Held, translated: &Tuple) -> bool {
-        !held.has(Held::PORT | Held::MAPPING) || self.rules.id(translated.src.address).is_some()
+        !held.has(Held::PORT | Held::MAPPING)
+            || self
+                .rules
+                .id(self.rules.plain(translated.src.address))
+                .is_some()
     }
 
     /// Where a first packet goes to. Nothing is taken yet.
@@ -254,21 +260,28 @@ impl Nat {
                 pool,
                 ..same
             }),
-            Aim::Nat64(address, pool) => match tuple.ported() {
-                Some(_) => Ok(Destination {
+            Aim::Nat64(address, pool) => match (tuple.ported(), self.rules.id(address)) {
+                (None, _) => Err(Refused::Protocol),
+                (Some(_), None) => Ok(Destination {
                     tuple: to(address),
                     pool: Some(pool),
                     ..same
                 }),
-                None => Err(Refused::Protocol),
+                // RFC 6146 3.8: it is for another host's outside address.
+                (Some(_), Some(id)) => Ok(Destination {
+                    pool: Some(pool),
+                    ..self.mapped(to(address), id, true)?
+                }),
             },
-            Aim::Pool(id) => self.mapped(first, id),
+            Aim::Pool(id) => {
+                let turns = self.rules.hairpin(tuple, first.from).is_some();
+                self.mapped(*tuple, id, turns)
+            }
         }
     }
 
     /// The inside that has the port which a packet is for.
-    fn mapped(&self, first: &First, id: AddressId) -> Result<Destination, Refused> {
-        let tuple = &first.tuple;
+    fn mapped(&self, tuple: Tuple, id: AddressId, turns: bool) -> Result<Destination, Refused> {
         let pool = self.rules.pool_of(id).ok_or(Refused::NoMapping)?;
         let outside = match tuple.ported() {
             // An identifier is the port of who asks: no first packet is for one.
@@ -282,20 +295,19 @@ impl Nat {
         let found = outside.and_then(|outside| self.mappings.at(&outside));
         let Some(mapping) = found else {
             return match pool.is_interface {
-                true => Ok(Destination::same(tuple)),
+                true => Ok(Destination::same(&tuple)),
                 false => Err(Refused::NoMapping),
             };
         };
-        let is_asked_later = self.rules.hairpin(tuple, first.from).is_some();
         let admits = |who| self.mappings.admits(mapping, pool.filtering, who);
-        if !is_asked_later && !admits(tuple.src.address) {
+        if !turns && !admits(tuple.src.address) {
             return Err(Refused::Filtered);
         }
         Ok(Destination {
             tuple: tuple.with_dst(mapping.inside.endpoint),
             mapping: outside,
             pool: None,
-            is_asked_later,
+            is_asked_later: turns,
         })
     }
 
@@ -331,8 +343,18 @@ impl Nat {
             Source::Same => (tuple.src, Held::NOTHING),
         };
         let mut translated = tuple.with_src(source);
-        if first.tuple.src.address.is_ipv6() && source.address.is_ipv4() {
-            translated = nat64::tuple4(&translated);
+        match (source.address, tuple.dst.address) {
+            (IpAddr::V4(v4), IpAddr::V6(_)) => {
+                // IPv6 hosts see IPv4 behind their prefix: somebody outside who sends to a
+                // mapping, or somebody inside (RFC 6146 3.8).
+                let id = destination.mapping.map(|mapping| mapping.address);
+                let prefix = id.and_then(|id| self.rules.prefix64_of(id));
+                translated.src.address = prefix.map_or(v4.into(), |prefix| prefix.embed(v4).into());
+            }
+            (IpAddr::V4(_), IpAddr::V4(_)) if first.tuple.src.address.is_ipv6() => {
+                translated = nat64::tuple4(&translated);
+            }
+            _ => {}
         }
         if let Some(outside) = &destination.mapping {
             let admits = || {
@@ -363,14 +385,6 @@ impl Nat {
         if let Some(pool) = destination.pool {
             return Source::Pool(pool);
         }
-        if let (IpAddr::V4(v4), IpAddr::V6(_)) = (tuple.src.address, tuple.dst.address) {
-            // Somebody outside sends to an IPv6 host's mapping.
-            let id = destination.mapping.map(|mapping| mapping.address);
-            let prefix = id.and_then(|id| rules.prefix64_of(id));
-            return prefix.map_or(Source::Same, |prefix| {
-                Source::Fixed(prefix.embed(v4).into())
-            });
-        }
         // A packet that would have left to the outside, had it not been for somebody inside.
         let turns = *tuple != first.tuple;
         if let Some(fixed) = rules.static_source(tuple.src.address, first.from, to, turns) {
@@ -385,223 +399,6 @@ impl Nat {
         }
     }
 
-    /// Takes an outside endpoint of a pool for a packet's source.
-    fn take(
-        &mut self,
-        first: &First,
-        destination: &Destination,
-        number: u16,
-        now_ms: u64,
-        random: u64,
-    ) -> Result<(Endpoint, Held), Refused> {
-        let rules = self.rules.clone();
-        let pool = &rules.config.pools[usize::from(number)];
-        let src = first.tuple.src;
-        let Some(protocol) = first.tuple.ported() else {
-            // By address alone; who came first has the address, for the flow's keys are taken.
-            let who = Who {
-                address: src.address,
-                zone: first.from.zone,
-                pool: number,
-            };
-            let known = self.subscribers.get(&who).map(|one| one.outside);
-            let id = known.or_else(|| choose(&rules, number, &src.address));
-            let address = id
-                .and_then(|id| rules.address(id))
-                .ok_or(Refused::Exhausted)?;
-            return Ok((Endpoint::new(address.address, src.port), Held::NOTHING));
-        };
-        let inside = Inside {
-            endpoint: src,
-            protocol,
-            zone: first.from.zone,
-            pool: number,
-        };
-        let remote = contact_of(&first.tuple, &destination.tuple);
-        let contact = (pool.filtering == Filtering::AddressDependent).then_some(remote);
-        let mut held = Held(match pool.is_independent {
-            true => Held::MAPPING | if contact.is_some() { Held::CONTACT } else { 0 },
-            false => Held::PORT,
-        });
-        if pool.is_independent {
-            let known = self.mappings.of(&inside).map(|mapping| mapping.outside);
-            if let Some(outside) = known {
-                let address = rules.address(outside.address).ok_or(Refused::Full)?.address;
-                self.mappings.begin(&outside, contact);
-                return Ok((Endpoint::new(address, outside.port), held));
-            }
-        }
-        let outside = self.take_port(first, pool, number, &inside, now_ms, random)?;
-        if pool.is_independent {
-            if self.mappings.insert(inside, outside, first.bucket).is_err() {
-                self.give(&outside, &src.address, first.from.zone, now_ms);
-                return Err(Refused::Full);
-            }
-            self.mappings.begin(&outside, contact);
-        } else {
-            held = Held(Held::PORT);
-        }
-        let address = rules
-            .address(outside.address)
-            .ok_or(Refused::Exhausted)?
-            .address;
-        let endpoint = Endpoint::new(address, outside.port);
-        if pool.logs {
-            let event = match pool.is_independent {
-                true => Event::MappingBegins,
-                false => Event::SessionBegins,
-            };
-            let remote = (!pool.is_independent).then_some(destination.tuple.dst);
-            self.record(now_ms, event, &inside, endpoint, remote);
-        }
-        Ok((endpoint, held))
-    }
-
-    /// Takes a port of a pool.
-    fn take_port(
-        &mut self,
-        first: &First,
-        pool: &Pool,
-        number: u16,
-        inside: &Inside,
-        now_ms: u64,
-        random: u64,
-    ) -> Result<OutsidePort, Refused> {
-        let (src, protocol) = (inside.endpoint, inside.protocol);
-        let mut wish = Wish {
-            port: pool.preserves.then_some(src.port),
-            odd: (protocol == Protocol::Udp).then_some(src.port & 1 != 0),
-            bucket: first.bucket,
-        };
-        let mut known = None;
-        if let Some(partner) = self.partner(pool, inside) {
-            // RFC 4787 4.2.3: the other port of a pair, next to the first one.
-            wish.port = Some(partner.port ^ 1);
-            known = Some(partner.address);
-        }
-        let is_subscriber = pool.block_ports != 0
-            || pool.host_ports.is_some()
-            || pool.is_paired && self.rules.positions(number).len() > 1;
-        if is_subscriber {
-            let who = Who {
-                address: src.address,
-                zone: inside.zone,
-                pool: number,
-            };
-            return self.take_of(&who, pool, protocol, &wish, now_ms, random, first.bucket);
-        }
-        let count = self.rules.positions(number).len().max(1) as u64;
-        let start = (random >> 40) % count;
-        let roomy = || {
-            let position = self.ports.roomy(number, protocol, start as u16)?;
-            self.rules
-                .positions(number)
-                .get(usize::from(position))
-                .copied()
-        };
-        let address = known.or_else(roomy);
-        let taken = address.and_then(|address| {
-            let port = self.ports.take(address, protocol, &wish, random)?;
-            Some(OutsidePort {
-                address,
-                protocol,
-                port,
-            })
-        });
-        taken.ok_or(Refused::Exhausted)
-    }
-
-    /// The outside of the other port of a pair (RTP and RTCP), if it is mapped.
-    fn partner(&self, pool: &Pool, inside: &Inside) -> Option<OutsidePort> {
-        if inside.protocol != Protocol::Udp || !pool.is_independent {
-            return None;
-        }
-        let Endpoint { address, port } = inside.endpoint;
-        let endpoint = Endpoint::new(address, port ^ 1);
-        let partner = self.mappings.of(&Inside {
-            endpoint,
-            ..*inside
-        })?;
-        // Only if the first one has kept its parity.
-        let is_alike = (partner.outside.port ^ port) & 1 != 0;
-        is_alike.then_some(partner.outside)
-    }
-
-    /// Takes a port for a subscriber.
-    #[allow(clippy::too_many_arguments)] // one call, with what it knows
-    fn take_of(
-        &mut self,
-        who: &Who,
-        pool: &Pool,
-        protocol: Protocol,
-        wish: &Wish,
-        now_ms: u64,
-        random: u64,
-        bucket: u8,
-    ) -> Result<OutsidePort, Refused> {
-        if self.subscribers.get(who).is_none() {
-            let count = self.rules.positions(who.pool).len().max(1) as u64;
-            let start = (random >> 40) % count;
-            let position = self.ports.roomy(who.pool, protocol, start as u16);
-            let positions = self.rules.positions(who.pool);
-            let address = position.and_then(|at| positions.get(usize::from(at)));
-            let address = *address.ok_or(Refused::Exhausted)?;
-            let inserted = self.subscribers.insert(*who, bucket, address);
-            inserted.map_err(|_| Refused::Full)?;
-        }
-        let taken = self.take_as(who, pool, protocol, wish, now_ms, random);
-        if taken.is_err() && self.subscribers.get(who).is_some_and(|one| one.ports == 0) {
-            self.subscribers.remove(who);
-        }
-        taken
-    }
-
-    fn take_as(
-        &mut self,
-        who: &Who,
-        pool: &Pool,
-        protocol: Protocol,
-        wish: &Wish,
-        now_ms: u64,
-        random: u64,
-    ) -> Result<OutsidePort, Refused> {
-        let one = self.subscribers.get_mut(who).ok_or(Refused::Full)?;
-        if pool.host_ports.is_some_and(|most| one.ports >= most) {
-            return Err(Refused::Limit);
-        }
-        let address = one.outside;
-        let at = |port| OutsidePort {
-            address,
-            protocol,
-            port,
-        };
-        if pool.block_ports == 0 {
-            let port = self.ports.take(address, protocol, wish, random);
-            let port = port.ok_or(Refused::Exhausted)?;
-            one.take(port);
-            return Ok(at(port));
-        }
-        let mut blocks = one.blocks();
-        let port = blocks.find_map(|block| self.ports.take_in(block, protocol, wish, random));
-        drop(blocks);
-        if let Some(port) = port {
-            one.take(port);
-            return Ok(at(port));
-        }
-        if !one.may_add(pool.blocks) {
-            return Err(Refused::Limit);
-        }
-        let block = self.ports.take_block(address, one.bucket, random);
-        let block = block.ok_or(Refused::Exhausted)?;
-        one.add(block, pool.blocks);
-        let port = self.ports.take_in(&block, protocol, wish, random >> 16);
-        if let Some(port) = port {
-            one.take(port);
-        }
-        self.record_block(now_ms, Event::BlockBegins, who, &block);
-        port.map(at).ok_or(Refused::Exhausted)
-    }
-
     /// Gives back what a flow used. `original` is the tuple of its first packet, `translated` what
     /// that became, `zone` where it came in.
     pub fn release(
@@ -614,7 +411,7 @@ impl Nat {
     ) {
         let outside = |endpoint: &Endpoint| {
             Some(OutsidePort {
-                address: self.rules.id(endpoint.address)?,
+                address: self.rules.id(self.rules.plain(endpoint.address))?,
                 protocol: original.ported()?,
                 port: endpoint.port,
             })
@@ -627,9 +424,8 @@ impl Nat {
         }
         let Some(outside) = source else { return };
         if held.has(Held::MAPPING) {
-            let contact = held
-                .has(Held::CONTACT)
-                .then(|| contact_of(original, translated));
+            let remote = self.rules.plain(original.dst.address);
+            let contact = held.has(Held::CONTACT).then_some(remote);
             self.end(&outside, contact, now_ms);
         } else if held.has(Held::PORT) {
             if self
@@ -668,36 +464,6 @@ impl Nat {
         self.give(outside, &inside.endpoint.address, inside.zone, now_ms);
     }
 
-    /// Gives a port back, and what the subscriber has no use for any longer.
-    fn give(&mut self, outside: &OutsidePort, inside: &IpAddr, zone: u16, now_ms: u64) {
-        self.ports
-            .give(outside.address, outside.protocol, outside.port);
-        let Some(pool) = self
-            .rules
-            .address(outside.address)
-            .map(|outside| outside.pool)
-        else {
-            return;
-        };
-        let who = Who {
-            address: *inside,
-            zone,
-            pool,
-        };
-        let Some(one) = self.subscribers.get_mut(&who) else {
-            return;
-        };
-        let block = one.give(outside.port);
-        let is_last = one.ports == 0;
-        if let Some(block) = block {
-            self.ports.give_block(&block);
-            self.record_block(now_ms, Event::BlockEnds, &who, &block);
-        }
-        if is_last {
-            self.subscribers.remove(&who);
-        }
-    }
-
     /// Takes all state of a bucket out, for another worker. Flows are not here, and those that use
     /// a port of the bucket move with it; so do [`companions`](Self::companions).
     pub fn take_bucket(&mut self, bucket: u8) -> Bucket {
@@ -710,7 +476,7 @@ impl Nat {
 
     /// Puts in what another worker took out; returns mappings for which there is no room, whose
     /// flows have to end.
-    pub fn put_bucket(&mut self, bucket: Bucket) -> Vec<Mapping> {
+    pub fn put_bucket(&mut self, bucket: Bucket, now_ms: u64) -> Vec<Mapping> {
         if let Some(ports) = bucket.ports {
             // Both workers have the same rules, and a bucket has one owner.
             let _ = self.ports.put_bucket(ports);
@@ -718,9 +484,8 @@ impl Nat {
         self.subscribers.put_bucket(bucket.subscribers);
         let refused = self.mappings.put_bucket(bucket.mappings);
         for mapping in &refused {
-            let outside = &mapping.outside;
-            self.ports
-                .give(outside.address, outside.protocol, outside.port);
+            let Inside { endpoint, zone, .. } = mapping.inside;
+            self.give(&mapping.outside, &endpoint.address, zone, now_ms);
         }
         refused
     }
@@ -742,50 +507,6 @@ impl Nat {
         }
         found
     }
-
-    fn record(
-        &mut self,
-        time_ms: u64,
-        event: Event,
-        inside: &Inside,
-        outside: Endpoint,
-        remote: Option<Endpoint>,
-    ) {
-        self.log.push(Record::session(
-            time_ms,
-            self.worker,
-            event,
-            inside,
-            outside,
-            remote,
-        ));
-    }
-
-    fn record_block(&mut self, time_ms: u64, event: Event, who: &Who, block: &super::ports::Block) {
-        if let Some(outside) = self.rules.address(block.address) {
-            let record = Record::block(time_ms, self.worker, event, who, outside.address, block);
-            self.log.push(record);
-        }
-    }
-}
-
-/// Whom a host has sent to: as the host itself calls it, and as IPv4 does behind NAT64.
-fn contact_of(original: &Tuple, translated: &Tuple) -> IpAddr {
-    match translated.dst.address.is_ipv4() {
-        true if original.dst.address.is_ipv6() => translated.dst.address,
-        _ => original.dst.address,
-    }
-}
-
-/// Some address of a pool, always the same for a host.
-fn choose(rules: &Rules, pool: u16, host: &IpAddr) -> Option<AddressId> {
-    let positions = rules.positions(pool);
-    let bits = match host {
-        IpAddr::V4(v4) => u64::from(u32::from(*v4)),
-        IpAddr::V6(v6) => (u128::from(*v6) >> 64) as u64 ^ u128::from(*v6) as u64,
-    };
-    let at = linerate_core::random::mixed(bits) as usize % positions.len().max(1);
-    positions.get(at).copied()
 }
 
 #[cfg(test)]

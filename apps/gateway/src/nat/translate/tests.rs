@@ -2,8 +2,12 @@
 //! inside (interface 1), zone 2 outside (interface 2).
 
 use super::*;
+use crate::nat::log::Event;
+use crate::nat::mapping::Filtering;
+use crate::nat::nat64::Prefix64;
+use crate::nat::nptv6::Prefixes;
 use crate::nat::ports::bucket_of;
-use crate::nat::rules::{Config, Forward, Place, SourceRule, Static};
+use crate::nat::rules::{Config, Forward, Nat64, Nptv6, Place, Pool, SourceRule, Static};
 use crate::nat::testing::tuple;
 use linerate_core::random::Random;
 use linerate_wire::protocol::{ICMP, TCP, UDP};
@@ -569,6 +573,116 @@ fn protocols_without_ports_have_the_address_of_their_host() {
     );
 }
 
+/// NAT64 by 64:ff9b::/96 to one address.
+fn sixty_four(filtering: Filtering) -> Net {
+    let mut config = config(pool("198.51.100.1", "198.51.100.1"));
+    config.pools[0].filtering = filtering;
+    config.nat64 = vec![Nat64 {
+        prefix: Prefix64::well_known(),
+        pool: 0,
+        from: Place {
+            zone: Some(1),
+            interface: None,
+        },
+    }];
+    Net::new(config)
+}
+
+#[test]
+fn rfc_6146_3_5_ipv6_hosts_have_bindings_of_ipv4() {
+    let mut net = sixty_four(Filtering::AddressDependent);
+    let server = "[64:ff9b::192.0.2.1]:53";
+    let a = net.out("[2001:db8::1]:4000", server, UDP).unwrap();
+    assert_eq!(a.tuple, tuple("198.51.100.1:4000", "192.0.2.1:53", UDP));
+    // One binding for all destinations, and none for others.
+    let b = net
+        .out("[2001:db8::1]:4000", "[64:ff9b::192.0.2.2]:53", UDP)
+        .unwrap();
+    assert_eq!((b.tuple.src, net.nat.mappings.len()), (a.tuple.src, 1));
+    // Address-dependent filtering (RFC 6146 3.5.1.2): the server's other port may answer.
+    let inward = net.back("192.0.2.1:54", "198.51.100.1:4000", UDP).unwrap();
+    let expected = tuple("[64:ff9b::192.0.2.1]:54", "[2001:db8::1]:4000", UDP);
+    assert_eq!(inward.tuple, expected);
+    let other = net.back("192.0.2.3:53", "198.51.100.1:4000", UDP);
+    assert_eq!(other, Err(Refused::Filtered));
+    let ping = net
+        .out("[2001:db8::1]:77", "[64:ff9b::192.0.2.1]:128", 58)
+        .unwrap();
+    assert_eq!(ping.tuple, tuple("198.51.100.1:77", "192.0.2.1:8", ICMP));
+    net.end("192.0.2.1:54", "198.51.100.1:4000", UDP, &inward);
+    net.end("[2001:db8::1]:77", "[64:ff9b::192.0.2.1]:128", 58, &ping);
+    net.end("[2001:db8::1]:4000", server, UDP, &a);
+    net.end("[2001:db8::1]:4000", "[64:ff9b::192.0.2.2]:53", UDP, &b);
+    net.nothing_is_taken();
+    // Other protocols, other zones, other addresses.
+    let esp = net.out("[2001:db8::1]:0", "[64:ff9b::192.0.2.1]:0", 50);
+    assert_eq!(esp, Err(Refused::Protocol));
+    let outer = net.back("[2001:db8::1]:4000", server, UDP).unwrap();
+    assert_eq!(outer.tuple, tuple("[2001:db8::1]:4000", server, UDP));
+    let six = net
+        .out("[2001:db8::1]:4000", "[2001:db8:9::1]:53", UDP)
+        .unwrap();
+    assert_eq!(
+        (src(&six), six.held),
+        ("[2001:db8::1]:4000".into(), Held::NOTHING)
+    );
+}
+
+#[test]
+fn rfc_6146_3_8_hairpins_between_ipv6_hosts() {
+    let mut net = sixty_four(Filtering::EndpointIndependent);
+    let b = net
+        .out("[2001:db8::2]:6000", "[64:ff9b::192.0.2.1]:53", UDP)
+        .unwrap();
+    let (from, to) = ("[2001:db8::1]:4000", "[64:ff9b::198.51.100.1]:6000");
+    let call = net.send(tuple(from, to, UDP), INSIDE, INSIDE).unwrap();
+    let expected = tuple("[64:ff9b::198.51.100.1]:4000", "[2001:db8::2]:6000", UDP);
+    assert_eq!((call.tuple, net.nat.mappings.len()), (expected, 2));
+    // And from an IPv4 host inside.
+    let four = tuple("10.0.0.1:5000", "198.51.100.1:6000", UDP);
+    let third = net.send(four, INSIDE, INSIDE).unwrap();
+    let expected = tuple("[64:ff9b::198.51.100.1]:5000", "[2001:db8::2]:6000", UDP);
+    assert_eq!(third.tuple, expected);
+    net.nat.release(third.held, &four, &third.tuple, 1, 0);
+    net.end(from, to, UDP, &call);
+    net.end("[2001:db8::2]:6000", "[64:ff9b::192.0.2.1]:53", UDP, &b);
+    net.nothing_is_taken();
+    let nobody = net.send(tuple(from, to, UDP), INSIDE, INSIDE);
+    assert_eq!(nobody, Err(Refused::NoMapping));
+}
+
+#[test]
+fn rfc_6296_prefixes_are_exchanged_on_their_way_alone() {
+    let (inside, outside) = ("fd01:203:405::/48", "2001:db8:1::/48");
+    let prefixes = Prefixes::new(inside.parse().unwrap(), outside.parse().unwrap());
+    let to = TO_OUTSIDE;
+    let mut net = Net::new(Config {
+        nptv6: vec![Nptv6 { prefixes, to }],
+        ..Config::default()
+    });
+    let host = "[fd01:203:405:1::1234]:4000";
+    let out = net.out(host, "[2001:db8:9::1]:53", UDP).unwrap();
+    assert_eq!(
+        (src(&out), out.held),
+        ("[2001:db8:1:d550::1234]:4000".into(), Held::NOTHING)
+    );
+    let back = net
+        .back("[2001:db8:9::1]:53", "[2001:db8:1:d550::1234]:4000", UDP)
+        .unwrap();
+    assert_eq!(back.tuple.dst.to_string(), host);
+    let inner = tuple(host, "[fd01:203:405:2::1]:53", UDP);
+    assert_eq!(net.send(inner, INSIDE, INSIDE).unwrap().tuple, inner);
+    // A packet that turns round has outside addresses at both ends.
+    let call = tuple(host, "[2001:db8:1:d551::1]:53", UDP);
+    let hairpin = net.send(call, INSIDE, INSIDE).unwrap();
+    let expected = tuple(
+        "[2001:db8:1:d550::1234]:4000",
+        "[fd01:203:405:2::1]:53",
+        UDP,
+    );
+    assert_eq!(hairpin.tuple, expected);
+}
+
 #[test]
 fn no_room_for_a_mapping_gives_its_port_back() {
     let rules = Arc::new(Rules::new(
@@ -635,6 +749,25 @@ fn a_reload_keeps_what_stays_and_ends_what_does_not() {
 }
 
 #[test]
+fn a_reload_of_the_same_file_changes_nothing() {
+    let same = config(pool("198.51.100.1", "198.51.100.2"));
+    let mut net = Net::new(same.clone());
+    let flow = net.out("10.0.0.1:4000", "192.0.2.1:53", UDP).unwrap();
+    let before = net.nat.rules.clone();
+    let gone = net.nat.install(Arc::new(Rules::new(same, Some(&before))));
+    assert!(gone.is_empty() && !Arc::ptr_eq(&before, &net.nat.rules));
+    // It is seen without a look at any port.
+    let legal = |rules: &Rules| rules.outsides()[0].as_ref().map(|one| one.legal.clone());
+    let [old, new] = [legal(&before), legal(&net.nat.rules)].map(Option::unwrap);
+    assert!(Arc::ptr_eq(&old, &new));
+    let again = net.out("10.0.0.1:4000", "192.0.2.2:53", UDP).unwrap();
+    assert_eq!(again.tuple.src, flow.tuple.src);
+    net.end("10.0.0.1:4000", "192.0.2.2:53", UDP, &again);
+    net.end("10.0.0.1:4000", "192.0.2.1:53", UDP, &flow);
+    net.nothing_is_taken();
+}
+
+#[test]
 fn a_bucket_moves_with_all_that_its_hosts_have() {
     let make = |mine| {
         let mut pool = pool("198.51.100.1", "198.51.100.4");
@@ -658,7 +791,7 @@ fn a_bucket_moves_with_all_that_its_hosts_have() {
     assert!(here.nat.companions(40).is_empty());
     let moved = here.nat.take_bucket(40);
     assert!(here.nat.mappings.is_empty() && here.nat.subscribers.is_empty());
-    assert!(there.nat.put_bucket(moved).is_empty());
+    assert!(there.nat.put_bucket(moved, 0).is_empty());
     for (flow, src) in &flows {
         let again = there.out(src, "192.0.2.2:53", UDP).unwrap();
         assert_eq!(again.tuple.src, flow.tuple.src);
@@ -667,9 +800,45 @@ fn a_bucket_moves_with_all_that_its_hosts_have() {
     }
     assert!(there.nat.mappings.is_empty() && there.nat.subscribers.is_empty());
     let back = there.nat.take_bucket(40);
-    assert!(here.nat.put_bucket(back).is_empty());
+    assert!(here.nat.put_bucket(back, 0).is_empty());
     here.nothing_is_taken();
     assert!(here.nat.memory_bytes() > 0);
+}
+
+#[test]
+fn a_bucket_without_room_gives_its_ports_back() {
+    let make = |mine, mappings| {
+        let mut pool = pool("198.51.100.1", "198.51.100.1");
+        pool.host_ports = Some(100);
+        let rules = Arc::new(Rules::new(config(pool), None));
+        let limits = Limits {
+            mappings,
+            ..Limits::default()
+        };
+        let nat = Nat::new(rules, &limits, mine, 0, Seed(5)).unwrap();
+        let random = Random::new(1);
+        Net { nat, random }
+    };
+    let (mut here, mut there) = (make(Bits::ALL, 1000), make(Bits::NONE, 16));
+    // Ports of bucket 40 alone: 80, 81, 592, ...
+    for port in (2..22).map(|step| step * 512 + 80) {
+        here.out(&format!("10.0.0.1:{port}"), "192.0.2.1:53", TCP)
+            .unwrap();
+    }
+    let moved = here.nat.take_bucket(40);
+    let refused = there.nat.put_bucket(moved, 0);
+    assert_eq!((refused.len(), there.nat.mappings.len()), (4, 16));
+    let address = AddressId(0);
+    assert_eq!(there.nat.ports.free(address, Protocol::Tcp), 252 - 16);
+    assert_eq!(
+        there
+            .nat
+            .subscribers
+            .iter()
+            .map(|one| one.ports)
+            .sum::<u32>(),
+        16
+    );
 }
 
 #[test]

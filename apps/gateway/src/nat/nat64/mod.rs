@@ -1,9 +1,27 @@
-//! NAT64: prefixes (RFC 6052).
+//! NAT64: IPv6 hosts reach IPv4 ones by a prefix (RFC 6146, RFC 6052), and their packets' headers
+//! are translated (RFC 7915).
+//!
+//! Which addresses and ports a packet gets is [`Nat`](super::Nat)'s to say, as for all translation:
+//! a flow has an IPv6 key on one side and an IPv4 key on the other. Here are prefixes, and headers:
+//! [`six_to_four`] and [`four_to_six`] change what is behind the network header in place, and
+//! return the [`Front`] that takes the place of the bytes before it, longer or shorter. The cost is
+//! that of the headers, not of the packet.
+//!
+//! Fragments have been put together before; what is longer than the other side's MTU is fragmented
+//! or answered after (RFC 7915 4: a packet of IPv4 that may be fragmented goes in pieces of 1280
+//! bytes).
+
+mod header;
+mod icmp;
+#[cfg(test)]
+mod tests;
+
+pub use header::{Front, Untranslatable, four_to_six, six_to_four};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use linerate_tables::lpm::Prefix6;
-use linerate_wire::{icmp, protocol};
+use linerate_wire::{icmp as wire, protocol};
 
 use super::Tuple;
 
@@ -65,7 +83,7 @@ pub(super) fn tuple4(tuple: &Tuple) -> Tuple {
     let mut out = *tuple;
     if tuple.protocol == protocol::ICMPV6 {
         out.protocol = protocol::ICMP;
-        out.dst.port = icmp::v4::ECHO_REQUEST.into();
+        out.dst.port = wire::v4::ECHO_REQUEST.into();
     }
     out
 }

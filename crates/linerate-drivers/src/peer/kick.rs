@@ -320,7 +320,7 @@ mod tests {
 
     /// The peer's counter is full, and its file blocks.
     #[test]
-    fn a_peer_that_does_not_read_holds_nobody_up() {
+    fn a_peer_that_does_not_read_does_not_delay_others() {
         let mut notifier = Notifier::new(1).unwrap();
         let peers = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
         rustix::io::write(&peers, &(u64::MAX - 1).to_ne_bytes()).unwrap();

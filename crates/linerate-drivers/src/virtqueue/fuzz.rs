@@ -146,7 +146,7 @@ pub(crate) fn run(input: &[u8]) {
     let lends = !device && agreed.indirect;
     let config = PoolConfig {
         exposed: lends,
-        ..PoolConfig::new("fuzz", 256)
+        ..PoolConfig::new("fuzz", if lends { 64 } else { 256 })
     };
     let pools = Pools::new(vec![Pool::new(&config).expect("a pool")]);
     let mut side: Box<dyn Side> = if lends {

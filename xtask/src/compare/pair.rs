@@ -74,6 +74,9 @@ pub(super) enum Joint {
     MemifZeroCopy,
     /// virtio-user at the first end, vhost-user at the second.
     Vhost,
+    /// The same in every mode that a user can choose, also with the pool lent to the second end:
+    /// DPDK's virtio-user has no other.
+    VhostBest,
     Shm,
 }
 
@@ -85,7 +88,7 @@ impl Joint {
     /// Where a forwarder takes in and sends out: vhost-user joins guests, so it has two.
     fn count(self, job: Job) -> usize {
         match (self, job) {
-            (Joint::Vhost, Job::Echo) => 2,
+            (Joint::Vhost | Joint::VhostBest, Job::Echo) => 2,
             _ => 1,
         }
     }
@@ -99,8 +102,10 @@ impl Joint {
                 format!("memif:{path},role=client,trust=full{options}")
             }
             (Joint::Memif | Joint::MemifZeroCopy, _) => format!("memif:{path},role=server"),
-            (Joint::Vhost, FIRST) => format!("virtio_user:{path},role=client{options}"),
-            (Joint::Vhost, _) => format!("vhost:{path},role=server"),
+            (Joint::Vhost | Joint::VhostBest, FIRST) => {
+                format!("virtio_user:{path},role=client{options}")
+            }
+            (Joint::Vhost | Joint::VhostBest, _) => format!("vhost:{path},role=server"),
             (Joint::Shm, FIRST) => format!("shm:{path},role=client{options}"),
             (Joint::Shm, _) => format!("shm:{path},role=server"),
         }
@@ -116,8 +121,10 @@ impl Joint {
             (Joint::Memif, FIRST) => memif("client", ""),
             (Joint::MemifZeroCopy, FIRST) => memif("client", ",zero-copy=yes"),
             (Joint::Memif | Joint::MemifZeroCopy, _) => memif("server", ""),
-            (Joint::Vhost, FIRST) => format!("net_virtio_user{number},path={path}{}", way.options),
-            (Joint::Vhost, _) => format!("net_vhost{number},iface={path}"),
+            (Joint::Vhost | Joint::VhostBest, FIRST) => {
+                format!("net_virtio_user{number},path={path}{}", way.options)
+            }
+            (Joint::Vhost | Joint::VhostBest, _) => format!("net_vhost{number},iface={path}"),
             (Joint::Shm, _) => unreachable!("DPDK has no such ports, and no row asks for them"),
         }
     }
@@ -125,7 +132,7 @@ impl Joint {
     /// DPDK's ways.
     fn ways(self) -> &'static [Way] {
         match self {
-            Joint::Vhost => VHOST,
+            Joint::Vhost | Joint::VhostBest => VHOST,
             _ => MEMIF,
         }
     }
@@ -133,7 +140,13 @@ impl Joint {
     /// Ours: options of the first end.
     fn our_ways(self) -> &'static [&'static str] {
         match self {
-            Joint::Vhost => &["", ",size=1024", ",packed=on", ",packed=on,size=1024"],
+            Joint::Vhost => &["", ",size=1024", ",packed=off", ",packed=off,size=1024"],
+            Joint::VhostBest => &[
+                "",
+                ",trust=full",
+                ",trust=full,size=1024",
+                ",trust=full,packed=off",
+            ],
             _ => &[""],
         }
     }

@@ -78,6 +78,10 @@ mod bytes {
     pub(super) unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
         if len >= 16 {
             let last = len - 16;
+            if len >= WIDE && std::arch::is_x86_feature_detected!("avx512f") {
+                // SAFETY: the caller's promise; the processor has AVX-512F.
+                return unsafe { copy_wide(to, from, len) };
+            }
             if len > 64 {
                 // SAFETY: the caller's promise.
                 return unsafe { copy_long(to, from, len) };
@@ -119,8 +123,69 @@ mod bytes {
         unsafe { copy(to, from, len) }
     }
 
-    /// More than 64 bytes. Wider moves are faster only while both sides are in the first-level
-    /// cache.
+    /// Bytes from which on 64-byte moves are worth a call.
+    const WIDE: usize = 256;
+
+    /// At least [`WIDE`] bytes. Registers above 15 leave the upper halves of the others clean.
+    ///
+    /// # Safety
+    /// As for [`copy`], and AVX-512F.
+    #[target_feature(enable = "avx512f")]
+    unsafe fn copy_wide(to: *mut u8, from: *const u8, len: usize) {
+        let last = len - 64;
+        let mut done = 0;
+        while done + 256 <= last {
+            let (to, from) = (to.wrapping_add(done), from.wrapping_add(done));
+            // SAFETY: 256 bytes from `done` on are inside.
+            unsafe {
+                asm!(
+                    "vmovdqu64 zmm16, [{from}]",
+                    "vmovdqu64 zmm17, [{from} + 64]",
+                    "vmovdqu64 zmm18, [{from} + 128]",
+                    "vmovdqu64 zmm19, [{from} + 192]",
+                    "vmovdqu64 [{to}], zmm16",
+                    "vmovdqu64 [{to} + 64], zmm17",
+                    "vmovdqu64 [{to} + 128], zmm18",
+                    "vmovdqu64 [{to} + 192], zmm19",
+                    from = in(reg) from,
+                    to = in(reg) to,
+                    out("zmm16") _,
+                    out("zmm17") _,
+                    out("zmm18") _,
+                    out("zmm19") _,
+                    options(nostack, preserves_flags),
+                );
+            }
+            done += 256;
+        }
+        while done < last {
+            // SAFETY: 64 bytes from `done` on are inside.
+            unsafe { move_64(to.wrapping_add(done), from.wrapping_add(done)) };
+            done += 64;
+        }
+        // SAFETY: the last 64, of which some may have been copied before.
+        unsafe { move_64(to.wrapping_add(last), from.wrapping_add(last)) };
+    }
+
+    /// # Safety
+    /// As for [`copy_wide`], for 64 bytes.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    unsafe fn move_64(to: *mut u8, from: *const u8) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            asm!(
+                "vmovdqu64 zmm16, [{from}]",
+                "vmovdqu64 [{to}], zmm16",
+                from = in(reg) from,
+                to = in(reg) to,
+                out("zmm16") _,
+                options(nostack, preserves_flags),
+            );
+        }
+    }
+
+    /// More than 64 bytes.
     #[inline]
     unsafe fn copy_long(to: *mut u8, from: *const u8, len: usize) {
         let last = len - 64;

@@ -22,10 +22,10 @@
 //! The peer is not trusted with more than that memory: what it writes there, also to the rings, is
 //! checked as a guest's is. *Reconnect*: a client tries every 100 ms, a server listens on.
 //!
-//! *Trust* (`trust=full`): nothing is copied. The pool is the memory that the peer maps, descriptors
-//! say where packets lie, and free slots are lent to be filled, so the peer can read and write every
-//! packet of that pool at any time. That is for peers that run the user's own code (docs/adr/0043).
-//! What it writes to the rings is checked as ever.
+//! *Trust* (`trust=full`): nothing is copied. The pool is the memory that the peer maps,
+//! descriptors say where packets lie, and free slots are lent to be filled, so the peer can read
+//! and write every packet of that pool at any time. That is for peers that run the user's own code
+//! (docs/adr/0043, 0046). What it writes to the rings is checked as ever.
 //!
 //! *In flight* (`inflight=on`): where the back end offers to record what it has under way
 //! (INFLIGHT_SHMFD), a new one that connects as the same user gets the rings as the one that ended

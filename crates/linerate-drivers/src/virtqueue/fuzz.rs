@@ -1,8 +1,10 @@
 //! Any bytes as the rings of a queue. Built for fuzzing alone.
 
 use super::frames::{Receiving, Shape, Transmitting};
+use super::lent::{self, Lent};
 use super::memory::{Memory, Place, Region};
-use super::{Agreed, Filled, Ring, buffers, packed, split};
+use super::{Agreed, DriverRing, Filled, Ring, Violation, buffers, packed, split};
+use crate::peer::exposed::ExposedPools;
 use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::port::QueueStats;
@@ -27,6 +29,77 @@ fn memory() -> Memory {
         mapped: Arc::new(mapped.expect("a mapping")),
     };
     Memory::new(vec![region]).expect("one region")
+}
+
+/// The side that is played: over a ring with buffers of its own, or one whose buffers are slots.
+trait Side {
+    fn receive(
+        &mut self,
+        receiving: &mut Receiving,
+        memory: &Memory,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+    ) -> Result<usize, Violation>;
+    fn transmit(
+        &mut self,
+        sending: &mut Transmitting,
+        memory: &Memory,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+    ) -> Result<usize, Violation>;
+    fn ring(&mut self) -> &mut dyn Ring;
+}
+
+impl Side for Box<dyn Ring> {
+    fn receive(
+        &mut self,
+        receiving: &mut Receiving,
+        memory: &Memory,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+    ) -> Result<usize, Violation> {
+        receiving.receive(&mut **self, memory, burst, cache)
+    }
+
+    fn transmit(
+        &mut self,
+        sending: &mut Transmitting,
+        memory: &Memory,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+    ) -> Result<usize, Violation> {
+        sending.transmit(&mut **self, memory, burst, cache)
+    }
+
+    fn ring(&mut self) -> &mut dyn Ring {
+        &mut **self
+    }
+}
+
+impl<R: DriverRing> Side for Lent<R> {
+    fn receive(
+        &mut self,
+        receiving: &mut Receiving,
+        memory: &Memory,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+    ) -> Result<usize, Violation> {
+        Lent::receive(self, receiving, memory, burst, cache)
+    }
+
+    fn transmit(
+        &mut self,
+        sending: &mut Transmitting,
+        memory: &Memory,
+        burst: &mut Burst,
+        cache: &mut PoolCache,
+    ) -> Result<usize, Violation> {
+        Lent::transmit(self, sending, memory, burst, cache)
+    }
+
+    fn ring(&mut self) -> &mut dyn Ring {
+        &mut self.ring
+    }
 }
 
 /// The first byte chooses ring, role and features; what follows is written over the parts of the
@@ -69,27 +142,44 @@ pub(crate) fn run(input: &[u8]) {
         device: third,
     };
     let (base, start) = (BUFFERS as u64, [packed::Position::START; 2]);
-    let mut ring: Box<dyn Ring> = match (is_packed, device) {
-        (false, true) => Box::new(split::Device::new(SIZE, split, agreed, filled, 0)),
-        (true, true) => Box::new(packed::Device::new(SIZE, packed, agreed, filled, start)),
-        (false, false) => {
-            let mut driver = split::Driver::new(SIZE, split, agreed, filled, base, BUFFER);
-            if !by_driver {
-                driver.offer_all(&memory).expect("a ring in memory");
-            }
-            Box::new(driver)
-        }
-        (true, false) => {
-            let mut driver = packed::Driver::new(SIZE, packed, agreed, filled, base, BUFFER);
-            if !by_driver {
-                driver.offer_all(&memory).expect("a ring in memory");
-            }
-            Box::new(driver)
-        }
+    // A driver knows no indirect tables: with that bit its buffers are slots.
+    let lends = !device && agreed.indirect;
+    let config = PoolConfig {
+        exposed: lends,
+        ..PoolConfig::new("fuzz", if lends { 64 } else { 256 })
     };
-    let pools = Pools::new(vec![
-        Pool::new(&PoolConfig::new("fuzz", 256)).expect("a pool"),
-    ]);
+    let pools = Pools::new(vec![Pool::new(&config).expect("a pool")]);
+    let mut side: Box<dyn Side> = if lends {
+        let pools = ExposedPools::of(&pools).expect("it was made so");
+        let room = lent::room(&pools);
+        if is_packed {
+            let ring = packed::Driver::of_slots(SIZE, packed, agreed, filled, room);
+            Box::new(lending(ring, &pools, &memory, by_driver))
+        } else {
+            let ring = split::Driver::of_slots(SIZE, split, agreed, filled, room);
+            Box::new(lending(ring, &pools, &memory, by_driver))
+        }
+    } else {
+        let ring: Box<dyn Ring> = match (is_packed, device) {
+            (false, true) => Box::new(split::Device::new(SIZE, split, agreed, filled, 0)),
+            (true, true) => Box::new(packed::Device::new(SIZE, packed, agreed, filled, start)),
+            (false, false) => {
+                let mut driver = split::Driver::new(SIZE, split, agreed, filled, base, BUFFER);
+                if !by_driver {
+                    driver.offer_all(&memory).expect("a ring in memory");
+                }
+                Box::new(driver)
+            }
+            (true, false) => {
+                let mut driver = packed::Driver::new(SIZE, packed, agreed, filled, base, BUFFER);
+                if !by_driver {
+                    driver.offer_all(&memory).expect("a ring in memory");
+                }
+                Box::new(driver)
+            }
+        };
+        Box::new(ring)
+    };
     let shape = Shape {
         header_bytes: if bit(6) { 12 } else { 10 },
         mergeable: bit(6) && bit(7),
@@ -111,18 +201,19 @@ pub(crate) fn run(input: &[u8]) {
         }
         rest = after;
         let done = if by_driver == device {
-            receiving.receive(&mut *ring, &memory, &mut burst, &mut cache)
+            side.receive(&mut receiving, &memory, &mut burst, &mut cache)
         } else {
             cache.fill(pools.primary(), &mut burst, 8);
             for (index, packet) in burst.iter_mut().enumerate() {
                 packet.set_len(60 + 200 * index);
             }
-            sending.transmit(&mut *ring, &memory, &mut burst, &mut cache)
+            side.transmit(&mut sending, &memory, &mut burst, &mut cache)
         };
         for packet in burst.iter() {
             assert!(packet.len() <= packet.slot_bytes(), "longer than its slot");
         }
         cache.free(&mut burst);
+        let ring = side.ring();
         let _ = ring.must_notify(&memory);
         ring.want(&memory, part & 4 != 0);
         let _ = ring.is_waiting(&memory);
@@ -130,4 +221,18 @@ pub(crate) fn run(input: &[u8]) {
             return;
         }
     }
+}
+
+/// A driver that lends slots, the first of which a device has that is to fill them.
+fn lending<R: DriverRing>(
+    ring: R,
+    pools: &ExposedPools,
+    memory: &Memory,
+    by_driver: bool,
+) -> Lent<R> {
+    let mut lent = Lent::new(ring, pools);
+    if !by_driver {
+        lent.lend_first(memory, 0).expect("a ring in memory");
+    }
+    lent
 }

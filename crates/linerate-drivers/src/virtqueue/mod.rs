@@ -7,8 +7,8 @@
 //!
 //! Read first: [`Ring`], which is all that the two kinds of ring and the two roles have in common,
 //! and [`frames`], which moves packets over any of them. `split` and `packed` have a file each;
-//! [`buffers`] is what a driver knows of its own buffers, [`lent`] has packets in their place. Whoever looks for the layout of a header
-//! finds it in `vnet`.
+//! [`buffers`] is what a driver knows of its own buffers, [`lent`] has packets in their place.
+//! Whoever looks for the layout of a header finds it in `vnet`.
 //!
 //! A frame is a run of *chains*; a chain is a run of *segments*, each in one region. A device sees
 //! one chain for a frame that it receives, and may spread one that it sends over several (mergeable

@@ -291,12 +291,12 @@ impl Device {
         batch: &mut Batch,
         indices: Range<usize>,
     ) -> usize {
-        let is_plain = |index: usize| {
+        let add = |index: usize| {
             let (head, descriptor) = self.entry(view, index)?;
             let plain = descriptor.flags & (NEXT | INDIRECT | WRITE) == self.direction;
             (plain && batch.add_here(here, descriptor.at, descriptor.bytes, head)).then_some(())
         };
-        indices.map_while(is_plain).count()
+        indices.map_while(add).count()
     }
 
     /// Adds a chain that is not one plain descriptor (2.7.5.3).

@@ -71,8 +71,8 @@ pub struct Unreachable {
 pub enum BuildError {
     /// A rule of many combinations.
     #[error(
-        "rule {} stands for {matches} combinations of addresses and ports, which are more than the \
-         list has room for, {MOST_MATCHES}: put its addresses into [[set]]s",
+        "rule {} stands for {matches} combinations of addresses, services and ports, a list has \
+         room for {MOST_MATCHES}: merge its ports into ranges, or split it",
         rule + 1
     )]
     Matches {

@@ -33,7 +33,7 @@ const ADDRESSES: &str = "a prefix, the name of a [[set]], or a list of those; `!
 pub struct PolicyConfig {
     /// Zones.
     pub zones: Vec<ZoneConfig>,
-    /// Lists, one for each [[policy]].
+    /// Lists, one for each `[[policy]]`.
     pub lists: Vec<ListConfig>,
 }
 

@@ -10,10 +10,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use linerate_appliance::address::Prefix as Either;
-use linerate_routing::plane::acl::{Said, table};
-use linerate_tables::TableError;
+use linerate_routing::plane::acl::{Said, Verdict, later_fragments};
 use linerate_tables::acl::{
-    Acl, AclConfig, Bits, Match, PacketKey, Prefix as AclPrefix, Range, TAGGED, words6,
+    Acl, AclConfig, Bits, Match, PacketKey, Prefix as AclPrefix, Range, Rule as AclRule, TAGGED,
+    words6,
 };
 use linerate_tables::lpm::{Address, Prefix};
 
@@ -240,6 +240,7 @@ impl<A: Family<W>, const W: usize> Table<A, W> {
         for (number, (rule, (source, destination))) in rules.iter().zip(&specs.ends).enumerate() {
             let before = all.len();
             let said = Said::new(number, rule.action, rule.log);
+            let denies = rule.action != Verdict::Permit;
             let (sources, destinations) =
                 (&sources.parts[source], &destinations.parts[destination]);
             let uppers = uppers::<A, W>(rule);
@@ -254,8 +255,13 @@ impl<A: Family<W>, const W: usize> Table<A, W> {
                 for source in sources {
                     for destination in destinations {
                         let matching = with_ends(upper, *source, *destination);
-                        if seen.insert(matching) {
-                            all.push((said, matching));
+                        let later = later_fragments(&matching).filter(|_| denies);
+                        // What an earlier rule matches, this one would never decide.
+                        for matching in [Some(matching), later].into_iter().flatten() {
+                            if seen.insert(matching) {
+                                let priority = number as u32;
+                                all.push(AclRule::new(priority, matching, said.value()));
+                            }
                         }
                     }
                 }
@@ -266,8 +272,10 @@ impl<A: Family<W>, const W: usize> Table<A, W> {
             budget_bytes: BUDGET,
             ..AclConfig::default()
         };
+        let mut acl = Acl::new(config).map_err(BuildError::Table)?;
+        acl.insert_all(&all).map_err(BuildError::Table)?;
         Ok(Self {
-            acl: table(&config, &all).map_err(|error: TableError| BuildError::Table(error))?,
+            acl,
             source: sources.classes,
             destination: destinations.classes,
         })

@@ -155,13 +155,7 @@ impl fmt::Debug for AccessList {
     }
 }
 
-/// A table of these matches, of which the one with the smallest rule wins. A rule that does not
-/// permit also says so of later fragments, of which its ports or types are not known.
-///
-/// # Errors
-/// If two matches are the same (the later could never decide), one is invalid, or there is no
-/// memory.
-pub fn table<const W: usize>(
+fn table<const W: usize>(
     config: &AclConfig,
     rules: &[(Said, Match<W>)],
 ) -> Result<Acl<W>, TableError> {
@@ -182,7 +176,7 @@ pub fn table<const W: usize>(
 
 /// A match for the later fragments of a rule's packets, if the rule looks at ports or types, which
 /// they lack.
-fn later_fragments<const W: usize>(matching: &Match<W>) -> Option<Match<W>> {
+pub fn later_fragments<const W: usize>(matching: &Match<W>) -> Option<Match<W>> {
     let upper = [
         matching.src_ports,
         matching.dst_ports,

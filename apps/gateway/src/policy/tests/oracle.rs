@@ -317,9 +317,9 @@ fn random_lists_decide_as_a_linear_search_does() {
 }
 
 #[test]
-#[ignore = "long: 2000 lists, 4 million packets"]
+#[ignore = "long: 200 lists, 60,000 packets"]
 fn many_random_lists_decide_as_a_linear_search_does() {
-    for seed in 2..12 {
-        rounds(seed, 200, 2000);
+    for seed in 2..4 {
+        rounds(seed, 100, 300);
     }
 }

@@ -361,3 +361,38 @@ fn rules_that_never_decide_are_told_by_line() {
         ]
     );
 }
+
+#[test]
+fn a_fragment_meets_the_rule_that_denies_ports_behind_one_that_permits_the_same() {
+    let policy = build(
+        &rules(
+            "{ action = \"permit\", service = \"tcp/22\" },\n\
+             { action = \"deny\", service = \"tcp/22\" },\n\
+             { action = \"permit\" },",
+        ),
+        None,
+    );
+    let list = &policy.lists()[5];
+    assert_eq!(list.unreachable, [], "the second decides on fragments");
+    let flow = "10.0.0.1:4000 > 192.0.2.1:22 tcp";
+    assert_eq!(says(&policy, flow), (1, Verdict::Permit));
+    let fragment = "10.0.0.1 > 192.0.2.1 tcp fragment";
+    assert_eq!(says(&policy, fragment), (2, Verdict::Deny));
+}
+
+#[test]
+fn a_rule_of_too_many_combinations_is_refused_by_name() {
+    let ports: Vec<String> = (0..1100).map(|port| (2 * port).to_string()).collect();
+    let set = format!("[[set]]\nname = \"even\"\nports = [{}]\n", ports.join(", "));
+    let rule = "{ action = \"permit\", protocol = \"udp\", source_port = \"even\", \
+                destination_port = \"even\" }";
+    let config = read(&format!("{set}{}", rules(rule)));
+    let error = Policy::build(&config, &PORTS, None)
+        .unwrap_err()
+        .to_string();
+    assert_eq!(
+        error,
+        "policy lan > wan (line 10): rule 1 stands for 1210000 combinations of addresses, services \
+         and ports, a list has room for 1048576: merge its ports into ranges, or split it"
+    );
+}

@@ -91,6 +91,13 @@ impl Extension for Gateway {
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
         let workers = plan.role(Role::Io).count();
         let stanzas = stanzas(config);
+        if workers > 1 && !stanzas.nat.is_empty() {
+            // Translated, the two directions of a flow have no hash in common.
+            return Err(Error::Usage {
+                problem: format!("[plan] io has {workers} lcores, and [nat] translates for one"),
+                fix: "give the role io one slot, or take [nat] out".into(),
+            });
+        }
         if workers <= 1 || stanzas.flows.symmetric_rss {
             return Ok(());
         }

@@ -107,4 +107,7 @@ fn several_workers_need_queues_that_keep_directions_together() {
     assert!(wrong.contains("symmetric_rss = true"), "{wrong}");
     let text = text + "symmetric_rss = true\n";
     said(&["gateway", &written(&scratch, &text), "--check=file"]);
+    let text = text + "[nat]\n[[nat.static]]\ninside = \"10.0.0.1\"\noutside = \"192.0.2.9\"\n";
+    let wrong = misconfigured(&["gateway", &written(&scratch, &text), "--check=file"]);
+    assert!(wrong.contains("[nat] translates for one"), "{wrong}");
 }

@@ -4,8 +4,8 @@
 //! | bits | what |
 //! |---|---|
 //! | 31 to 8 | SipHash-2-4 of key, client's sequence number, time slot and bits 7 to 0 |
-//! | 7 to 5 | class of the client's segment size: the largest of [`MSS`] that is not above it |
-//! | 4 to 2 | class of its window scale: the largest of [`SCALES`] that is not above it, or none |
+//! | 7 to 5 | class of the client's segment size: the largest of `MSS` that is not above it |
+//! | 4 to 2 | class of its window scale: the largest of `SCALES` that is not above it, or none |
 //! | 1 | whether it permits SACK |
 //! | 0 | the last bit of the time slot |
 //!

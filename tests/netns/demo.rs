@@ -8,11 +8,11 @@ use std::process::Command;
 
 pub(crate) const TESTS: &[Test] = tests![
     #[ignore = "long: about 15 s of the machine's full speed"]
-    nobody_forwards_without_loss,
+    without_a_lossless_load_there_is_no_throughput,
 ];
 
 /// As root, the user nobody runs it; otherwise the current user.
-fn nobody_forwards_without_loss() {
+fn without_a_lossless_load_there_is_no_throughput() {
     let scratch = Scratch::new();
     let mut command = Command::new(binary());
     if rustix::process::geteuid().is_root() {

@@ -17,7 +17,7 @@ pub(crate) const TESTS: &[Test] = tests![
     more_queues_than_the_device_has,
     a_pool_too_small_for_the_queues,
     no_permission,
-    captures_that_are_none,
+    files_that_are_no_captures_are_refused,
     captures_that_are_damaged,
 ];
 
@@ -248,7 +248,7 @@ fn no_permission() {
     assert!(!namespace.has("t0"));
 }
 
-fn captures_that_are_none() {
+fn files_that_are_no_captures_are_refused() {
     let scratch = Scratch::new();
     for (name, content, reason) in [
         ("empty", &b""[..], "empty"),

@@ -18,7 +18,7 @@ use serde_json::Value;
 pub(crate) const TESTS: &[Test] = tests![
     all_that_pktgen_sends_comes_back_through_l2fwd_over_af_xdp,
     all_that_pktgen_sends_comes_back_through_l2fwd_over_af_packet,
-    what_a_bad_wire_does_is_reported_exactly,
+    faults_of_a_port_are_counted_exactly,
     a_port_that_vanishes_makes_the_run_invalid,
     pktgen_and_the_kernel_ping_each_other,
 ];
@@ -151,7 +151,7 @@ fn all_that_pktgen_sends_comes_back_through_l2fwd_over_af_packet() {
 }
 
 /// The wire loses, repeats and swaps by a seed: pktgen reports exactly the wire's own counts.
-fn what_a_bad_wire_does_is_reported_exactly() {
+fn faults_of_a_port_are_counted_exactly() {
     let Some(around) = Loop::new() else {
         return;
     };

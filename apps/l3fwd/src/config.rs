@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once_with_its_line_and_key() {
+    fn all_errors_of_a_file_are_reported_with_line_and_key() {
         let text = "# comment\n[[route]]\ndestination = \"198.18.0.0/24\"\nport = 0\n\n\
                     [[route]]\ndestination = \"198.18.0.0\"\nport = \"dmz\"\n\
                     [[route]]\ndestintion = \"::/0\"\nport = 1\nmac = \"x\"\n\

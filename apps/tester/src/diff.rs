@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[test]
-    fn what_else_differs_is_said() {
+    fn other_differences_of_two_reports_are_noted() {
         let before = example::rfc2544(1);
         let mut after = before.clone();
         after.device.name = "Linux bridge".into();

@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_is_told_the_answer_or_that_none_comes() {
+    fn a_waiting_caller_gets_the_answer_or_that_there_is_none() {
         let (reply, asks) = answer();
         let waits = thread::spawn(move || asks.wait());
         reply.give(7);

@@ -155,7 +155,7 @@ fn regions_leave_neighbours_alone(count: usize) -> [usize; 2] {
 /// Sizes and alignments near the end of `usize` are refused, and leave the range as it was: regions
 /// made afterwards do not overlap.
 #[test]
-fn sizes_beyond_all_bounds_are_refused() {
+fn regions_of_impossible_sizes_are_refused() {
     const TOP: usize = 1 << (usize::BITS - 1);
     for (bytes, align_bytes) in [
         (TOP, TOP),

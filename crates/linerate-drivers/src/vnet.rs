@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_finish_is_refused() {
+    fn offload_headers_that_cannot_be_completed_are_refused() {
         let mut packet = packet(&[0; 60]);
         let unknown = header(0, 3, [0, 1000, 0, 0]); // UFO, which Linux gave up
         let endless = header(0, GSO_TCPV4, [0, 0, 0, 0]);

@@ -538,13 +538,13 @@ fn scribbles(lasting: Duration) {
 }
 
 #[test]
-fn a_peer_that_scribbles_harms_nobody() {
+fn a_peer_that_overwrites_shared_memory_harms_only_itself() {
     scribbles(Duration::from_secs(2));
 }
 
 #[test]
 #[ignore = "long: a peer scribbles for ten minutes"]
-fn a_peer_that_scribbles_for_long_harms_nobody() {
+fn a_peer_that_overwrites_shared_memory_for_long_harms_only_itself() {
     scribbles(Duration::from_secs(600));
 }
 
@@ -588,12 +588,12 @@ fn a_third_party_scribbles(lasting: Duration) {
 }
 
 #[test]
-fn a_third_party_that_scribbles_stops_a_ring_only_meanwhile() {
+fn a_third_party_that_overwrites_the_file_stops_a_ring_only_as_long() {
     a_third_party_scribbles(Duration::from_secs(2));
 }
 
 #[test]
 #[ignore = "long: a third party scribbles for ten minutes"]
-fn a_third_party_that_scribbles_for_long_stops_a_ring_only_meanwhile() {
+fn a_third_party_that_overwrites_the_file_for_long_stops_a_ring_only_as_long() {
     a_third_party_scribbles(Duration::from_secs(600));
 }

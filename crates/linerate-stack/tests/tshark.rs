@@ -431,7 +431,7 @@ fn resets(cases: &mut Cases) {
 }
 
 #[test]
-fn tshark_finds_every_frame_as_it_was_meant() {
+fn tshark_decodes_every_frame_without_errors() {
     if !has(&["tshark"]) {
         return;
     }

@@ -12,7 +12,8 @@ use crate::{
 };
 
 /// An IPv4 5-tuple as 16 bytes, all in network order: source and destination address, source and
-/// destination port, protocol, three bytes for the user (a VRF, a zone), zero unless set.
+/// destination port, protocol, a byte that is zero, and the zone, zero unless
+/// [set](FlowKey4::set_zone): the same 5-tuple in two zones (two VRFs, say) is two flows.
 ///
 /// The first 8 bytes are what RSS hashes for IPv4, the first 12 for TCP, UDP and SCTP over it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,7 +34,7 @@ pub enum FlowKey {
 }
 
 impl FlowKey4 {
-    /// The key of these fields, the user's bytes zero.
+    /// The key of these fields, in zone 0.
     #[inline]
     pub fn new(src: [u8; 4], dst: [u8; 4], src_port: u16, dst_port: u16, protocol: u8) -> Self {
         let mut key = [0; 16];
@@ -84,10 +85,30 @@ impl FlowKey4 {
     pub fn protocol(&self) -> u8 {
         self.0[12]
     }
+
+    /// The zone.
+    #[inline]
+    pub fn zone(&self) -> u16 {
+        be16(&self.0, 14)
+    }
+
+    /// Puts the flow into a zone: one store.
+    #[inline]
+    pub fn set_zone(&mut self, zone: u16) {
+        self.0[14..16].copy_from_slice(&zone.to_be_bytes());
+    }
+
+    /// The same key in a zone.
+    #[inline]
+    #[must_use]
+    pub fn in_zone(mut self, zone: u16) -> Self {
+        self.set_zone(zone);
+        self
+    }
 }
 
 impl FlowKey6 {
-    /// The key of these fields, the user's bytes zero.
+    /// The key of these fields, in zone 0.
     #[inline]
     pub fn new(src: [u8; 16], dst: [u8; 16], src_port: u16, dst_port: u16, protocol: u8) -> Self {
         let mut key = [0; 40];
@@ -138,6 +159,26 @@ impl FlowKey6 {
     #[inline]
     pub fn protocol(&self) -> u8 {
         self.0[36]
+    }
+
+    /// The zone.
+    #[inline]
+    pub fn zone(&self) -> u16 {
+        be16(&self.0, 38)
+    }
+
+    /// Puts the flow into a zone: one store.
+    #[inline]
+    pub fn set_zone(&mut self, zone: u16) {
+        self.0[38..40].copy_from_slice(&zone.to_be_bytes());
+    }
+
+    /// The same key in a zone.
+    #[inline]
+    #[must_use]
+    pub fn in_zone(mut self, zone: u16) -> Self {
+        self.set_zone(zone);
+        self
     }
 }
 
@@ -262,6 +303,22 @@ mod tests {
             v6.to_string()
         );
         assert_eq!(v4.to_string(), "1.2.3.4:2314 > 5.6.7.8:2828 proto 6");
+    }
+
+    /// A zone makes another key, whose other direction is in the same zone.
+    #[test]
+    fn a_zone_is_part_of_the_key_in_both_directions() {
+        let v4 = FlowKey4::new([1, 2, 3, 4], [5, 6, 7, 8], 9, 10, 6);
+        let v6 = FlowKey6::new([1; 16], [2; 16], 3, 4, 17);
+        assert_eq!((v4.zone(), v6.zone()), (0, 0));
+        let (here, there) = (v4.in_zone(0x0102), v6.in_zone(0xffff));
+        assert_eq!(here.0[12..], [6, 0, 1, 2]);
+        assert_eq!(there.0[36..], [17, 0, 0xff, 0xff]);
+        assert_eq!((here.zone(), there.zone()), (0x0102, 0xffff));
+        assert_eq!(here.reversed(), v4.reversed().in_zone(0x0102));
+        assert_eq!(there.reversed(), v6.reversed().in_zone(0xffff));
+        assert_eq!((here.protocol(), there.protocol()), (6, 17));
+        assert_eq!((here.in_zone(0), there.in_zone(0)), (v4, v6));
     }
 
     #[test]

@@ -16,7 +16,7 @@
 //! | what the kernel and FRR say about routes | [`rtnetlink`], [`fpm`] |
 //!
 //! Not read: what ESP, MACsec, PPP, ERSPAN and GTP-C carry, IEEE 802.3 behind its length, IPv6
-//! jumbograms, options of TCP and IPv4 (given as bytes).
+//! jumbograms, options of IPv4 (given as bytes).
 //!
 //! ```
 //! use linerate_wire::{ethernet::MacAddr, set_macs};

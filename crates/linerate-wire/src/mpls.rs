@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stack_without_bottom_is_none() {
+    fn an_mpls_stack_without_bottom_is_malformed() {
         assert_eq!(
             LabelStack::new_checked(&BYTES[..7]).unwrap_err(),
             Malformed::Truncated(Layer::Mpls)

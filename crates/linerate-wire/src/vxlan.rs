@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_without_network_is_none() {
+    fn a_header_without_vni_flag_or_whole_length_is_malformed() {
         let mut bytes = BYTES;
         bytes[0] = 0xf7;
         assert_eq!(

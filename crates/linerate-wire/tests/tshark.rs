@@ -158,7 +158,7 @@ fn ask_tshark(capture: &Path) -> String {
 }
 
 #[test]
-fn finds_what_tshark_finds() {
+fn the_parser_agrees_with_tshark() {
     if !has(&["tshark"]) {
         return;
     }
@@ -219,7 +219,7 @@ fn finds_what_tshark_finds() {
 }
 
 #[test]
-fn all_frames_hold_together() {
+fn lengths_and_checksums_of_all_frames_are_right() {
     let Some(frames) = ethernet_frames() else {
         return;
     };

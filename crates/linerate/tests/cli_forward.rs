@@ -114,7 +114,7 @@ fn without_mac_update_not_a_byte_changes() {
 }
 
 #[test]
-fn two_lcores_hand_over_what_only_one_can_send() {
+fn frames_reach_a_port_with_one_transmit_queue_from_two_lcores() {
     // Both queues play the whole file; the writing port has one transmit queue for both lcores.
     let scratch = Scratch::new();
     let input = scratch.write("in.pcap", pcap(&frames()));
@@ -177,7 +177,7 @@ fn duration_ends_with_totals_that_plan_suggest_takes() {
 }
 
 #[test]
-fn people_get_a_table_and_totals() {
+fn without_json_a_table_and_totals_are_printed() {
     let run = output(&[
         "l2fwd",
         "null",
@@ -229,7 +229,7 @@ fn both_signals_end_a_run_with_totals_and_success() {
 
 /// While it runs it answers on its socket and with metrics; and `ctl stop` ends it.
 #[test]
-fn a_run_is_asked_and_ended_by_ctl() {
+fn ctl_shows_and_ends_a_run() {
     let scratch = Scratch::new();
     let socket = scratch.file("l2fwd.sock");
     let words = "l2fwd null: null: --period 0 --metrics 127.0.0.1:0 --control";
@@ -703,7 +703,7 @@ fn demo_ends_on_ctrl_c_with_what_it_measured() {
 }
 
 #[test]
-fn demo_writes_a_page_that_needs_nothing_else() {
+fn the_page_of_demo_is_self_contained() {
     let scratch = Scratch::new();
     let path = scratch.file("demo.html");
     let run = output(&[

@@ -288,7 +288,7 @@ fn wrong_options_are_refused_with_a_fix() {
 
 /// What a packet looked like at each stage, and what the stages cost.
 #[test]
-fn a_run_tells_stage_by_stage_what_becomes_of_its_packets() {
+fn a_run_counts_packets_at_each_stage() {
     let scratch = Scratch::new();
     let frames = [
         udp(FROM, [198, 18, 1, 1], (9, 9), 64),

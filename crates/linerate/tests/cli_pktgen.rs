@@ -182,7 +182,7 @@ fn a_run_counts_exactly_what_it_was_asked_for() {
 }
 
 #[test]
-fn every_port_sends_where_nobody_says_what() {
+fn without_streams_every_port_sends() {
     let ring = |name: &str| format!("ring:{name},loop=on,count=50");
     let run = report(&["-p", &ring("a"), "-p", &ring("b"), "--json"], 0);
     let sent = |port: usize| run["ports"][port]["tx"]["packets"].clone();
@@ -235,7 +235,7 @@ fn exit_codes_tell_loss_and_invalid_runs_apart() {
 }
 
 #[test]
-fn total_loss_passes_no_gate() {
+fn total_loss_fails_the_loss_limit() {
     let lossy = format!("{LOOP},faulty=loss:1");
     let all = ["-p", &lossy, "-s", "count=1000", "--json", "--max-loss-ppm"];
     for limit in ["0", "999999"] {
@@ -341,7 +341,7 @@ except pktgen.Problem as refused:
 }
 
 #[test]
-fn an_error_that_nobody_hears_is_no_panic() {
+fn an_error_into_a_closed_pipe_is_no_panic() {
     for command in [
         &["pktgen", "-p", "nonsense:a"][..],
         &["l2fwd", "nonsense:a"],
@@ -388,7 +388,7 @@ fn the_last_tables_fit_a_terminal() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_before_the_run() {
+fn contradicting_options_are_refused_before_the_run() {
     let (error, _) = refused(&["--json"]);
     assert!(error.contains("no port"), "{error}");
     let fast = format!("{LOOP},speed=10G");
@@ -443,7 +443,7 @@ fn what_makes_no_sense_is_refused_before_the_run() {
 }
 
 #[test]
-fn a_capture_that_ends_early_is_refused_or_said_aloud() {
+fn a_truncated_capture_is_refused_or_reported() {
     let scratch = Scratch::new();
     let mut file = Vec::new();
     for word in [0xa1b2_c3d4u32, 0x0004_0002, 0, 0, 262_144, 1, 0, 0, 60, 60] {
@@ -564,7 +564,7 @@ fn a_client_sets_starts_waits_and_reads_exact_counts() {
 }
 
 #[test]
-fn garbage_long_lines_and_slow_readers_hurt_nobody() {
+fn garbage_long_lines_and_slow_readers_disturb_no_other_client() {
     let scratch = Scratch::new();
     let socket = scratch.file("s");
     let running = Running::start(&socket, &[]);
@@ -665,7 +665,7 @@ fn two_clients_work_side_by_side_and_one_may_only_look() {
 }
 
 #[test]
-fn a_killed_session_leaves_a_socket_that_the_next_takes_and_a_live_one_keeps_its_own() {
+fn the_socket_of_a_killed_session_is_reused_and_that_of_a_live_one_refused() {
     let scratch = Scratch::new();
     let socket = scratch.file("s");
     let first = Running::start(&socket, &[]);
@@ -691,7 +691,7 @@ fn a_killed_session_leaves_a_socket_that_the_next_takes_and_a_live_one_keeps_its
 }
 
 #[test]
-fn over_tcp_only_those_who_know_the_token_are_heard_and_none_names_files() {
+fn over_tcp_a_token_is_required_and_files_cannot_be_named() {
     let scratch = Scratch::new();
     let token = scratch.write("token", "0123456789abcdef\n");
     std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o600)).unwrap();
@@ -774,7 +774,7 @@ fn frames_are_shown_without_being_sent() {
 
 /// A generator answers the same requests as every appliance.
 #[test]
-fn a_session_is_asked_captured_and_traced_as_any_appliance() {
+fn ctl_capture_and_trace_work_on_a_session() {
     let scratch = Scratch::new();
     let socket = scratch.file("ctl");
     let stream = "rate=20kpps size=100 dport=53";
@@ -818,7 +818,7 @@ fn a_session_is_asked_captured_and_traced_as_any_appliance() {
 }
 
 #[test]
-fn metrics_of_a_session_say_what_became_of_each_stream() {
+fn metrics_of_a_session_count_each_streams_frames() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .args([
             "pktgen",

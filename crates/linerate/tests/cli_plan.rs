@@ -162,7 +162,7 @@ fn an_appliances_file_is_read_and_overridden() {
 }
 
 #[test]
-fn warnings_reach_the_reader() {
+fn warnings_are_printed() {
     let machine = machine("one-socket-14x2");
     let text = stdout(&[
         "plan",
@@ -343,7 +343,7 @@ fn wrong_usage_exits_with_two() {
 }
 
 #[test]
-fn the_doctor_names_state_and_way_out_of_every_capability() {
+fn doctor_shows_state_and_fix_of_every_capability() {
     let report = json(&["doctor", "--json"]);
     let checks = report["checks"].as_array().unwrap();
     for name in [

@@ -269,7 +269,7 @@ fn check_explains_a_sound_file_and_refuses_a_wrong_one_with_every_line() {
 }
 
 #[test]
-fn a_running_router_says_how_it_is() {
+fn ctl_shows_the_state_of_a_running_router() {
     let scratch = Scratch::new();
     let path = config(&scratch, "ring:w", "ring:l", "");
     let router = Router::start(&scratch, &path);
@@ -395,7 +395,7 @@ fn a_reload_takes_over_all_or_nothing() {
 /// VRFs, ports and loopbacks are added and removed; an invalid one is refused, with the whole
 /// reload.
 #[test]
-fn a_reload_brings_and_takes_ports_and_vrfs() {
+fn a_reload_adds_and_removes_ports_and_vrfs() {
     let scratch = Scratch::new();
     let path = config(&scratch, "ring:w", "ring:l", "");
     let router = Router::start(&scratch, &path);
@@ -497,7 +497,7 @@ fn busy(scratch: &Scratch) -> Router {
 }
 
 #[test]
-fn a_live_capture_holds_what_its_filter_says() {
+fn a_live_capture_has_the_packets_that_its_filter_matches() {
     let scratch = Scratch::new();
     let router = busy(&scratch);
     let file = scratch.file("x.pcapng");
@@ -642,7 +642,7 @@ fn drain_ends_after_its_time_with_totals() {
 }
 
 #[test]
-fn without_a_router_its_clients_say_how_to_start_one() {
+fn without_a_router_ctl_says_how_to_start_one() {
     let scratch = Scratch::new();
     let socket = scratch.file("none.sock");
     for args in [
@@ -659,7 +659,7 @@ fn without_a_router_its_clients_say_how_to_start_one() {
 
 /// The privilege helper serves only a router.
 #[test]
-fn nobody_starts_a_helper_by_hand() {
+fn the_helper_refuses_to_be_started_by_hand() {
     let scratch = Scratch::new();
     let file = scratch.write("c.toml", "[[port]]\nspec = \"null\"\n");
     let said = refused(&["privilege-helper", &file]);

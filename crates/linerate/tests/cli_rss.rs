@@ -207,7 +207,7 @@ fn ports_are_chosen_by_parity_in_pairs_and_around_the_excluded() {
 
 /// Each queue of a `pcap` port plays the whole file, so half of what comes is on the model's queue.
 #[test]
-fn a_port_is_held_against_the_model() {
+fn rss_of_a_port_is_compared_with_the_model() {
     let frames: Vec<_> = (0..64)
         .map(|port| udp([10, 0, 0, 1], 6000 + port, 0))
         .collect();
@@ -318,7 +318,7 @@ fn a_plan_shows_who_polls_what() {
 }
 
 #[test]
-fn bad_input_is_named_and_mended() {
+fn errors_name_the_input_and_the_correction() {
     let flow = "tcp,src=10.0.0.1,dst=10.0.0.2,src_port=1";
     let short = "00:".repeat(39) + "00";
     for (args, error_part, fix_part) in [

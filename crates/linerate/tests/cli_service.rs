@@ -50,7 +50,7 @@ fn analyze(scratch: &Scratch, words: &[&str]) -> Option<Output> {
 }
 
 #[test]
-fn the_unit_is_right() {
+fn systemd_accepts_the_unit() {
     for key in ["AmbientCapabilities", "CapabilityBoundingSet"] {
         assert_eq!(values(key), ["CAP_NET_ADMIN CAP_NET_RAW CAP_BPF"], "{key}");
     }
@@ -63,7 +63,7 @@ fn the_unit_is_right() {
 
 /// At most 2.1 of 10: most of that is for the network, which a router is about.
 #[test]
-fn the_unit_exposes_little() {
+fn systemd_rates_the_units_exposure_low() {
     let words = ["security", "--offline=true", "--no-pager", "--threshold=21"];
     let Some(security) = analyze(&Scratch::new(), &words) else {
         return;
@@ -231,7 +231,7 @@ impl Drop for Service {
 }
 
 #[test]
-fn the_service_manager_hears_how_the_router_is() {
+fn systemd_is_notified_of_the_routers_state() {
     let mut service = Service::start();
     let ready = service.next();
     assert!(

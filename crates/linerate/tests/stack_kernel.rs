@@ -255,7 +255,7 @@ fn the_kernel_resolves_us_and_we_resolve_it() {
 }
 
 #[test]
-fn the_kernel_finds_that_an_address_is_ours() {
+fn the_kernel_detects_a_duplicate_of_the_routers_address() {
     let Some(namespace) = namespace() else { return };
     let mut router = Router::new(&namespace, lan());
     namespace.ip("addr add 2001:db8::1/64 dev t0");
@@ -263,7 +263,7 @@ fn the_kernel_finds_that_an_address_is_ours() {
 }
 
 #[test]
-fn we_find_that_addresses_are_the_kernels() {
+fn the_router_detects_duplicates_of_the_kernels_addresses() {
     let Some(namespace) = namespace() else { return };
     let mut interface = lan();
     interface.addresses.push((ip("192.0.2.7"), 24));
@@ -307,7 +307,7 @@ fn hosts_configure_themselves_by_our_advertisements() {
 }
 
 #[test]
-fn the_kernel_believes_our_errors_and_redirects() {
+fn the_kernel_accepts_the_routers_errors_and_redirects() {
     let Some(namespace) = namespace() else { return };
     let mut router = Router::new(&namespace, lan());
     namespace.ip("route add 203.0.113.0/24 via 192.0.2.1");

@@ -263,7 +263,7 @@ fn mask_word(word: &str) -> String {
 }
 
 #[test]
-fn masks_hide_digits_and_keep_places() {
+fn masks_hide_digits_and_keep_columns() {
     let masked = |line: &str| mask(&[String::new(), line.into()])[1].clone();
     assert_eq!(
         masked("Rate   1,234.5/22   !7 a1 -3"),
@@ -418,7 +418,7 @@ impl Drop for Headless {
 }
 
 #[test]
-fn a_session_that_goes_is_told_and_the_terminal_given_back() {
+fn the_screen_reports_the_end_of_a_session_and_restores_the_terminal() {
     let folder = PrivateFolder::new("session").unwrap();
     let socket = folder.join("socket");
     let socket_text = socket.to_str().unwrap();
@@ -449,7 +449,7 @@ fn a_session_that_goes_is_told_and_the_terminal_given_back() {
 }
 
 #[test]
-fn without_a_terminal_there_is_no_screen_and_a_way_out() {
+fn without_a_terminal_the_screen_is_refused_with_a_fix() {
     let output = Command::new(env!("CARGO_BIN_EXE_linerate"))
         .arg("pktgen")
         .args(with_screen(SESSION))

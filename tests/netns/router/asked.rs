@@ -12,13 +12,13 @@ use std::net::{TcpStream, UdpSocket};
 use std::process::Command;
 
 pub(crate) const TESTS: &[Test] = tests![
-    trace_tells_why_a_packet_was_dropped,
+    a_trace_names_the_drop_reason,
     metrics_over_http,
     drain_holds_links_down_forwards_and_ends,
 ];
 
 /// A trace reports the next packets that match, stage by stage, while other traffic passes.
-fn trace_tells_why_a_packet_was_dropped() {
+fn a_trace_names_the_drop_reason() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let config = two_ports("af_packet", "acl_in = \"edge\"", "")

@@ -14,9 +14,9 @@ use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
 
 pub(crate) const TESTS: &[Test] = tests![
-    the_books_balance_from_outside,
-    counters_are_cleared_for_people_and_not_for_programs,
-    a_full_disk_under_a_capture_is_told_at_once,
+    every_packet_is_in_a_counter_that_users_see,
+    clear_resets_tables_and_neither_metrics_nor_workers_counters,
+    a_full_disk_under_a_capture_is_reported_at_once,
 ];
 
 /// Numbers by what they count.
@@ -94,7 +94,7 @@ fn traffic(site: &Site) {
 
 /// Packets received from ports and the kernel or made here equal those sent, handed to the kernel,
 /// dropped with a reason or consumed here, by the figures of `ctl` and the metrics page alone.
-fn the_books_balance_from_outside() {
+fn every_packet_is_in_a_counter_that_users_see() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let router = Router::start(&site.mid, &scratch, &config());
@@ -178,7 +178,7 @@ fn the_books_balance_from_outside() {
 
 /// `clear` resets the tables for users; the page, from which rates are computed, and the workers'
 /// counters continue.
-fn counters_are_cleared_for_people_and_not_for_programs() {
+fn clear_resets_tables_and_neither_metrics_nor_workers_counters() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let router = Router::start(&site.mid, &scratch, &config());
@@ -236,7 +236,7 @@ fn counters_are_cleared_for_people_and_not_for_programs() {
 
 /// A disk that fills up during a capture is reported at once and once only, missing packets are
 /// counted, and forwarding continues.
-fn a_full_disk_under_a_capture_is_told_at_once() {
+fn a_full_disk_under_a_capture_is_reported_at_once() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let disk = scratch.file("disk");

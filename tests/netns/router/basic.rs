@@ -18,10 +18,10 @@ pub(crate) const TESTS: &[Test] = tests![
     hosts_in_different_networks_over_af_xdp,
     http_to_the_router_itself_over_af_packet,
     http_to_the_router_itself_over_af_xdp,
-    traceroute_through_us_shows_us,
+    traceroute_shows_the_router,
     path_mtu_discovery_works_end_to_end,
     what_may_be_fragmented_is,
-    routes_that_lead_nowhere,
+    blackhole_unreachable_and_prohibit_routes,
     #[ignore = "long: 40 s of TCP"]
     tcp_over_af_packet,
     #[ignore = "long: 40 s of TCP"]
@@ -147,7 +147,7 @@ fn traceroute(from: &Namespace, words: &str, hops: [&str; 2]) {
     panic!("traceroute {words} does not show {hops:?}: {said}");
 }
 
-fn traceroute_through_us_shows_us() {
+fn traceroute_shows_the_router() {
     if !has(&["traceroute"]) {
         return;
     }
@@ -234,7 +234,7 @@ fn what_may_be_fragmented_is() {
 }
 
 /// Routes of the configuration: which errors hosts get, and which not.
-fn routes_that_lead_nowhere() {
+fn blackhole_unreachable_and_prohibit_routes() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let config = two_ports("af_packet", "", "")

@@ -7,7 +7,8 @@ use linerate_testkit::netns::Namespace;
 use linerate_testkit::{Scratch, traffic, wait};
 use linerate_testkit::{harness::Test, tests};
 
-pub(crate) const TESTS: &[Test] = tests![what_leads_by_the_kernels_own_device_is_handed_to_it,];
+pub(crate) const TESTS: &[Test] =
+    tests![packets_routed_to_other_devices_of_the_kernel_are_handed_to_it,];
 
 /// Behind the kernel's own device, and a network behind that host.
 const FAR4: &str = "10.9.0.2";
@@ -38,7 +39,7 @@ fn handed(router: &Router) -> u64 {
 /// Packets with a route by the kernel's virtual device go to the kernel by the host interface of
 /// their input interface, with an unchanged time to live, since the kernel is the one hop. The
 /// routes follow the state of the device.
-fn what_leads_by_the_kernels_own_device_is_handed_to_it() {
+fn packets_routed_to_other_devices_of_the_kernel_are_handed_to_it() {
     let Some(site) = Site::new() else { return };
     let Some(far) = far(&site) else { return };
     for key in ["ipv4/conf/all/forwarding", "ipv6/conf/all/forwarding"] {

@@ -15,7 +15,7 @@ pub(crate) const TESTS: &[Test] = tests![
     segments_are_joined_over_af_xdp,
     segments_of_hosts_with_offloads_are_joined_over_af_xdp,
     unsegmented_frames_leave_by_af_xdp,
-    nothing_is_joined_where_that_is_off,
+    segments_are_not_joined_where_that_is_off,
 ];
 
 /// Bytes of a stream.
@@ -151,7 +151,7 @@ fn unsegmented_frames_leave_by_af_xdp() {
     streams(Site::with_offloads(), kinds, uncut);
 }
 
-fn nothing_is_joined_where_that_is_off() {
+fn segments_are_not_joined_where_that_is_off() {
     let kinds = ["af_packet:a,gro=off", "af_packet:b,gro=off"];
     streams(Site::new(), kinds, |counted| counted.joined == 0);
 }

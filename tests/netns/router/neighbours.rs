@@ -13,9 +13,9 @@ use std::time::Instant;
 
 pub(crate) const TESTS: &[Test] = tests![
     other_routers_advertisements_are_not_heeded,
-    an_address_that_somebody_has_is_left_to_them,
-    lies_by_neighbor_discovery,
-    a_storm_of_dying_packets,
+    an_address_that_another_host_has_is_reported_and_left_to_it,
+    false_neighbor_discovery_takes_no_address_and_displaces_no_neighbour,
+    errors_for_many_expired_packets_are_limited_and_others_forwarded,
 ];
 
 const LIAR: Mac = [2, 0xba, 0xdb, 0xad, 0, 1];
@@ -101,7 +101,7 @@ fn other_routers_advertisements_are_not_heeded() {
 
 /// A host on the link already has an address of the router (RFC 4862 5.4): this is reported, and
 /// the owner keeps its neighbours.
-fn an_address_that_somebody_has_is_left_to_them() {
+fn an_address_that_another_host_has_is_reported_and_left_to_it() {
     let Some(site) = Site::new() else { return };
     if !has(&["tcpdump"]) {
         return;
@@ -130,7 +130,7 @@ fn an_address_that_somebody_has_is_left_to_them() {
 
 /// The same false claims as by ARP: a static neighbour does not change, the router keeps its
 /// address, and thousands of absent neighbours do not displace present ones.
-fn lies_by_neighbor_discovery() {
+fn false_neighbor_discovery_takes_no_address_and_displaces_no_neighbour() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let right = text(site.right.mac("veth1"));
@@ -166,7 +166,7 @@ fn lies_by_neighbor_discovery() {
 
 /// More undeliverable packets than errors may be sent: errors keep to their limit (RFC 1812
 /// 4.3.2.8), the rest is counted, and other packets are forwarded.
-fn a_storm_of_dying_packets() {
+fn errors_for_many_expired_packets_are_limited_and_others_forwarded() {
     let Some(site) = Site::new() else { return };
     if !has(&["tcpdump"]) {
         return;

@@ -16,16 +16,16 @@ use std::process::Command;
 pub(crate) const TESTS: &[Test] = tests![
     reload_keeps_traffic_over_af_packet,
     reload_keeps_traffic_over_af_xdp,
-    a_hangup_reloads,
+    sighup_reloads_the_configuration,
     host_interfaces_mirror_their_interfaces,
-    a_link_that_is_back_hears_of_us,
+    addresses_are_announced_when_a_link_comes_back,
     a_host_interface_deleted_under_us,
     a_port_deleted_under_us,
     killed_and_started_again,
     capture_of_a_running_router,
     mistakes_are_listed_all_at_once,
     a_check_touches_nothing,
-    the_kernel_is_silent_on_the_ports_meanwhile,
+    the_kernel_does_not_answer_on_the_routers_ports,
 ];
 
 /// Datagrams flow in both directions and families during an action, and none is lost. Repeated if
@@ -115,7 +115,7 @@ fn reload_keeps_traffic_over_af_xdp() {
 }
 
 /// SIGHUP reads the file again, too.
-fn a_hangup_reloads() {
+fn sighup_reloads_the_configuration() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
@@ -171,7 +171,7 @@ fn host_interfaces_mirror_their_interfaces() {
 }
 
 /// Hosts behind a link that comes up get the router's MAC address at once, without asking.
-fn a_link_that_is_back_hears_of_us() {
+fn addresses_are_announced_when_a_link_comes_back() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));
@@ -329,7 +329,7 @@ fn a_check_touches_nothing() {
 
 /// With af_packet the kernel receives all frames, too: it is silenced while the router runs, and
 /// restored when it ends, even if a run in between was killed.
-fn the_kernel_is_silent_on_the_ports_meanwhile() {
+fn the_kernel_does_not_answer_on_the_routers_ports() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let settings = || {

@@ -16,10 +16,10 @@ pub(crate) const TESTS: &[Test] = tests![
     strict_reverse_path_refuses_other_interfaces_sources,
     loose_reverse_path_refuses_unrouted_sources,
     access_lists_deny_and_permit,
-    access_lists_reject_and_tell,
+    rejected_packets_are_answered_and_logged,
     resets_are_right_on_the_wire,
     a_policer_lets_its_rate_through,
-    lies_about_neighbours,
+    false_arp_claims_take_no_address_and_displace_no_neighbour,
     redirects_are_sent_where_they_are_wanted,
 ];
 
@@ -167,7 +167,7 @@ rules = [
 
 /// Rejected packets are answered, counted by rule, and logged where the rule says so: a connecting
 /// kernel gives up at once.
-fn access_lists_reject_and_tell() {
+fn rejected_packets_are_answered_and_logged() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let lists = r#"
@@ -348,7 +348,7 @@ fn a_policer_lets_its_rate_through() {
 
 /// A host that claims other addresses: the router's, a static neighbour's, and those of thousands
 /// of absent hosts.
-fn lies_about_neighbours() {
+fn false_arp_claims_take_no_address_and_displace_no_neighbour() {
     const LIAR: Mac = [2, 0xba, 0xdb, 0xad, 0, 1];
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();

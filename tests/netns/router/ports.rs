@@ -16,8 +16,8 @@ pub(crate) const TESTS: &[Test] = tests![
     a_new_peer_behind_af_packet,
     a_new_peer_behind_af_xdp,
     a_link_gone_for_a_moment,
-    what_is_in_the_way_is_said_before_anything_is_begun,
-    an_interface_is_one_processs,
+    missing_interfaces_and_folders_are_errors_before_the_start,
+    an_interface_belongs_to_one_process,
 ];
 
 /// Waits until `ip link` shows this text for a kernel interface.
@@ -173,7 +173,7 @@ fn file(scratch: &Scratch, name: &str, config: &str) -> String {
 }
 
 /// All problems of the machine at once; an address of the kernel is named, with the fix.
-fn what_is_in_the_way_is_said_before_anything_is_begun() {
+fn missing_interfaces_and_folders_are_errors_before_the_start() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     for kind in ["af_packet", "af_xdp"] {
@@ -231,7 +231,7 @@ fn what_is_in_the_way_is_said_before_anything_is_begun() {
 }
 
 /// One process owns an interface, for every kind of port; a kill releases it.
-fn an_interface_is_one_processs() {
+fn an_interface_belongs_to_one_process() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let config = two_ports("af_packet", "", "");

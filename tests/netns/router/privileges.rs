@@ -16,13 +16,13 @@ use std::path::Path;
 pub(crate) const TESTS: &[Test] = tests![
     forwards_without_privileges_over_af_packet,
     forwards_without_privileges_over_af_xdp,
-    root_is_not_who_sees_packets,
+    the_process_that_reads_packets_is_not_root,
     the_user_is_the_one_that_the_file_names,
     a_user_with_the_units_capabilities_over_af_packet,
     a_user_with_the_units_capabilities_over_af_xdp,
     the_helper_killed,
     the_router_killed,
-    signals_to_the_helper_are_none,
+    the_privilege_helper_ignores_signals,
     host_interfaces_in_a_name_space_that_the_router_cannot_enter,
 ];
 
@@ -225,7 +225,7 @@ fn written(pid: Pid) -> Vec<std::path::PathBuf> {
 
 /// Started by root, in a folder of root's: the packet process has another user, which cannot write
 /// root's files, and gets what it needs of them from its privilege helper.
-fn root_is_not_who_sees_packets() {
+fn the_process_that_reads_packets_is_not_root() {
     use std::os::unix::fs::PermissionsExt;
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
@@ -351,7 +351,7 @@ fn the_router_killed() {
 }
 
 /// Ctrl-C reaches both; the privilege helper lets the router end in order.
-fn signals_to_the_helper_are_none() {
+fn the_privilege_helper_ignores_signals() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let mut router = Router::start(&site.mid, &scratch, &two_ports("af_packet", "", ""));

@@ -14,8 +14,8 @@ use linerate_testkit::netns::Namespace;
 use linerate_testkit::{harness::Test, tests};
 
 pub(crate) const TESTS: &[Test] = tests![
-    customers_with_the_same_addresses_do_not_meet_over_af_packet,
-    customers_with_the_same_addresses_do_not_meet_over_af_xdp,
+    vrfs_with_the_same_addresses_are_separate_over_af_packet,
+    vrfs_with_the_same_addresses_are_separate_over_af_xdp,
     vlan_subinterfaces_over_af_packet,
     vlan_subinterfaces_over_af_xdp,
 ];
@@ -144,11 +144,11 @@ fn customers_do_not_meet(kind: &str) {
     router.stop();
 }
 
-fn customers_with_the_same_addresses_do_not_meet_over_af_packet() {
+fn vrfs_with_the_same_addresses_are_separate_over_af_packet() {
     customers_do_not_meet("af_packet");
 }
 
-fn customers_with_the_same_addresses_do_not_meet_over_af_xdp() {
+fn vrfs_with_the_same_addresses_are_separate_over_af_xdp() {
     customers_do_not_meet("af_xdp");
 }
 

@@ -528,7 +528,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bottleneck_is_who_takes_most_of_the_time() {
+    fn the_bottleneck_is_the_part_that_takes_most_of_the_time() {
         let text = bottleneck(0.95, 1.0);
         assert!(
             text.contains("ports; ") && text.contains("take 95%"),

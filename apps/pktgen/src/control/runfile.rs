@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once_with_line_key_and_what_is_legal() {
+    fn all_errors_of_a_file_are_reported_with_line_key_and_legal_values() {
         let text = "[run]\nlength = 3\nduration = -1\n[[port]]\nspec = \"ring:a\"\n\
                     sped = \"10G\"\nrate = \"fast\"\naddr = [\"224.0.0.1\"]\n\
                     [[stream]]\nsise = 64\nsize = 1\nproto = true\n[pport]\n";

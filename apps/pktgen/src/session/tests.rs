@@ -132,7 +132,7 @@ fn all_that_was_sent_comes_back_and_is_told_apart_by_stream() {
 }
 
 #[test]
-fn what_a_faulty_wire_did_is_reported_exactly() {
+fn loss_reordering_and_duplicates_of_a_faulty_port_are_counted_exactly() {
     for (seed, faults) in [
         (7, "loss:0.01"),
         (8, "dup:0.02"),
@@ -311,7 +311,7 @@ fn latency_is_measured_where_frames_are_handed_over_at_once() {
 }
 
 #[test]
-fn port_names_tell_ports_apart() {
+fn two_ports_cannot_have_one_name() {
     let named = |names: [&str; 2]| {
         let mut config = config(&["ring:a,loop=on", "ring:b,loop=on"], &["count=1"]);
         for (port, name) in config.ports.iter_mut().zip(names) {
@@ -521,7 +521,7 @@ fn a_session_that_does_not_open_leaves_nothing_behind() {
 }
 
 #[test]
-fn nothing_to_send_and_unknown_ports_are_said() {
+fn nothing_to_send_and_unknown_ports_are_errors() {
     let mut session = open(&["ring:a,loop=on"], &[]);
     assert_eq!(session.snapshot().ports[0].state_reason, "no stream");
     let error = session.start(&[], None).unwrap_err();

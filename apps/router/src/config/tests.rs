@@ -137,7 +137,7 @@ fn host_interfaces_are_named_after_their_interfaces() {
 }
 
 #[test]
-fn everything_wrong_is_said_at_once_with_line_key_and_what_would_be_right() {
+fn all_errors_are_reported_with_line_key_and_correction() {
     let said = errors(
         r#"[[interface]]
 port = "wam"
@@ -178,7 +178,7 @@ via = "192.0.2.x"
 }
 
 #[test]
-fn what_does_not_go_together_is_said() {
+fn stanzas_that_contradict_each_other_are_errors() {
     for (text, wanted) in [
         (
             "[[interface]]\nport = \"wan\"\nvlan = 5\n[[interface]]\nname = \"b\"\nport = \"wan\"\n\
@@ -292,7 +292,7 @@ fn ipv4_by_way_of_ipv6_is_sound() {
 /// One mistake is one error, which names its rule: an unreadable key causes no second error in
 /// another key or rule.
 #[test]
-fn a_mistake_in_a_rule_is_told_once_and_of_that_rule() {
+fn a_mistake_in_a_rule_is_reported_once_and_names_that_rule() {
     for (rules, wanted) in [
         (
             "{ action = \"deny\" },\n{ action = \"permit\", protocol = \"tpc\", destination_port = \

@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_manager_nothing_is_said_and_one_that_has_gone_is_warned_of_once() {
+    fn without_systemd_nothing_is_sent_and_its_end_is_reported_once() {
         let mut nobody = Notify::by(|_| None, Instant::now());
         nobody.ready("");
         assert!(nobody.manager.is_none() && !nobody.is_warned);

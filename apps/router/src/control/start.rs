@@ -344,7 +344,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_slow_worker_is_the_last_and_everybody_reaches_it_and_every_port() {
+    fn the_slow_worker_is_the_last_and_each_worker_reaches_it_and_every_port() {
         let shape = PortShape {
             rx_queues: 2,
             max_tx_queues: 1,

@@ -558,7 +558,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_said_with_what_would() {
+    fn contradicting_options_are_errors_with_a_correction() {
         for (line, problem) in [
             ("--sizes 64,60", "`60` is no frame size"),
             ("--trial 0", "--trial is 0"),

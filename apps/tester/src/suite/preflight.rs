@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_machine_s_faults_are_told() {
+    fn faults_of_a_machine_are_reported() {
         let sample = |cpu, share| Stolen {
             cpu: Some(cpu),
             share,

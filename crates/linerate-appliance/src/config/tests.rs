@@ -9,7 +9,7 @@ fn told(text: &str, build: impl FnOnce(&Section<'_>)) -> Vec<String> {
 }
 
 #[test]
-fn run_keys_are_all_told_at_once_with_what_is_legal() {
+fn all_errors_of_run_keys_are_reported_with_legal_values() {
     let text = "[l2fwd]\nperiod = -1\nqueues = 65\nburst = \"x\"\npool_slots = 1\n\
                 metrics = \"0.0.0.0:9\"\nsleeep = true\n";
     let errors = told(text, |file| {

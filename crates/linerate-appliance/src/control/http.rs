@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_for_too_much_or_has_no_seat_is_cut_off() {
+    fn clients_beyond_the_limits_are_disconnected() {
         let http = listener();
         let mut long = TcpStream::connect(http.at).unwrap();
         let _ = long.write_all(&[b'x'; 2 * REQUEST_BYTES]);

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_an_owner_that_goes_is_told() {
+    fn a_call_fails_when_the_owner_ends_before_it_answers() {
         let (mailbox, jobs) = Mailbox::<Sum>::new("sum");
         let waits = mailbox.clone();
         let caller = thread::spawn(move || waits.call(|sum| sum.0));

@@ -282,7 +282,7 @@ impl Drop for Stand {
 }
 
 #[test]
-fn another_interface_is_refused_and_one_that_the_file_names_by_now_is_not() {
+fn only_name_spaces_that_the_file_names_now_are_opened() {
     let stand = Stand::new("names", CONFIG);
     let ask = |netns: &str| stand.ask(&Request::ControlSocket { netns: text(netns) });
     // Permitted, and the kernel says that there is none.

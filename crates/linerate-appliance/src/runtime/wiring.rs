@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_transmit_queue_hands_over_to_an_owner() {
+    fn a_worker_without_a_transmit_queue_hands_packets_to_an_owner() {
         let shares = spread(&pair(2, 1), 2);
         assert_eq!(shares[0].sends, [(0, 0), (1, 0)]);
         assert_eq!(shares[1].sends, []);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn eu_workers_own_queues_where_nobody_else_sends() {
+    fn eu_workers_own_queues_of_ports_that_only_they_send_to() {
         let mut shares = by_role(&pair(1, 4), 1, 2);
         for share in &mut shares {
             share.sends.clear();
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mesh_joins_everybody_with_everybody_else() {
+    fn a_mesh_has_a_ring_from_each_worker_to_each_other() {
         let mut shares = vec![Share::default(); 4];
         mesh(&mut shares, 10, 0..4, |_| true);
         for (from, share) in shares.iter().enumerate() {

@@ -244,7 +244,7 @@ mod tests {
     use linerate_core::env::PrivateFolder;
 
     #[test]
-    fn a_live_socket_is_refused_a_dead_one_taken_away_and_ours_goes_with_us() {
+    fn a_live_socket_is_refused_a_dead_one_replaced_and_our_own_removed_at_the_end() {
         let folder = PrivateFolder::new("unix").unwrap();
         let path = folder.join("life");
         let first = UnixDoor::open(&path, false, "PATH").unwrap();

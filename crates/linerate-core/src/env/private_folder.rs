@@ -78,7 +78,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
 
     #[test]
-    fn it_is_new_ours_alone_and_gone_with_its_value() {
+    fn a_private_folder_is_new_closed_to_others_and_removed_with_its_value() {
         let folder = PrivateFolder::new("test").unwrap();
         let found = fs::symlink_metadata(folder.path()).unwrap();
         assert!(found.is_dir() && found.mode() & 0o077 == 0, "{found:?}");

@@ -66,7 +66,7 @@ mod plain {
     }
 
     #[test]
-    fn a_third_copy_serves_who_cannot_wait() {
+    fn a_third_copy_is_published_while_a_reader_sleeps() {
         let mut publisher = publisher();
         let mut asleep = publisher.reader();
         for op in 0..5 {

@@ -226,7 +226,7 @@ mod tests {
     const LONG: Duration = Duration::from_secs(20);
 
     #[test]
-    fn nobody_asleep_rings_nothing() {
+    fn a_ring_without_a_sleeper_does_not_end_the_next_nap() {
         let bell = Doorbell::new().unwrap();
         bell.ring();
         bell.prepare_sleep();

@@ -650,7 +650,7 @@ impl Stage<Verdicts> for Keep {
 }
 
 #[test]
-fn the_books_of_a_point_know_what_stages_put_into_the_context_and_make() {
+fn the_ledger_of_a_point_counts_packets_kept_in_the_context_and_made() {
     let pool = pool(64);
     let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
     let (ring, mut sink) = spsc::ring(64);
@@ -677,7 +677,7 @@ fn the_books_of_a_point_know_what_stages_put_into_the_context_and_make() {
 }
 
 #[test]
-fn cycles_are_measured_while_somebody_asks() {
+fn cycles_are_measured_only_on_request() {
     let pool = pool(64);
     let mut egress = Egress::new(PoolCache::new(&[]));
     let spin = |_: &mut Burst, _: &mut Egress| (0..1000).for_each(|_| crate::arch::pause());

@@ -511,7 +511,7 @@ fn what_is_left_undone_is_done_before_the_wire() {
 }
 
 #[test]
-fn frames_that_nobody_polls_for_are_counted() {
+fn frames_of_a_queue_that_is_not_polled_are_counted() {
     if !privileged() {
         return;
     }

@@ -194,7 +194,11 @@ impl Control {
         if let Some(fault) = self.shared.take_fault(&connection.regions) {
             return Err(End::Fault(fault));
         }
-        if self.exposed.as_ref().is_some_and(Exposed::is_lost) {
+        if self
+            .exposed
+            .as_ref()
+            .is_some_and(|exposed| exposed.pools.is_lost())
+        {
             let detail =
                 "huge pages were taken out of a pool that peers map; start anew".to_owned();
             return Err(End::Fault((Violation::MemoryLost, detail)));

@@ -11,13 +11,13 @@
 use super::receive::{Fault, Received, Slots, index_fault};
 use super::ring::{Descriptor, View};
 use super::transmit::Sent;
+use crate::peer::exposed::{Bounds, ExposedPools, Span};
 use crate::peer::violations::Violation;
-use linerate_core::packet::{Burst, Packet, Pool, PoolCache, Pools, RxTemplate};
+use linerate_core::packet::{Burst, Packet, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, PortConfig, QueueStats};
 use linerate_core::ring::{Pop, Push, spsc};
 use linerate_wire::ethernet;
 use std::collections::VecDeque;
-use std::os::fd::{BorrowedFd, OwnedFd};
 
 /// Slots are looked for that came back once so many are under way.
 const RECLAIM_AT: u16 = 64;
@@ -27,7 +27,7 @@ const LEND_AT: u16 = 32;
 /// Pools that the peer maps.
 #[derive(Clone, Debug)]
 pub(super) struct Exposed {
-    pools: Vec<Span>,
+    pub(super) pools: ExposedPools,
     /// Most bytes of a descriptor.
     most: u32,
     /// Receive queues, which lend slots of the first pool; and the application's number of the
@@ -36,33 +36,15 @@ pub(super) struct Exposed {
     port: u16,
 }
 
-/// Where a pool's slots lie.
-#[derive(Clone, Debug)]
-struct Span {
-    pool: Pool,
-    start: usize,
-    bytes: usize,
-}
-
 impl Exposed {
     /// Those of the pools that can be mapped, if the first is one of them.
     ///
     /// # Errors
     /// Why not, and what to do about it.
     pub(super) fn of(pools: &Pools, most: u32, config: &PortConfig) -> Result<Self, String> {
-        let first = pools.primary();
-        if first.exposed().is_none() {
-            let name = first.name();
-            return Err(format!(
-                "pool `{name}` is private memory, and `trust=full` gives the pool to the peer: \
-                 make it an exposed one (`PoolConfig::exposed`), or leave `trust=` out"
-            ));
-        }
-        let exposed = pools.iter().filter(|pool| pool.exposed().is_some());
-        let mut spans = Vec::new();
-        for pool in exposed {
-            let (start, bytes) = pool.data_span();
-            if u32::try_from(bytes).is_err() {
+        let exposed = ExposedPools::of(pools)?;
+        for Span { pool, bounds } in exposed.spans() {
+            if u32::try_from(bounds.bytes).is_err() {
                 let (name, slots) = (pool.name(), pool.slots());
                 let most = (1_usize << 32) / pool.slot_bytes() - 1;
                 return Err(format!(
@@ -70,84 +52,28 @@ impl Exposed {
                      memif reach no further: give it at most {most}, or leave `trust=` out"
                 ));
             }
-            spans.push(Span {
-                pool: pool.clone(),
-                start: start.addr(),
-                bytes,
-            });
         }
-        let most = most.min(first.room_bytes() as u32);
+        let most = most.min(exposed.first().pool.room_bytes() as u32);
         Ok(Self {
-            pools: spans,
+            pools: exposed,
             most,
             rx_queues: config.rx_queues.into(),
             port: config.index,
         })
     }
 
-    pub(super) fn count(&self) -> usize {
-        self.pools.len()
-    }
-
-    /// The files to be sent, in the order of their regions from number 1 on, with their bytes.
-    ///
-    /// # Errors
-    /// The kernel's: too many open files.
-    pub(super) fn files(&self) -> std::io::Result<Vec<(OwnedFd, u64)>> {
-        let files = self.pools.iter().filter_map(|span| span.pool.exposed());
-        let sized = |file: BorrowedFd<'_>| -> std::io::Result<(OwnedFd, u64)> {
-            let bytes = rustix::fs::fstat(file)?.st_size.cast_unsigned();
-            Ok((file.try_clone_to_owned()?, bytes))
-        };
-        files.map(sized).collect()
-    }
-
-    /// Whether a peer took pages out of one of them.
-    pub(super) fn is_lost(&self) -> bool {
-        self.pools.iter().any(|span| span.pool.is_lost())
-    }
-
-    /// For people: what the peer can read and write.
-    pub(super) fn describe(&self) -> String {
-        let pools = self.pools.iter();
-        let pools: Vec<String> = pools
-            .map(|span| format!("`{}` ({} slots)", span.pool.name(), span.pool.slots()))
-            .collect();
-        let pools = pools.join(", ");
-        format!("full: the peer can read and write every packet of pool {pools}")
-    }
-
     /// The descriptor of bytes at an address; `None` where the peer does not map them.
     fn place(&self, data: &[u8], len: u32, more: bool) -> Option<Descriptor> {
-        let mut pools = (1..).zip(&self.pools);
-        pools.find_map(|(region, span)| span.bounds().place(region, data, len, more))
+        let mut pools = (1..).zip(self.pools.spans());
+        pools.find_map(|(region, span)| place(span.bounds, region, data, len, more))
     }
 }
 
-impl Span {
-    #[inline(always)]
-    fn bounds(&self) -> Bounds {
-        Bounds {
-            start: self.start,
-            bytes: self.bytes,
-        }
-    }
-}
-
-/// Where a pool's slots lie, in registers: what is in memory would be loaded again after each
-/// descriptor.
-#[derive(Clone, Copy)]
-struct Bounds {
-    start: usize,
-    bytes: usize,
-}
-
-impl Bounds {
-    #[inline(always)]
-    fn place(self, region: u16, data: &[u8], len: u32, more: bool) -> Option<Descriptor> {
-        let offset = data.as_ptr().addr().wrapping_sub(self.start);
-        (offset < self.bytes).then(|| Descriptor::new(region, offset as u32, len, more))
-    }
+/// The descriptor of bytes that lie in a pool.
+#[inline(always)]
+fn place(pool: Bounds, region: u16, data: &[u8], len: u32, more: bool) -> Option<Descriptor> {
+    let offset = pool.offset(data)?;
+    Some(Descriptor::new(region, offset as u32, len, more))
 }
 
 /// The slots that descriptors of a ring have, in their order.
@@ -325,7 +251,7 @@ impl Given {
     #[inline(always)]
     fn put_plain(&mut self, view: View<'_>, next: u16, free: u16, burst: &mut Burst) -> (u16, u64) {
         let most = burst.len().min(usize::from(free));
-        let (pool, longest) = (self.exposed.pools[0].bounds(), self.exposed.most);
+        let (pool, longest) = (self.exposed.pools.first().bounds, self.exposed.most);
         view.prefetch_write(next, most as u16);
         let (mut done, mut bytes) = (0_u16, 0);
         for packet in &burst.as_packets()[..most] {
@@ -334,7 +260,7 @@ impl Given {
             if len > longest {
                 break;
             }
-            let Some(place) = pool.place(1, data, len, false) else {
+            let Some(place) = place(pool, 1, data, len, false) else {
                 break;
             };
             view.write(next.wrapping_add(done), place);
@@ -375,7 +301,7 @@ impl Given {
         }
         let mut copies = Vec::with_capacity(used);
         for part in data.chunks(most) {
-            let Some(mut copy) = cache.get(&self.exposed.pools[0].pool) else {
+            let Some(mut copy) = cache.get(&self.exposed.pools.first().pool) else {
                 copies.into_iter().for_each(|copy| cache.free_one(copy));
                 return Parts::Dropped(DropReason::NoBuffer);
             };
@@ -439,7 +365,7 @@ impl Lent {
         if queue >= self.exposed.rx_queues {
             return;
         }
-        let pool = self.exposed.pools[0].pool.clone();
+        let pool = self.exposed.pools.first().pool.clone();
         let mut cache = PoolCache::new(std::slice::from_ref(&pool));
         self.lend_all(view, self.size, &mut cache);
         drop(cache.get(&pool));
@@ -618,14 +544,13 @@ impl Lent {
             ..RxTemplate::default()
         };
         let mut free = Burst::new();
-        let (span, most) = (&self.exposed.pools[0], self.exposed.most);
-        let pool = span.bounds();
+        let (span, most) = (self.exposed.pools.first(), self.exposed.most);
         while lacking > 0 {
             let wanted = usize::from(lacking).min(Burst::CAPACITY);
             let got = cache.fill_with(&span.pool, &mut free, wanted, template);
             view.prefetch_write(self.until, got as u16);
             for packet in free.iter() {
-                if let Some(place) = pool.place(1, packet.data(), most, false) {
+                if let Some(place) = place(span.bounds, 1, packet.data(), most, false) {
                     view.write(self.until, place);
                 }
                 self.until = self.until.wrapping_add(1);

@@ -68,6 +68,7 @@ pub(crate) use listener::Listeners;
 
 use crate::null::MAX_FRAME_BYTES;
 use crate::offload::Finisher;
+use crate::peer::exposed::UNSTARTED;
 use crate::peer::kick::{self, Notifier};
 use crate::peer::violations::Violations;
 use crate::{Counters, Drivers, PortKind};
@@ -196,15 +197,8 @@ impl Memif {
             reason,
         })?;
         // Each receive ring holds as many free slots as it has descriptors.
-        let (pool, needed) = (pools.primary(), u32::from(config.rx_queues) << log2_size);
-        if needed >= pool.slots() {
-            return Err(PortError::PoolTooSmall {
-                port: port.clone(),
-                pool: pool.name().into(),
-                slots: pool.slots(),
-                needed,
-            });
-        }
+        let needed = u32::from(config.rx_queues) << log2_size;
+        exposed.pools.can_lend(port, needed)?;
         Ok(Some(exposed))
     }
 
@@ -212,10 +206,8 @@ impl Memif {
     fn trust(&self) -> String {
         let running = self.running.as_ref();
         match running.and_then(|running| running.exposed.as_ref()) {
-            Some(exposed) => exposed.describe(),
-            None if self.settings.trusts => {
-                "full: the peer can read and write every packet of the port's pool".into()
-            }
+            Some(exposed) => exposed.pools.describe(),
+            None if self.settings.trusts => UNSTARTED.into(),
             None => "none: frames are copied".into(),
         }
     }

@@ -78,7 +78,7 @@ impl Control {
         };
         let failed = |error: std::io::Error| End::Refused(format!("out of resources: {error}"));
         let exposed = self.exposed.as_ref();
-        let exposed = exposed.map_or(Ok(Vec::new()), Exposed::files);
+        let exposed = exposed.map_or(Ok(Vec::new()), |exposed| exposed.pools.files());
         let exposed = exposed.map_err(failed)?;
         if exposed.len() > usize::from(max_region) {
             let (ours, theirs) = (exposed.len(), max_region);
@@ -252,7 +252,8 @@ impl Control {
         };
         let peer = &mut connection.peer;
         peer.rings = (to_server, to_client);
-        let exposed = self.exposed.as_ref().map_or(0, Exposed::count);
+        let exposed = self.exposed.as_ref();
+        let exposed = exposed.map_or(0, |exposed| exposed.pools.spans().len());
         peer.regions = connection.regions.0.len() + exposed;
         peer.sealed = connection.regions.0.iter().all(Untrusted::is_sealed);
         peer.ring_size = self.ring_size();

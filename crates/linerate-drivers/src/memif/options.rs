@@ -3,6 +3,7 @@
 use super::layout::Shape;
 use super::message::SECRET_LEN;
 use crate::Opener;
+use crate::peer::exposed;
 use crate::peer::socket::{UnixAccess, UnixAddress};
 use linerate_core::port::{OptionHelp, PortError, Spec};
 use linerate_wire::MacAddr;
@@ -136,11 +137,7 @@ pub(super) fn read(spec: &Spec, opener: &Arc<dyn Opener>) -> Result<Settings, Po
         buffer_bytes: spec.number("buffer", 2048_u32, 256..=65_536)?,
         has_buffers: true,
     };
-    let trusts = match spec.text("trust") {
-        None | Some("none") => false,
-        Some("full") => true,
-        Some(_) => return Err(spec.bad("trust", "`none` or `full`")),
-    };
+    let trusts = exposed::is_full(spec.text("trust")).map_err(|says| spec.bad("trust", says))?;
     if u32::try_from(shape.bytes()).is_err() {
         let expected = "less: all buffers of all queues together have to be below 4 GiB";
         return Err(spec.bad("buffer", expected));

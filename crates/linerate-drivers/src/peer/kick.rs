@@ -320,7 +320,7 @@ mod tests {
 
     /// The peer's counter is full, and its file blocks.
     #[test]
-    fn a_peer_that_does_not_read_holds_nobody_up() {
+    fn a_peer_that_does_not_read_does_not_delay_others() {
         let sent = Arc::new(AtomicU64::new(0));
         let mut notifier = Notifier::new(1, sent.clone()).unwrap();
         let peers = eventfd(0, EventfdFlags::CLOEXEC).unwrap();

@@ -2,6 +2,7 @@
 //! memory.
 //!
 //! - [`socket`]: Unix sockets, by path or abstract name, and messages with descriptors.
+//! - [`exposed`]: pools of ours whose slots a peer maps that is trusted with them.
 //! - [`gate`]: what a worker and a control thread share of a queue. The worker never waits.
 //! - [`kick`]: notifications both ways, by descriptors of the peer's that are neither read nor
 //!   written where that could block.
@@ -11,6 +12,7 @@
 //! loaded once, checked, and then used. A peer that breaks its protocol is disconnected by the
 //! port's control thread; workers only say that it has to be.
 
+pub(crate) mod exposed;
 pub(crate) mod gate;
 pub(crate) mod kick;
 pub(crate) mod socket;

@@ -109,7 +109,7 @@ mod tests {
     use super::{Violation, Violations};
 
     #[test]
-    fn each_reason_has_its_own_counter_and_the_last_is_told() {
+    fn violations_are_counted_by_reason_and_a_warning_names_the_last() {
         let violations = Violations::default();
         assert!(violations.read().is_empty() && violations.warning().is_none());
         for (index, (violation, name)) in Violation::ALL.into_iter().enumerate() {

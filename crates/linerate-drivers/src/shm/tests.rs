@@ -110,7 +110,7 @@ fn the_layout_needs_nothing_but_core() {
 }
 
 #[test]
-fn each_wrong_header_is_told_by_name() {
+fn each_wrong_header_has_a_reason_of_its_own() {
     let header = shape().encode();
     assert_eq!(Shape::decode(&header), Ok(shape()));
     assert_eq!(Shape::decode(&[0; HEADER_BYTES]), Err(BadHeader::Empty));
@@ -246,7 +246,7 @@ fn a_receiver_that_returns_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_head_that_cannot_be_is_no_room() {
+fn an_impossible_head_is_a_fault_and_no_room() {
     let shape = shape();
     let (memory, ring) = (Plain::of(&shape), shape.ring(0, true));
     let (mut sender, mut receiver) = ends(&memory, ring);

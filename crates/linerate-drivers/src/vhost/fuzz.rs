@@ -44,9 +44,9 @@ pub(crate) fn run(input: &[u8]) {
     let mut cache = PoolCache::new(pools.as_slice());
     let stats = QueueStats::new();
     let (queue, wakeups) = (shared.queues[1].clone(), shared.wakeups[0].clone());
-    let mut receiver = Receiver::new(queue, wakeups, 0, &pools, stats.clone());
+    let mut receiver = Receiver::new(queue, wakeups, 0, (&pools, false), stats.clone());
     let queues = vec![shared.queues[0].clone(), shared.queues[2].clone()];
-    let mut sender = Sender::new(queues, 1, 9018, &pools, stats);
+    let mut sender = Sender::new(queues, 1, 9018, (&pools, false), stats);
     let (memory, bell) = (region(), kick::new_eventfd().expect("an eventfd"));
     let mut rest = input;
     while let Some((&[len, files], after)) = rest.split_first_chunk() {

@@ -160,7 +160,14 @@ impl Base {
         let shared = self.shared(pairs)?;
         let side = side(&self.port, pairs, shared.clone());
         let control = Control::start(&self.port, &self.at, &self.opener, shared.clone(), side)?;
-        let queues = queues(&shared, config, pools, &mut self.counters, received);
+        let lends = info.exposed_pool;
+        let queues = queues(
+            &shared,
+            config,
+            (pools, lends),
+            &mut self.counters,
+            received,
+        );
         self.running = Some(Running::new(control, shared, received));
         Ok(queues)
     }
@@ -253,11 +260,11 @@ impl Running {
 }
 
 /// The queues of a started port. `received` says which queue of a pair we receive from: 1 as the
-/// device, 0 as the driver.
+/// device, 0 as the driver. `lends`: the peer gets slots of the pools.
 fn queues(
     shared: &Shared,
     config: &PortConfig,
-    pools: &Pools,
+    (pools, lends): (&Pools, bool),
     counters: &mut Counters,
     received: usize,
 ) -> Queues {
@@ -267,7 +274,7 @@ fn queues(
             shared.queues[2 * index + received].clone(),
             shared.wakeups[index].clone(),
             config.index,
-            pools,
+            (pools, lends),
             counters.rx(index),
         )));
     }
@@ -278,7 +285,7 @@ fn queues(
             sent.clone(),
             index,
             MAX_FRAME_BYTES + vlan::TAG_LEN,
-            pools,
+            (pools, lends),
             counters.tx(index),
         )));
     }

@@ -5,6 +5,7 @@
 //! comes again as the same user who agrees on the same: then it gets the same memory with what is
 //! in its rings, and the record.
 
+use crate::peer::exposed::ExposedPools;
 use crate::peer::kick::{self, Notifier};
 use crate::peer::socket;
 use crate::peer::violations::Violation;
@@ -13,6 +14,7 @@ use crate::vhost::message::{Channel, End, Message, bad, feature, protocol, reque
 use crate::vhost::{describe, inflight_fields, memory_file};
 use crate::virtqueue::frames::Shape;
 use crate::virtqueue::inflight::Area;
+use crate::virtqueue::lent::{self, Lent};
 use crate::virtqueue::memory::{Memory, Region};
 use crate::virtqueue::queue::{Active, AnyRing, takes};
 use crate::virtqueue::{Agreed, Filled, buffers, packed, split};
@@ -36,6 +38,16 @@ pub(super) struct Wish {
     pub(super) inflight: bool,
     /// There are slots for unsegmented frames.
     pub(super) large: bool,
+    /// Buffers are slots of ours: `trust=full`.
+    pub(super) lends: bool,
+}
+
+/// Whose slots are lent.
+pub(super) struct Lending {
+    pub(super) pools: ExposedPools,
+    /// The application's number of the port, and the receive queues that it has.
+    pub(super) port: u16,
+    pub(super) queues: usize,
 }
 
 const PROTOCOL: u64 =
@@ -72,13 +84,16 @@ impl Wish {
         wish
     }
 
-    /// Bytes of a queue's parts, each on pages of its own, and of its buffers.
+    /// Bytes of a queue's parts, each on pages of its own, and of its buffers if it has any.
     fn parts(&self, packed: bool) -> [usize; 4] {
         let [a, b, c] = match packed {
             true => packed::bytes(self.size),
             false => split::bytes(self.size),
         };
-        let buffers = buffers::bytes(self.size, self.buffer);
+        let buffers = match self.lends {
+            true => 0,
+            false => buffers::bytes(self.size, self.buffer),
+        };
         [a, b, c, buffers].map(|bytes| bytes.next_multiple_of(PAGE))
     }
 
@@ -99,6 +114,7 @@ impl Wish {
 pub(super) struct FrontEnd {
     shared: Arc<Shared>,
     wish: Wish,
+    lending: Option<Lending>,
     port: String,
     notifier: Option<Notifier>,
     /// Of the peer that is there, or of the last one, if the next one can go on with it.
@@ -157,10 +173,19 @@ impl Agreement {
 }
 
 impl FrontEnd {
-    pub(super) fn new(port: &str, wish: Wish, shared: Arc<Shared>) -> Self {
+    pub(super) fn new(
+        port: &str,
+        wish: Wish,
+        lending: Option<Lending>,
+        shared: Arc<Shared>,
+    ) -> Self {
         Self {
             shared,
-            wish,
+            wish: Wish {
+                lends: lending.is_some(),
+                ..wish
+            },
+            lending,
             port: port.into(),
             notifier: None,
             memory: None,
@@ -252,29 +277,41 @@ impl FrontEnd {
         else {
             return Err(Violation::RingOutside);
         };
-        let offers = filled == Filled::ByDevice;
-        let mut ring = if packed {
-            let at = packed::Places {
-                ring: first,
-                driver: second,
-                device: third,
-            };
-            let mut driver = packed::Driver::new(size, at, agreed, filled, buffers, buffer);
-            if offers {
-                driver.offer_all(memory)?;
+        let split = split::Places {
+            table: first,
+            available: second,
+            used: third,
+        };
+        let at = packed::Places {
+            ring: first,
+            driver: second,
+            device: third,
+        };
+        let mut ring = match (packed, self.lending.as_ref()) {
+            (true, Some(Lending { pools, .. })) => {
+                let room = lent::room(pools);
+                let driver = packed::Driver::of_slots(size, at, agreed, filled, room);
+                AnyRing::PackedLent(Box::new(Lent::new(driver, pools)))
             }
-            AnyRing::PackedDriver(driver)
-        } else {
-            let at = split::Places {
-                table: first,
-                available: second,
-                used: third,
-            };
-            let mut driver = split::Driver::new(size, at, agreed, filled, buffers, buffer);
-            if offers {
-                driver.offer_all(memory)?;
+            (false, Some(Lending { pools, .. })) => {
+                let room = lent::room(pools);
+                let driver = split::Driver::of_slots(size, split, agreed, filled, room);
+                AnyRing::SplitLent(Box::new(Lent::new(driver, pools)))
             }
-            AnyRing::SplitDriver(driver)
+            (true, None) => {
+                let mut driver = packed::Driver::new(size, at, agreed, filled, buffers, buffer);
+                if filled == Filled::ByDevice {
+                    driver.offer_all(memory)?;
+                }
+                AnyRing::PackedDriver(driver)
+            }
+            (false, None) => {
+                let mut driver = split::Driver::new(size, split, agreed, filled, buffers, buffer);
+                if filled == Filled::ByDevice {
+                    driver.offer_all(memory)?;
+                }
+                AnyRing::SplitDriver(driver)
+            }
         };
         ring.as_dyn().want(memory, false);
         Ok(ring)
@@ -323,8 +360,25 @@ impl FrontEnd {
         Ok(())
     }
 
+    /// Whether what was agreed on will do for a queue of our slots.
+    fn fits(&self, agreement: &Agreement) -> Result<(), End> {
+        let Some(Lending { pools, .. }) = &self.lending else {
+            return Ok(());
+        };
+        if pools.is_lost() {
+            let detail = "huge pages were taken out of a pool that peers map; start anew";
+            return Err(End::Broke(Violation::MemoryLost, detail.into()));
+        }
+        if !agreement.has(feature::VERSION_1) {
+            let reason = "it knows no VERSION_1, which `trust=full` needs: leave that out";
+            return Err(End::Unfit(reason.into()));
+        }
+        Ok(())
+    }
+
     fn negotiate(&mut self, channel: &mut Channel) -> Result<Agreement, End> {
         let agreement = self.agree(channel)?;
+        self.fits(&agreement)?;
         let acknowledged = agreement.protocol & protocol::REPLY_ACK != 0;
         let count = 2 * agreement.pairs;
         let user = socket::user_of(channel.socket());
@@ -349,7 +403,8 @@ impl FrontEnd {
         self.memory = Some(shareable);
         match started {
             Ok(()) => {
-                self.activate(rings, &memory, &agreement);
+                let activated = self.activate(rings, &memory, &agreement);
+                activated.map_err(|violation| End::Unfit(violation.name().into()))?;
                 self.failures = 0;
                 Ok(agreement)
             }
@@ -442,10 +497,19 @@ impl FrontEnd {
         acknowledged: bool,
     ) -> Result<(), End> {
         let region = shareable.memory.regions().iter().map(Region::bytes);
-        let bytes = region.sum();
+        let mut words = vec![1, BASE, region.sum(), BASE, 0];
+        let mut files = vec![shareable.file.try_clone().map_err(unfit)?];
+        if let Some(Lending { pools, .. }) = &self.lending {
+            for (index, (file, bytes)) in pools.files().map_err(unfit)?.into_iter().enumerate() {
+                let at = lent::guest(index);
+                words.extend([at, bytes, at, 0]);
+                files.push(file);
+            }
+        }
+        words[0] = files.len() as u64;
         let table = Message {
-            files: vec![shareable.file.try_clone().map_err(unfit)?],
-            ..Message::with_words(request::SET_MEM_TABLE, &[1, BASE, bytes, BASE, 0])
+            files,
+            ..Message::with_words(request::SET_MEM_TABLE, &words)
         };
         channel.tell(table, acknowledged, &self.shared.bell)?;
         let Some(Record { file, fields, .. }) = &shareable.record else {
@@ -458,9 +522,14 @@ impl FrontEnd {
         channel.tell(record, acknowledged, &self.shared.bell)
     }
 
-    fn activate(&self, rings: Vec<AnyRing>, memory: &Arc<Memory>, agreement: &Agreement) {
+    fn activate(
+        &self,
+        rings: Vec<AnyRing>,
+        memory: &Arc<Memory>,
+        agreement: &Agreement,
+    ) -> Result<(), Violation> {
         let Some(notify) = self.notifier.as_ref().map(Notifier::handle) else {
-            return;
+            return Ok(());
         };
         let modern = agreement.has(feature::VERSION_1) || agreement.has(feature::MRG_RXBUF);
         for (index, ring) in rings.into_iter().enumerate() {
@@ -480,9 +549,16 @@ impl FrontEnd {
                 ]),
                 notify: (notify.clone(), index),
             };
-            self.shared.queues[index].state.change().active = Some(active);
+            let mut state = self.shared.queues[index].state.change();
+            let active = state.active.insert(active);
+            let lending = self.lending.as_ref();
+            if let Some(lending) = lending.filter(|of| index % 2 == 0 && index / 2 < of.queues) {
+                active.ring.lend_first(memory, lending.port)?;
+            }
+            drop(state);
             notify.notify(index); // there are buffers, or what the last peer left
         }
+        Ok(())
     }
 }
 

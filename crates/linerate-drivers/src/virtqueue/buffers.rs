@@ -1,7 +1,8 @@
 //! What a driver knows of its own buffers: which of them the device has, in which order it got
 //! them, and which are linked to one chain. Nothing of this is in memory that the device writes.
 
-use super::Violation;
+use super::memory::Memory;
+use super::{Batch, Violation};
 use linerate_core::mem::CHECKED;
 
 /// Bytes of a cache line.
@@ -25,7 +26,7 @@ pub(crate) fn bytes(size: u16, bytes: u32) -> usize {
 /// As many buffers of one size as the ring has descriptors. A buffer's number is its place in
 /// memory.
 #[derive(Clone, Debug)]
-pub(super) struct Buffers {
+pub(crate) struct Buffers {
     /// Guest address of the first one.
     base: u64,
     stride: u64,
@@ -69,6 +70,13 @@ impl Buffers {
         self.base + u64::from(id) * self.stride
     }
 
+    /// The `count` that came back last, none of which was offered since.
+    #[inline(always)]
+    pub(super) fn last_back(&self, count: usize) -> impl Iterator<Item = u16> {
+        let first = self.oldest + self.ids.len() - count;
+        (first..first + count).map(|at| self.ids[self.around(at)])
+    }
+
     pub(super) fn free(&self) -> usize {
         self.ids.len() - self.offered
     }
@@ -92,6 +100,23 @@ impl Buffers {
     pub(super) fn nth_free(&self, index: usize) -> u16 {
         let at = self.around(self.oldest + self.offered);
         self.ids[self.around(at + index)]
+    }
+
+    /// Puts up to `most` free ones into a batch, to be filled.
+    #[inline(always)]
+    pub(super) fn take_free(
+        &self,
+        memory: &Memory,
+        batch: &mut Batch,
+        most: usize,
+    ) -> Result<(), Violation> {
+        // A driver has one region, and all its buffers in it.
+        let here = memory.at_hand(batch.last).ok_or(Violation::RingOutside)?;
+        for index in 0..self.free().min(most) {
+            let id = self.nth_free(index);
+            batch.add_own(here, self.address(id), self.bytes, id);
+        }
+        Ok(())
     }
 
     /// The device gets the next `count` free buffers, as one chain.

@@ -5,9 +5,10 @@
 //! bytes are copied, then the chains are given back at once. What is plain (a frame in one
 //! segment, nothing left to do on it) goes fast; everything else frame by frame.
 
-use super::memory::Memory;
+use super::memory::{AtHand, Memory};
 use super::{Batch, HEADER_BYTES, Ring, Violation};
 use crate::vnet;
+use linerate_core::mem::Window;
 use linerate_core::packet::{Burst, Offload, Packet, PoolCache, Pools, RxTemplate};
 use linerate_core::port::{DropReason, QueueStats};
 use linerate_wire::ethernet;
@@ -77,10 +78,11 @@ impl Receiving {
         ring.take(memory, &mut self.batch, most)?;
         let before = burst.len();
         let (mut done, mut bytes) = (0, 0);
+        let mut frames = [None; Burst::CAPACITY];
         while done < self.batch.chains.len() && burst.room() > 0 {
-            let plain = self.plain(memory, done, burst.room());
+            let plain = self.plain(memory, done, &mut frames[..burst.room()]);
             if plain > 0 {
-                let (count, more) = self.copy_plain(memory, done, plain, burst, cache)?;
+                let (count, more) = self.copy_plain(&frames[..plain], burst, cache);
                 done += count;
                 bytes += more;
                 if count < plain {
@@ -114,80 +116,94 @@ impl Receiving {
     }
 
     /// How many chains from `from` on are each a frame in one segment, which fits a small slot and
-    /// on which nothing is left to do.
+    /// on which nothing is left to do; and where the frames are.
     #[inline(always)]
-    fn plain(&self, memory: &Memory, from: usize, most: usize) -> usize {
+    fn plain<'m>(
+        &self,
+        memory: &'m Memory,
+        from: usize,
+        frames: &mut [Option<Window<'m>>],
+    ) -> usize {
+        let (chains, mut region) = (&self.batch.chains[from..], self.batch.last);
+        let most = chains.len().min(frames.len());
+        let mut count = 0;
+        while count < most
+            && let Some(here) = memory.at_hand(region)
+        {
+            count += self.plain_here(here, &chains[count..], &mut frames[count..]);
+            // The next one may lie in another region.
+            match chains[..most]
+                .get(count)
+                .and_then(|next| memory.other(region, next.at))
+            {
+                Some(other) => region = other,
+                None => break,
+            }
+        }
+        count
+    }
+
+    /// The same of the first chains, in the region at hand.
+    #[inline(always)]
+    fn plain_here<'m>(
+        &self,
+        here: AtHand<'m>,
+        chains: &[super::Chain],
+        frames: &mut [Option<Window<'m>>],
+    ) -> usize {
         let header = self.shape.header_bytes;
         let least = header + ethernet::HEADER_LEN;
         let room = header + self.pools.primary().room_bytes();
         let one = u32::from(self.shape.mergeable && !self.shape.device);
-        let chains = self.batch.chains[from..].iter().take(most);
-        let Some(here) = memory.at_hand(self.batch.last) else {
-            return 0;
-        };
-        let is_plain = |chain: &&super::Chain| {
+        let frame_in = |chain: &super::Chain| {
             let bytes = chain.bytes as usize;
             if chain.segments != 1 || bytes < least || bytes > room {
-                return false;
+                return None;
             }
-            let Some(window) = here.window(chain.at, chain.bytes) else {
-                return false;
-            };
+            let window = here.window(chain.at, chain.bytes)?;
             // At least `least` bytes are there, which are more than these.
-            let [Some(offloads), Some(buffers)] = [window.read_u32(0), window.read_u32(8)] else {
-                return false;
-            };
+            let (offloads, buffers) = (window.read_u32(0)?, window.read_u32(8)?);
             // Flags and kind of segmentation; in how many buffers the frame lies.
-            offloads & 0xffff == 0 && (one == 0 || buffers >> 16 == one)
+            let plain = offloads & 0xffff == 0 && (one == 0 || buffers >> 16 == one);
+            window.part(header, bytes - header).filter(|_| plain)
         };
-        chains.take_while(is_plain).count()
+        let mut count = 0;
+        for (chain, frame) in chains.iter().zip(frames) {
+            *frame = frame_in(chain);
+            if frame.is_none() {
+                break;
+            }
+            count += 1;
+        }
+        count
     }
 
     /// Copies plain frames; how many, and their bytes.
     #[inline(always)]
     fn copy_plain(
         &self,
-        memory: &Memory,
-        from: usize,
-        count: usize,
+        frames: &[Option<Window<'_>>],
         burst: &mut Burst,
         cache: &mut PoolCache,
-    ) -> Result<(usize, u64), Violation> {
-        let before = burst.len();
+    ) -> (usize, u64) {
         let template = RxTemplate {
             port: self.index,
             ..RxTemplate::default()
         };
-        let (batch, header) = (&self.batch, self.shape.header_bytes as u32);
-        let chains = &batch.chains[from..from + count];
-        let here = memory.at_hand(batch.last);
-        let (now, mut bytes, mut inside) = (burst.now, 0, true);
-        let count = cache.fill_each(
-            self.pools.primary(),
-            burst,
-            count,
-            template,
-            |index, room| {
-                let chain = &chains[index];
-                let len = chain.bytes - header;
-                let at = chain.at.wrapping_add(header.into());
-                let frame = here.and_then(|here| here.window(at, len));
-                match (frame, room.get_mut(..len as usize)) {
-                    (Some(frame), Some(room)) => frame.read(room),
-                    _ => inside = false,
-                }
-                bytes += u64::from(len);
-                (len, now)
-            },
-        );
-        if inside {
-            return Ok((count, bytes));
-        }
-        // Not so: it was inside when the chains were looked at, and the table is the same.
-        while burst.len() > before {
-            let _ = burst.pop().map(|packet| cache.free_one(packet));
-        }
-        Err(Violation::DescriptorOutside)
+        let (now, mut bytes) = (burst.now, 0);
+        let (pool, count) = (self.pools.primary(), frames.len());
+        let count = cache.fill_each(pool, burst, count, template, |index, room| {
+            let frame = frames[index].as_ref();
+            let Some((frame, room)) =
+                frame.and_then(|frame| Some((frame, room.get_mut(..frame.len())?)))
+            else {
+                return (0, now); // no frame that `plain` found
+            };
+            frame.read(room);
+            bytes += room.len() as u64;
+            (room.len() as u32, now)
+        });
+        (count, bytes)
     }
 
     /// Copies one frame, however it lies; and how many chains it was.
@@ -242,7 +258,7 @@ impl Receiving {
 }
 
 /// How many buffers a frame lies in (5.1.6.4).
-fn num_buffers(header: &Header) -> u16 {
+pub(super) fn num_buffers(header: &Header) -> u16 {
     u16::from_le_bytes([header[10], header[11]])
 }
 
@@ -341,7 +357,7 @@ impl Transmitting {
         }
         let (mut chains, mut taken, mut sent, mut bytes) = (0, 0, 0, 0);
         while taken < burst.len() && chains < self.batch.chains.len() {
-            let (count, more) = self.copy_plain(memory, chains, burst.iter().skip(taken));
+            let (count, more) = self.copy_plain(memory, chains, &burst.as_packets()[taken..]);
             chains += count;
             taken += count;
             sent += count as u64;
@@ -372,27 +388,40 @@ impl Transmitting {
     }
 
     /// Copies frames on which nothing is left to do, each into one segment, up to the first that is
-    /// not such a one; how many, and their bytes. A loop of its own has all that it needs in
-    /// registers.
-    #[inline(never)]
-    fn copy_plain<'a>(
-        &mut self,
-        memory: &Memory,
-        from: usize,
-        packets: impl Iterator<Item = &'a Packet>,
-    ) -> (usize, u64) {
-        let here = memory.at_hand(self.batch.last);
-        let Some(here) = here.filter(|_| self.shape.header_bytes == HEADER_BYTES) else {
+    /// not such a one; how many, and their bytes.
+    #[inline(always)]
+    fn copy_plain(&mut self, memory: &Memory, from: usize, packets: &[Packet]) -> (usize, u64) {
+        let (mut region, mut count, mut bytes) = (self.batch.last, 0, 0);
+        if self.shape.header_bytes != HEADER_BYTES {
             return (0, 0);
-        };
+        }
+        while let Some(here) = memory.at_hand(region) {
+            let (more, their_bytes) = self.copy_here(here, from + count, &packets[count..]);
+            count += more;
+            bytes += their_bytes;
+            // The next one may lie in another region.
+            let next = self.batch.chains.get(from + count);
+            let next = next.filter(|_| count < packets.len());
+            match next.and_then(|next| memory.other(region, next.at)) {
+                Some(other) => region = other,
+                None => break,
+            }
+        }
+        (count, bytes)
+    }
+
+    /// The same into the region at hand. A loop of its own, in which nothing is called, has all
+    /// that it needs in registers.
+    #[inline(never)]
+    fn copy_here(&mut self, here: AtHand<'_>, from: usize, packets: &[Packet]) -> (usize, u64) {
         let header = self.header([0; vnet::LEN], 1);
         let [a, b, c, d, e, f, g, h, i, j, k, l] = header;
         let head = Some(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
         let tail = Some(u32::from_le_bytes([i, j, k, l]));
         let (most, mut count, mut bytes) = (self.most, 0, 0);
         for (chain, packet) in self.batch.chains[from..].iter_mut().zip(packets) {
-            let (offload, len) = (packet.meta().offload, packet.len());
-            let put = HEADER_BYTES + len;
+            let (offload, data) = (packet.meta().offload, packet.data());
+            let (len, put) = (data.len(), HEADER_BYTES + data.len());
             if offload.intersects(Offload::CSUM_PARTIAL | Offload::GSO)
                 || chain.segments != 1
                 || len > most
@@ -410,7 +439,7 @@ impl Transmitting {
             if window.read_u64(0) != head || window.read_u32(8) != tail {
                 window.write(&header);
             }
-            frame.write(packet.data());
+            frame.write(data);
             chain.put = put as u32;
             bytes += len as u64;
             count += 1;

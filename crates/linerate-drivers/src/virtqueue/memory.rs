@@ -119,7 +119,6 @@ impl Memory {
     pub(crate) fn at_hand(&self, region: usize) -> Option<AtHand<'_>> {
         let found = self.regions.get(region)?;
         Some(AtHand {
-            memory: self,
             guest: found.guest,
             whole: found.mapped.window(0, found.mapped.len())?,
         })
@@ -144,11 +143,11 @@ impl Memory {
         (!window.is_empty() || bytes == 0).then_some((index, window))
     }
 
-    /// A range that lies in one region.
+    /// Another region than that of this number, if an address lies there.
     #[cold]
-    fn elsewhere(&self, guest: u64, bytes: u32) -> Option<Window<'_>> {
-        let (_, window) = self.start(guest, bytes as usize)?;
-        (window.len() == bytes as usize).then_some(window)
+    pub(super) fn other(&self, region: usize, guest: u64) -> Option<usize> {
+        let (found, _) = self.start(guest, 1)?;
+        (found != region).then_some(found)
     }
 
     /// The parts of a range, each in a region of its own. `false`, and some or no calls, where a
@@ -177,29 +176,27 @@ impl Memory {
     }
 }
 
-/// A table of regions, one of which has its bounds in registers: for loops that copy, in which
-/// what is in memory would be loaded again after each copy.
+/// A region with its bounds in registers: for loops that copy, in which what is in memory would be
+/// loaded again after each copy.
 #[derive(Clone, Copy)]
 pub(crate) struct AtHand<'m> {
-    memory: &'m Memory,
     guest: u64,
     whole: Window<'m>,
 }
 
 impl<'m> AtHand<'m> {
-    /// What a descriptor names, if it lies in one region.
+    /// What a descriptor names, if it lies in this region.
     #[inline(always)]
     pub(crate) fn window(self, guest: u64, bytes: u32) -> Option<Window<'m>> {
-        let found = self.here(guest, bytes);
-        found.or_else(|| self.memory.elsewhere(guest, bytes))
-    }
-
-    /// The same of this region alone.
-    #[inline(always)]
-    fn here(self, guest: u64, bytes: u32) -> Option<Window<'m>> {
         // An address before the region becomes a large number, which no window has.
         let at = guest.wrapping_sub(self.guest) as usize;
         self.whole.part(at, bytes as usize)
+    }
+
+    /// How far from the region's start an address lies, in it or not.
+    #[inline(always)]
+    pub(super) fn offset(self, guest: u64) -> (Window<'m>, usize) {
+        (self.whole, guest.wrapping_sub(self.guest) as usize)
     }
 }
 
@@ -218,7 +215,9 @@ impl<'m> Near<'m> {
     /// What a descriptor names, if it lies in one region.
     #[inline(always)]
     pub(crate) fn window(&mut self, guest: u64, bytes: u32) -> Option<Window<'m>> {
-        let found = self.at_hand.and_then(|at_hand| at_hand.here(guest, bytes));
+        let found = self
+            .at_hand
+            .and_then(|at_hand| at_hand.window(guest, bytes));
         match found {
             Some(window) => Some(window),
             None => self.elsewhere(guest, bytes),

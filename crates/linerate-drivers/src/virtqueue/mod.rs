@@ -7,7 +7,7 @@
 //!
 //! Read first: [`Ring`], which is all that the two kinds of ring and the two roles have in common,
 //! and [`frames`], which moves packets over any of them. `split` and `packed` have a file each;
-//! [`buffers`] is what a driver knows of its own buffers. Whoever looks for the layout of a header
+//! [`buffers`] is what a driver knows of its own buffers, [`lent`] has packets in their place. Whoever looks for the layout of a header
 //! finds it in `vnet`.
 //!
 //! A frame is a run of *chains*; a chain is a run of *segments*, each in one region. A device sees
@@ -19,6 +19,7 @@ pub(crate) mod frames;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
 pub(crate) mod inflight;
+pub(crate) mod lent;
 pub(crate) mod log;
 pub(crate) mod memory;
 pub(crate) mod packed;
@@ -27,7 +28,9 @@ pub(crate) mod recorded;
 pub(crate) mod split;
 
 use crate::peer::violations::Violation;
-use memory::{Memory, Near};
+use buffers::Buffers;
+use linerate_core::mem::Window;
+use memory::{AtHand, Memory, Near};
 
 /// Descriptor flags (2.7.5, 2.8.1).
 const NEXT: u16 = 1;
@@ -127,15 +130,44 @@ impl Batch {
         let Some(window) = near.window(at, bytes) else {
             return self.add_parts(near, at, bytes, id);
         };
+        self.push(window, 0, at, bytes, id);
+        Ok(())
+    }
+
+    /// Adds a chain of one descriptor if it lies in the region at hand. For loops in which nothing
+    /// else is called, so that they have all in registers.
+    #[inline(always)]
+    fn add_here(&mut self, here: AtHand<'_>, at: u64, bytes: u32, id: u16) -> bool {
+        match here.window(at, bytes) {
+            Some(window) if self.chains.len() < self.chains.capacity() => {
+                self.push(window, 0, at, bytes, id);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Adds one of the driver's own buffers, to be filled, in the region at hand. Where it lies is
+    /// looked at when it is filled.
+    #[inline(always)]
+    fn add_own(&mut self, here: AtHand<'_>, at: u64, bytes: u32, id: u16) {
+        let (whole, offset) = here.offset(at);
+        self.push(whole, offset, at, bytes, id);
+    }
+
+    /// Adds a chain of one descriptor that lies so far behind the start of a window.
+    #[inline(always)]
+    fn push(&mut self, window: Window<'_>, offset: usize, at: u64, bytes: u32, id: u16) {
         // Header and frame: a frame of 60 bytes begins at a line of its own, or goes on in the
         // next.
         if self.fills {
-            window.prefetch_write_at(HEADER_BYTES);
-            window.prefetch_write_at(LINE);
+            window.prefetch_write_at(offset.wrapping_add(HEADER_BYTES));
+            window.prefetch_write_at(offset.wrapping_add(LINE));
         } else {
-            window.prefetch_at(LINE);
+            window.prefetch_at(offset.wrapping_add(LINE));
         }
-        window.prefetch(); // also to fill: a header that stands there is not written again
+        // Also to fill: a header that stands there is not written again.
+        window.prefetch_at(offset);
         self.chains.push(Chain {
             at,
             bytes,
@@ -146,7 +178,6 @@ impl Batch {
             places: 1,
             goes_on: false,
         });
-        Ok(())
     }
 
     #[cold]
@@ -255,6 +286,55 @@ pub(crate) trait Ring {
     /// How full it is, for people: chains with something in them that whoever reads, we or the
     /// other side, has not taken.
     fn fill(&self, memory: &Memory) -> u16;
+}
+
+/// A buffer that a driver makes available.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Offer {
+    /// Guest address.
+    pub(crate) at: u64,
+    pub(crate) bytes: u32,
+    pub(crate) id: u16,
+}
+
+impl Chain {
+    /// A buffer of our own, with what was put into it, or with room for so many bytes.
+    #[inline(always)]
+    fn offer(&self, room: Option<u32>) -> Offer {
+        Offer {
+            at: self.at,
+            bytes: room.unwrap_or(self.put),
+            id: self.id,
+        }
+    }
+}
+
+/// The driver's side of either kind, in steps: what [`Ring::take`] and [`Ring::give`] are made of,
+/// for whoever has buffers elsewhere.
+pub(crate) trait DriverRing: Ring {
+    fn buffers(&self) -> &Buffers;
+
+    /// Where the driver fills buffers: takes back what the device has read.
+    fn reclaim(&mut self, memory: &Memory) -> Result<(), Violation>;
+
+    /// Where the device fills them: numbers and bytes of up to `most` that it has filled. Nothing
+    /// moves by that.
+    fn each_filled(
+        &self,
+        memory: &Memory,
+        most: usize,
+        each: impl FnMut(u16, u32) -> Result<(), Violation>,
+    ) -> Result<(), Violation>;
+
+    /// The first of those, with these numbers, are ours again.
+    fn take_back(&mut self, ids: impl ExactSizeIterator<Item = u16>) -> Result<(), Violation>;
+
+    /// Makes free buffers available, in the order in which they are free, each by itself.
+    fn offer(
+        &mut self,
+        memory: &Memory,
+        offers: impl ExactSizeIterator<Item = Offer> + Clone,
+    ) -> Result<(), Violation>;
 }
 
 /// The numbers of chains.

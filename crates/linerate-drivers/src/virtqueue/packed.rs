@@ -5,10 +5,10 @@
 pub(super) mod record;
 
 use super::buffers::Buffers;
-use super::memory::{Memory, Place};
+use super::memory::{AtHand, Memory, Place};
 use super::{
-    Agreed, Batch, Chain, DESCRIPTOR, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Ring, Violation,
-    WRITE, ids, passed,
+    Agreed, Batch, Chain, DESCRIPTOR, DriverRing, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Offer,
+    Ring, Violation, WRITE, ids, passed,
 };
 use linerate_core::mem::{CHECKED, chunk_at};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -236,6 +236,48 @@ impl Device {
         [self.seen, self.used]
     }
 
+    /// The descriptor at a position, if it is available.
+    #[inline(always)]
+    fn entry(
+        &self,
+        words: &[AtomicU64],
+        position: Position,
+    ) -> Result<Option<(u64, Rest)>, Violation> {
+        let entry = chunk_at(words, 2 * usize::from(position.at));
+        let [address, rest] = entry.ok_or(Violation::RingIndex)?;
+        let rest = Rest::load(rest);
+        if rest.state() != position.available() {
+            return Ok(None);
+        }
+        // 2.8.21.1: the rest of it is there when the flags are.
+        fence(Ordering::Acquire);
+        Ok(Some((address.load(Ordering::Relaxed), rest)))
+    }
+
+    /// Adds chains of one descriptor each in the region at hand, up to the first that is not such a
+    /// one; how many.
+    #[inline(always)]
+    fn take_plain(
+        &self,
+        words: &[AtomicU64],
+        here: AtHand<'_>,
+        batch: &mut Batch,
+        mut position: Position,
+        most: usize,
+    ) -> usize {
+        for count in 0..most {
+            let Ok(Some((address, rest))) = self.entry(words, position) else {
+                return count;
+            };
+            let plain = rest.flags & (NEXT | INDIRECT | WRITE) == self.direction;
+            if !plain || !batch.add_here(here, address, rest.bytes, rest.id) {
+                return count;
+            }
+            position = position.plus(1, self.table.size);
+        }
+        most
+    }
+
     /// Adds the chain that begins at `start` and is not one plain descriptor; how many it takes.
     #[cold]
     fn add_chain(
@@ -317,35 +359,33 @@ impl Ring for Device {
 
     #[inline]
     fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
-        let mut near = memory.near(batch.last);
         let words = self.table.view(memory)?;
         let size = self.table.size;
         let (mut position, mut left) = (self.seen, usize::from(size));
-        while batch.chains.len() < most && left > 0 {
-            let at = 2 * usize::from(position.at);
-            let Some([address, rest]) = chunk_at(words, at) else {
-                return Err(Violation::RingIndex);
-            };
-            let rest = Rest::load(rest);
-            if rest.state() != position.available() {
-                break;
-            }
-            // 2.8.21.1: the rest of it is there when the flags are.
-            fence(Ordering::Acquire);
-            let mut places = 1;
-            if rest.flags & (NEXT | INDIRECT | WRITE) == self.direction {
-                let address = address.load(Ordering::Relaxed);
-                batch.add(&mut near, address, rest.bytes, rest.id)?;
-            } else {
-                places = self.add_chain(memory, words, batch, position, rest)?;
-                if batch.segments.len() >= MOST_SEGMENTS {
+        while batch.chains.len() < most && left > 0 && batch.segments.len() < MOST_SEGMENTS {
+            if let Some(here) = memory.at_hand(batch.last) {
+                let most = left.min(most - batch.chains.len());
+                let plain = self.take_plain(words, here, batch, position, most);
+                position = position.plus(plain, size);
+                left -= plain;
+                if plain == most {
                     break;
                 }
+            }
+            let Some((address, rest)) = self.entry(words, position)? else {
+                break;
+            };
+            let mut places = 1;
+            if rest.flags & (NEXT | INDIRECT | WRITE) == self.direction {
+                let mut near = memory.near(batch.last);
+                batch.add(&mut near, address, rest.bytes, rest.id)?;
+                batch.last = near.region;
+            } else {
+                places = self.add_chain(memory, words, batch, position, rest)?;
             }
             position = position.plus(places, size);
             left = left.checked_sub(places).ok_or(Violation::ChainTooLong)?;
         }
-        batch.last = near.region;
         Ok(())
     }
 
@@ -447,6 +487,18 @@ impl Driver {
         }
     }
 
+    /// One whose buffers, of so many bytes where the device fills them, lie where each
+    /// [`Offer`] says.
+    pub(crate) fn of_slots(
+        size: u16,
+        at: Places,
+        agreed: Agreed,
+        filled: Filled,
+        bytes: u32,
+    ) -> Self {
+        Self::new(size, at, agreed, filled, 0, bytes)
+    }
+
     /// Gives the device all free buffers to fill.
     pub(crate) fn offer_all(&mut self, memory: &Memory) -> Result<(), Violation> {
         let words = self.table.view(memory)?;
@@ -474,37 +526,15 @@ impl Driver {
         let rest = Rest { bytes, id, flags };
         words[2 * usize::from(at.at) + 1].store(rest.word(), Ordering::Release);
     }
+}
 
-    /// Makes buffers available, each by itself.
-    #[inline(always)]
-    fn give_each(&mut self, words: &[AtomicU64], chains: &[Chain], by_device: bool) {
-        let size = self.table.size;
-        let (start, mut position) = (self.available, self.available);
-        let (flags, room) = match by_device {
-            true => (WRITE, Some(self.buffers.bytes)),
-            false => (0, None),
-        };
-        let publish = |at: Position, chain: &Chain| {
-            let bytes = room.unwrap_or(chain.put);
-            self.publish(words, at, chain.id, bytes, flags);
-        };
-        for (index, chain) in chains.iter().enumerate() {
-            self.address(words, position, chain.id);
-            if index > 0 {
-                publish(position, chain);
-            }
-            position = position.plus(1, size);
-        }
-        // The first one last: the device sees all or none.
-        if let Some(first) = chains.first() {
-            publish(start, first);
-        }
-        self.available = position;
-        self.moved = self.moved.wrapping_add(chains.len() as u16);
+impl DriverRing for Driver {
+    fn buffers(&self) -> &Buffers {
+        &self.buffers
     }
 
-    /// Takes back what the device has sent.
-    fn reclaim(&mut self, words: &[AtomicU64]) -> Result<(), Violation> {
+    fn reclaim(&mut self, memory: &Memory) -> Result<(), Violation> {
+        let words = self.table.view(memory)?;
         while self.buffers.offered() > 0 {
             let rest = Rest::load(&words[2 * usize::from(self.seen.at) + 1]);
             if rest.state() != self.seen.used() {
@@ -519,28 +549,15 @@ impl Driver {
         fence(Ordering::Acquire);
         Ok(())
     }
-}
 
-impl Ring for Driver {
-    fn size(&self) -> u16 {
-        self.table.size
-    }
-
-    #[inline]
-    fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
-        let mut near = memory.near(batch.last);
+    #[inline(always)]
+    fn each_filled(
+        &self,
+        memory: &Memory,
+        most: usize,
+        mut each: impl FnMut(u16, u32) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
         let words = self.table.view(memory)?;
-        if self.filled == Filled::ByDriver {
-            if self.buffers.free() < most {
-                self.reclaim(words)?;
-            }
-            for index in 0..self.buffers.free().min(most) {
-                let id = self.buffers.nth_free(index);
-                batch.add(&mut near, self.buffers.address(id), self.buffers.bytes, id)?;
-            }
-            batch.last = near.region;
-            return Ok(());
-        }
         let mut position = self.seen;
         for _ in 0..self.buffers.offered().min(most) {
             let rest = Rest::load(&words[2 * usize::from(position.at) + 1]);
@@ -554,36 +571,87 @@ impl Ring for Driver {
             if CHECKED && rest.bytes > self.buffers.bytes {
                 return Err(Violation::DescriptorLength);
             }
-            batch.add(
-                &mut near,
-                self.buffers.address(rest.id),
-                rest.bytes,
-                rest.id,
-            )?;
+            each(rest.id, rest.bytes)?;
             position = position.plus(1, self.table.size);
         }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn take_back(&mut self, ids: impl ExactSizeIterator<Item = u16>) -> Result<(), Violation> {
+        self.seen = self.seen.plus(ids.len(), self.table.size);
+        self.buffers.release_each(ids)
+    }
+
+    #[inline(always)]
+    fn offer(
+        &mut self,
+        memory: &Memory,
+        mut offers: impl ExactSizeIterator<Item = Offer> + Clone,
+    ) -> Result<(), Violation> {
+        let words = self.table.view(memory)?;
+        self.buffers
+            .offer_each(offers.clone().map(|offer| offer.id));
+        self.moved = self.moved.wrapping_add(offers.len() as u16);
+        let flags = match self.filled {
+            Filled::ByDevice => WRITE,
+            Filled::ByDriver => 0,
+        };
+        let (start, Some(first)) = (self.available, offers.next()) else {
+            return Ok(());
+        };
+        let write = |position: Position, Offer { at, bytes, id }| {
+            words[2 * usize::from(position.at)].store(at, Ordering::Relaxed);
+            self.publish(words, position, id, bytes, flags);
+        };
+        let mut position = start.plus(1, self.table.size);
+        for offer in offers {
+            write(position, offer);
+            position = position.plus(1, self.table.size);
+        }
+        // The first one last: the device sees all or none.
+        write(start, first);
+        self.available = position;
+        Ok(())
+    }
+}
+
+impl Ring for Driver {
+    fn size(&self) -> u16 {
+        self.table.size
+    }
+
+    #[inline]
+    fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
+        if self.filled == Filled::ByDriver {
+            if self.buffers.free() < most {
+                self.reclaim(memory)?;
+            }
+            return self.buffers.take_free(memory, batch, most);
+        }
+        let mut near = memory.near(batch.last);
+        self.each_filled(memory, most, |id, put| {
+            batch.add(&mut near, self.buffers.address(id), put, id)
+        })?;
         batch.last = near.region;
         Ok(())
     }
 
     #[inline]
     fn give(&mut self, memory: &Memory, batch: &Batch, count: usize) -> Result<(), Violation> {
-        let words = self.table.view(memory)?;
-        let size = self.table.size;
         let chains = &batch.chains[..count];
+        let by_device = self.filled == Filled::ByDevice;
+        if by_device {
+            self.take_back(ids(chains))?;
+        }
+        if !batch.linked {
+            let room = by_device.then_some(self.buffers.bytes);
+            return self.offer(memory, chains.iter().map(|chain| chain.offer(room)));
+        }
         let Some(first) = chains.first() else {
             return Ok(());
         };
-        let by_device = self.filled == Filled::ByDevice;
-        if by_device {
-            self.buffers.release_each(ids(chains))?;
-            self.seen = self.seen.plus(count, size);
-        }
-        if !batch.linked {
-            self.buffers.offer_each(ids(chains));
-            self.give_each(words, chains, by_device);
-            return Ok(());
-        }
+        let (words, size) = (self.table.view(memory)?, self.table.size);
         let start = self.available;
         let mut begin = 0;
         for (index, chain) in chains.iter().enumerate() {

@@ -3,6 +3,7 @@
 
 use super::frames::{Receiving, Shape, Transmitting};
 use super::inflight::Area;
+use super::lent::Lent;
 use super::memory::Memory;
 use super::recorded::{Record, Recordable};
 use super::{Ring, packed, split};
@@ -24,6 +25,9 @@ pub(crate) enum AnyRing {
     PackedDevice(packed::Device),
     SplitDriver(split::Driver),
     PackedDriver(packed::Driver),
+    /// A driver of either kind whose buffers are slots of ours.
+    SplitLent(Box<Lent<split::Driver>>),
+    PackedLent(Box<Lent<packed::Driver>>),
     /// A device of either kind that keeps a record.
     Recorded(Box<dyn Record>),
 }
@@ -35,6 +39,8 @@ impl AnyRing {
             Self::PackedDevice(ring) => ring,
             Self::SplitDriver(ring) => ring,
             Self::PackedDriver(ring) => ring,
+            Self::SplitLent(lent) => &mut lent.ring,
+            Self::PackedLent(lent) => &mut lent.ring,
             Self::Recorded(ring) => &mut **ring,
         }
     }
@@ -45,7 +51,7 @@ impl AnyRing {
             Self::SplitDevice(ring) => Some(Recordable::base(ring)),
             Self::PackedDevice(ring) => Some(Recordable::base(ring)),
             Self::Recorded(ring) => Some(ring.base()),
-            Self::SplitDriver(_) | Self::PackedDriver(_) => None,
+            _ => None,
         }
     }
 
@@ -76,9 +82,32 @@ impl AnyRing {
         }
     }
 
-    /// Whether a file of its record became shorter.
+    /// Whether a file of its record became shorter, or a pool that the device maps lost pages.
     pub(crate) fn is_lost(&self) -> bool {
-        matches!(self, Self::Recorded(ring) if ring.is_lost())
+        match self {
+            Self::Recorded(ring) => ring.is_lost(),
+            Self::SplitLent(lent) => lent.is_lost(),
+            Self::PackedLent(lent) => lent.is_lost(),
+            _ => false,
+        }
+    }
+
+    /// Slots of ours that the device has.
+    fn held(&self) -> usize {
+        match self {
+            Self::SplitLent(lent) => lent.count(),
+            Self::PackedLent(lent) => lent.count(),
+            _ => 0,
+        }
+    }
+
+    /// Where the device is to fill slots of ours: it gets the first ones, inside the gate.
+    pub(crate) fn lend_first(&mut self, memory: &Memory, port: u16) -> Result<(), Violation> {
+        match self {
+            Self::SplitLent(lent) => lent.lend_first(memory, port),
+            Self::PackedLent(lent) => lent.lend_first(memory, port),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -109,6 +138,8 @@ impl Active {
             AnyRing::PackedDevice(ring) => receiving.receive(ring, memory, burst, cache),
             AnyRing::SplitDriver(ring) => receiving.receive(ring, memory, burst, cache),
             AnyRing::PackedDriver(ring) => receiving.receive(ring, memory, burst, cache),
+            AnyRing::SplitLent(lent) => lent.receive(receiving, memory, burst, cache),
+            AnyRing::PackedLent(lent) => lent.receive(receiving, memory, burst, cache),
             AnyRing::Recorded(ring) => receiving.receive(&mut **ring, memory, burst, cache),
         }
     }
@@ -127,7 +158,18 @@ impl Active {
             AnyRing::PackedDevice(ring) => sending.transmit(ring, memory, burst, cache),
             AnyRing::SplitDriver(ring) => sending.transmit(ring, memory, burst, cache),
             AnyRing::PackedDriver(ring) => sending.transmit(ring, memory, burst, cache),
+            AnyRing::SplitLent(lent) => lent.transmit(sending, memory, burst, cache),
+            AnyRing::PackedLent(lent) => lent.transmit(sending, memory, burst, cache),
             AnyRing::Recorded(ring) => sending.transmit(&mut **ring, memory, burst, cache),
+        }
+    }
+
+    /// Takes slots back that the device has read.
+    fn reclaim(&mut self, cache: &mut PoolCache) -> Result<(), Violation> {
+        match &mut self.ring {
+            AnyRing::SplitLent(lent) => lent.reclaim(&self.memory, cache),
+            AnyRing::PackedLent(lent) => lent.reclaim(&self.memory, cache),
+            _ => Ok(()),
         }
     }
 
@@ -139,6 +181,8 @@ impl Active {
             AnyRing::PackedDevice(ring) => ring.must_notify(&self.memory),
             AnyRing::SplitDriver(ring) => ring.must_notify(&self.memory),
             AnyRing::PackedDriver(ring) => ring.must_notify(&self.memory),
+            AnyRing::SplitLent(lent) => lent.ring.must_notify(&self.memory),
+            AnyRing::PackedLent(lent) => lent.ring.must_notify(&self.memory),
             AnyRing::Recorded(ring) => ring.must_notify(&self.memory),
         };
         if wanted {
@@ -183,6 +227,12 @@ impl Queue {
             .store(u64::from_le_bytes(bytes), Ordering::Relaxed);
     }
 
+    /// Slots of ours that the other side has.
+    fn held(&self) -> usize {
+        let state = self.state.change();
+        state.active.as_ref().map_or(0, |active| active.ring.held())
+    }
+
     #[cold]
     fn broke(&self, state: &mut State, violation: Violation) {
         state.broken = Some(violation);
@@ -207,6 +257,8 @@ pub(crate) struct Receiver {
     receiving: Receiving,
     /// The other side was asked to notify.
     asked: bool,
+    /// The other side has slots of ours.
+    lends: bool,
 }
 
 impl Receiver {
@@ -214,7 +266,7 @@ impl Receiver {
         queue: Arc<Queue>,
         wakeups: Arc<Wakeups>,
         index: u16,
-        pools: &Pools,
+        (pools, lends): (&Pools, bool),
         stats: Arc<QueueStats>,
     ) -> Self {
         let shape = Shape {
@@ -227,6 +279,7 @@ impl Receiver {
             wakeups,
             receiving: Receiving::new(shape, index, pools, stats),
             asked: false,
+            lends,
         }
     }
 
@@ -318,6 +371,14 @@ impl RxQueue for Receiver {
         }
         SleepOn::Fd(self.wakeups.descriptor())
     }
+
+    fn held(&self) -> i64 {
+        if self.lends {
+            self.queue.held() as i64
+        } else {
+            0
+        }
+    }
 }
 
 /// A transmit queue.
@@ -328,6 +389,10 @@ pub(crate) struct Sender {
     sending: Transmitting,
     finisher: Finisher,
     stats: Arc<QueueStats>,
+    /// The other side has slots of ours.
+    lends: bool,
+    /// Frames went since the last [`flush`](TxQueue::flush).
+    sent: bool,
 }
 
 impl Sender {
@@ -335,7 +400,7 @@ impl Sender {
         queues: Vec<Arc<Queue>>,
         own: usize,
         most: usize,
-        pools: &Pools,
+        (pools, lends): (&Pools, bool),
         stats: Arc<QueueStats>,
     ) -> Self {
         let shape = Shape {
@@ -349,6 +414,21 @@ impl Sender {
             sending: Transmitting::new(shape, most, stats.clone()),
             finisher: Finisher::new(pools),
             stats,
+            lends,
+            sent: false,
+        }
+    }
+
+    /// Takes slots back in a round in which nothing was sent.
+    #[cold]
+    fn settle(&mut self, cache: &mut PoolCache) {
+        let queue = &self.queues[self.own];
+        let Some(mut state) = queue.state.enter() else {
+            return;
+        };
+        let settled = state.usable().map(|active| active.reclaim(cache));
+        if let Some(Err(violation)) = settled {
+            queue.broke(&mut state, violation);
         }
     }
 }
@@ -362,7 +442,10 @@ impl TxQueue for Sender {
             sending,
             finisher,
             stats,
+            sent,
+            ..
         } = self;
+        *sent = true;
         let mut queue = &queues[*own];
         let Some(mut state) = queue.state.enter() else {
             return 0;
@@ -409,10 +492,19 @@ impl TxQueue for Sender {
         if self.finisher.held() > 0 {
             self.tx_burst(&mut Burst::with_room(0), cache);
         }
+        if self.lends && !std::mem::take(&mut self.sent) {
+            self.settle(cache);
+        }
     }
 
+    /// Rings that several queues share are those of the first of them.
     fn held(&self) -> i64 {
-        self.finisher.held()
+        let lent = if self.lends {
+            self.queues[self.own].held()
+        } else {
+            0
+        };
+        self.finisher.held() + lent as i64
     }
 }
 

@@ -4,12 +4,13 @@
 pub(super) mod record;
 
 use super::buffers::Buffers;
-use super::memory::{Memory, Place};
+use super::memory::{AtHand, Memory, Place};
 use super::{
-    Agreed, Batch, DESCRIPTOR, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Ring, Violation, WRITE, ids,
-    passed,
+    Agreed, Batch, DESCRIPTOR, DriverRing, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Offer, Ring,
+    Violation, WRITE, ids, passed,
 };
 use linerate_core::mem::{CHECKED, chunk_at};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Most descriptors (2.7): a power of two.
@@ -172,6 +173,8 @@ struct Written {
     /// The second word of each descriptor; the first goes with its number.
     descriptors: Box<[u64]>,
     heads: Box<[u16]>,
+    /// Buffers have no place of their own: the first words differ, too.
+    places_differ: bool,
 }
 
 impl Written {
@@ -180,6 +183,7 @@ impl Written {
         Self {
             descriptors: vec![u64::MAX; size.into()].into_boxed_slice(),
             heads: vec![u16::MAX; size.into()].into_boxed_slice(),
+            places_differ: false,
         }
     }
 
@@ -193,7 +197,7 @@ impl Written {
         } = descriptor;
         let rest = u64::from(next) << 48 | u64::from(flags) << 32 | u64::from(bytes);
         let index = usize::from(index);
-        if self.descriptors[index] != rest {
+        if self.descriptors[index] != rest || self.places_differ {
             self.descriptors[index] = rest;
             table[2 * index].store(at, Ordering::Relaxed);
             table[2 * index + 1].store(rest, Ordering::Relaxed);
@@ -267,6 +271,34 @@ impl Device {
         self.seen
     }
 
+    /// The chain that was made available so many after the first that was not seen: its head, and
+    /// the descriptor there.
+    #[inline(always)]
+    fn entry(&self, view: &View<'_>, index: usize) -> Option<(u16, Descriptor)> {
+        let mask = usize::from(self.rings.size - 1);
+        let at = usize::from(self.seen).wrapping_add(index) & mask;
+        let head = view.available[2 + at].load(Ordering::Relaxed);
+        Some((head, Descriptor::load(view.table, head.into())?))
+    }
+
+    /// Adds chains of one descriptor each in the region at hand, up to the first that is not such a
+    /// one; how many.
+    #[inline(always)]
+    fn take_plain(
+        &self,
+        view: &View<'_>,
+        here: AtHand<'_>,
+        batch: &mut Batch,
+        indices: Range<usize>,
+    ) -> usize {
+        let is_plain = |index: usize| {
+            let (head, descriptor) = self.entry(view, index)?;
+            let plain = descriptor.flags & (NEXT | INDIRECT | WRITE) == self.direction;
+            (plain && batch.add_here(here, descriptor.at, descriptor.bytes, head)).then_some(())
+        };
+        indices.map_while(is_plain).count()
+    }
+
     /// Adds a chain that is not one plain descriptor (2.7.5.3).
     #[cold]
     fn add_chain(
@@ -323,29 +355,28 @@ impl Ring for Device {
 
     #[inline]
     fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
-        let mut near = memory.near(batch.last);
-        let View {
-            table, available, ..
-        } = self.rings.view(memory)?;
+        let view = self.rings.view(memory)?;
         // 2.7.13.3: the entries are there when the index is.
-        let index = available[1].load(Ordering::Acquire);
-        let ahead = self.rings.ahead(index, self.seen)?;
-        let mask = usize::from(self.rings.size - 1);
-        for count in 0..usize::from(ahead).min(most) {
-            let at = usize::from(self.seen).wrapping_add(count) & mask;
-            let head = available[2 + at].load(Ordering::Relaxed);
-            let descriptor = Descriptor::load(table, head.into());
-            let descriptor = descriptor.ok_or(Violation::DescriptorIndex)?;
-            if descriptor.flags & (NEXT | INDIRECT | WRITE) == self.direction {
-                batch.add(&mut near, descriptor.at, descriptor.bytes, head)?;
-                continue;
+        let index = view.available[1].load(Ordering::Acquire);
+        let ahead = usize::from(self.rings.ahead(index, self.seen)?).min(most);
+        let mut done = 0;
+        while batch.segments.len() < MOST_SEGMENTS {
+            if let Some(here) = memory.at_hand(batch.last) {
+                done += self.take_plain(&view, here, batch, done..ahead);
             }
-            self.add_chain(memory, table, batch, head, descriptor)?;
-            if batch.segments.len() >= MOST_SEGMENTS {
+            if done == ahead {
                 break;
             }
+            let (head, descriptor) = self.entry(&view, done).ok_or(Violation::DescriptorIndex)?;
+            if descriptor.flags & (NEXT | INDIRECT | WRITE) == self.direction {
+                let mut near = memory.near(batch.last);
+                batch.add(&mut near, descriptor.at, descriptor.bytes, head)?;
+                batch.last = near.region;
+            } else {
+                self.add_chain(memory, view.table, batch, head, descriptor)?;
+            }
+            done += 1;
         }
-        batch.last = near.region;
         Ok(())
     }
 
@@ -426,6 +457,20 @@ impl Driver {
         }
     }
 
+    /// One whose buffers, of so many bytes where the device fills them, lie where each
+    /// [`Offer`] says.
+    pub(crate) fn of_slots(
+        size: u16,
+        at: Places,
+        agreed: Agreed,
+        filled: Filled,
+        bytes: u32,
+    ) -> Self {
+        let mut driver = Self::new(size, at, agreed, filled, 0, bytes);
+        driver.written.places_differ = true;
+        driver
+    }
+
     /// Gives the device all free buffers to fill.
     pub(crate) fn offer_all(&mut self, memory: &Memory) -> Result<(), Violation> {
         let count = self.buffers.free();
@@ -459,9 +504,16 @@ impl Driver {
             next,
         }
     }
+}
+
+impl DriverRing for Driver {
+    fn buffers(&self) -> &Buffers {
+        &self.buffers
+    }
 
     /// Takes back what the device has sent.
-    fn reclaim(&mut self, used: &[AtomicU32]) -> Result<(), Violation> {
+    fn reclaim(&mut self, memory: &Memory) -> Result<(), Violation> {
+        let used = self.rings.view(memory)?.used;
         let index = index_of(used[0].load(Ordering::Acquire));
         let ahead = self.rings.ahead(index, self.seen)?;
         if self.rings.agreed.in_order {
@@ -480,28 +532,15 @@ impl Driver {
         }
         Ok(())
     }
-}
 
-impl Ring for Driver {
-    fn size(&self) -> u16 {
-        self.rings.size
-    }
-
-    #[inline]
-    fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
-        let mut near = memory.near(batch.last);
+    #[inline(always)]
+    fn each_filled(
+        &self,
+        memory: &Memory,
+        most: usize,
+        mut each: impl FnMut(u16, u32) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
         let used = self.rings.view(memory)?.used;
-        if self.filled == Filled::ByDriver {
-            if self.buffers.free() < most {
-                self.reclaim(used)?;
-            }
-            for index in 0..self.buffers.free().min(most) {
-                let id = self.buffers.nth_free(index);
-                batch.add(&mut near, self.buffers.address(id), self.buffers.bytes, id)?;
-            }
-            batch.last = near.region;
-            return Ok(());
-        }
         let index = index_of(used[0].load(Ordering::Acquire));
         let ahead = self.rings.ahead(index, self.seen)?;
         let mask = usize::from(self.rings.size - 1);
@@ -516,54 +555,102 @@ impl Ring for Driver {
             if CHECKED && put > self.buffers.bytes {
                 return Err(Violation::DescriptorLength);
             }
-            batch.add(&mut near, self.buffers.address(id), put, id)?;
+            each(id, put)?;
         }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn take_back(&mut self, ids: impl ExactSizeIterator<Item = u16>) -> Result<(), Violation> {
+        self.seen = self.seen.wrapping_add(ids.len() as u16);
+        self.buffers.release_each(ids)
+    }
+
+    #[inline(always)]
+    fn offer(
+        &mut self,
+        memory: &Memory,
+        offers: impl ExactSizeIterator<Item = Offer> + Clone,
+    ) -> Result<(), Violation> {
+        let View {
+            table, available, ..
+        } = self.rings.view(memory)?;
+        self.buffers
+            .offer_each(offers.clone().map(|offer| offer.id));
+        // Descriptors that a device fills stay as they are but for what it wrote over them.
+        let flags = match self.filled {
+            Filled::ByDevice => WRITE,
+            Filled::ByDriver => 0,
+        };
+        let mask = usize::from(self.rings.size - 1);
+        let (start, count) = (usize::from(self.available), offers.len() as u16);
+        for (index, Offer { at, bytes, id }) in offers.enumerate() {
+            let descriptor = Descriptor {
+                at,
+                bytes,
+                flags,
+                next: 0,
+            };
+            self.written.describe(table, id, descriptor);
+            let at = start.wrapping_add(index) & mask;
+            self.written.make_available(available, at, id);
+        }
+        self.available = self.available.wrapping_add(count);
+        self.moved = self.moved.wrapping_add(count);
+        available[1].store(self.available, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Ring for Driver {
+    fn size(&self) -> u16 {
+        self.rings.size
+    }
+
+    #[inline]
+    fn take(&mut self, memory: &Memory, batch: &mut Batch, most: usize) -> Result<(), Violation> {
+        if self.filled == Filled::ByDriver {
+            if self.buffers.free() < most {
+                self.reclaim(memory)?;
+            }
+            return self.buffers.take_free(memory, batch, most);
+        }
+        let mut near = memory.near(batch.last);
+        self.each_filled(memory, most, |id, put| {
+            batch.add(&mut near, self.buffers.address(id), put, id)
+        })?;
         batch.last = near.region;
         Ok(())
     }
 
     #[inline]
     fn give(&mut self, memory: &Memory, batch: &Batch, count: usize) -> Result<(), Violation> {
+        let chains = &batch.chains[..count];
+        let by_device = self.filled == Filled::ByDevice;
+        if by_device {
+            self.take_back(ids(chains))?;
+        }
+        if !batch.linked {
+            let room = by_device.then_some(self.buffers.bytes);
+            return self.offer(memory, chains.iter().map(|chain| chain.offer(room)));
+        }
         let View {
             table, available, ..
         } = self.rings.view(memory)?;
-        let mask = usize::from(self.rings.size - 1);
-        let (chains, before) = (&batch.chains[..count], self.available);
-        if self.filled == Filled::ByDevice {
-            self.buffers.release_each(ids(chains))?;
-            self.seen = self.seen.wrapping_add(count as u16);
-        }
-        if !batch.linked {
-            self.buffers.offer_each(ids(chains));
-            let (flags, room) = match self.filled {
-                // Descriptors stay as they are but for what the device wrote over them.
-                Filled::ByDevice => (WRITE, Some(self.buffers.bytes)),
-                Filled::ByDriver => (0, None),
-            };
-            let start = usize::from(before);
-            for (index, chain) in chains.iter().enumerate() {
-                let bytes = room.unwrap_or(chain.put);
-                let descriptor = self.descriptor(chain.id, bytes, flags, 0);
-                self.written.describe(table, chain.id, descriptor);
-                let at = start.wrapping_add(index) & mask;
-                self.written.make_available(available, at, chain.id);
-            }
-            self.available = before.wrapping_add(count as u16);
-        } else {
-            let mut first = 0;
-            for (index, chain) in chains.iter().enumerate() {
-                let next = chains.get(index + 1).filter(|_| chain.goes_on);
-                let flags = if next.is_some() { NEXT } else { 0 };
-                let after = next.map_or(0, |next| next.id);
-                let descriptor = self.descriptor(chain.id, chain.put, flags, after);
-                self.written.describe(table, chain.id, descriptor);
-                if next.is_none() {
-                    let at = usize::from(self.available) & mask;
-                    self.written.make_available(available, at, chains[first].id);
-                    self.available = self.available.wrapping_add(1);
-                    self.buffers.offer((index + 1 - first) as u16);
-                    first = index + 1;
-                }
+        let (before, mask) = (self.available, usize::from(self.rings.size - 1));
+        let mut first = 0;
+        for (index, chain) in chains.iter().enumerate() {
+            let next = chains.get(index + 1).filter(|_| chain.goes_on);
+            let flags = if next.is_some() { NEXT } else { 0 };
+            let after = next.map_or(0, |next| next.id);
+            let descriptor = self.descriptor(chain.id, chain.put, flags, after);
+            self.written.describe(table, chain.id, descriptor);
+            if next.is_none() {
+                let at = usize::from(self.available) & mask;
+                self.written.make_available(available, at, chains[first].id);
+                self.available = self.available.wrapping_add(1);
+                self.buffers.offer((index + 1 - first) as u16);
+                first = index + 1;
             }
         }
         let given = self.available.wrapping_sub(before);

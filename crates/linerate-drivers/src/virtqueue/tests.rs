@@ -727,7 +727,7 @@ fn survives(kind: Kind, filled: Filled, device: bool, in_order: bool) {
 }
 
 #[test]
-fn a_side_that_writes_anything_at_any_time_harms_nobody() {
+fn a_side_that_writes_anything_at_any_time_harms_only_itself() {
     for kind in KINDS {
         for filled in WAYS {
             for device in [false, true] {

@@ -127,7 +127,7 @@ fn memif_conforms_without_a_copy() {
 
 /// A server that starts with more queues than its client has rings.
 #[test]
-fn queues_share_the_rings_that_there_are() {
+fn queues_share_the_rings_of_a_client_with_fewer() {
     let pools = suite::pools(false);
     let (folder, mut drivers) = (Scratch::new(), Drivers::new());
     let socket = folder.file("s");

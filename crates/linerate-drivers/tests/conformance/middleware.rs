@@ -86,7 +86,7 @@ fn a_seed_gives_the_same_faults_again() {
 }
 
 #[test]
-fn each_fault_does_what_it_says() {
+fn each_fault_option_has_its_effect_on_frames() {
     let (got, lost) = through("loss:0.25", 1000);
     assert!(
         (200..300).contains(&lost) && got.len() as u64 + lost == 1000,

@@ -270,7 +270,7 @@ fn a_capture_is_paced_by_its_times() {
 }
 
 #[test]
-fn a_full_disk_costs_frames_and_nothing_else() {
+fn a_full_disk_loses_only_captured_frames() {
     let pools = suite::pools(false);
     let mut end = End::new(open("pcap:tx=/dev/full"), &pools);
     end.start(0, 1, &pools);
@@ -302,7 +302,7 @@ fn a_full_disk_costs_frames_and_nothing_else() {
 }
 
 #[test]
-fn odd_lengths_are_counted_or_found_a_pool() {
+fn frames_of_odd_lengths_get_a_fitting_pool_or_are_counted() {
     let (scratch, pools) = (Scratch::new(), suite::pools(false));
     let mut file = pcap(0, false, false);
     for bytes in [13_u32, 14, 61, 2112, 2113, 9000, 65_600, 65_601] {

@@ -55,7 +55,7 @@ fn a_loop_conforms_alone() {
 }
 
 #[test]
-fn queues_stay_apart() {
+fn frames_of_one_queue_do_not_appear_on_another() {
     let pools = suite::pools(false);
     let (a, b) = ring::pair("q", 3, 64);
     let (mut a, mut b) = (
@@ -72,7 +72,7 @@ fn queues_stay_apart() {
 }
 
 #[test]
-fn frames_for_nobody_are_counted_by_reason() {
+fn frames_that_are_not_delivered_are_counted_by_reason() {
     let pools = suite::pools(false);
     let (a, mut b) = ring::pair("p", 1, 64);
     let mut a = suite::End::new(Box::new(a), &pools);

@@ -77,3 +77,26 @@ fn two_queues_conform() {
     }
     .conforms();
 }
+
+/// Frames lie where they are sent from, and come to where they stay.
+#[test]
+fn drivers_that_lend_their_slots_conform_both_ways() {
+    for (name, driver) in [
+        ("packed, slots lent", "trust=full"),
+        ("packed in any order, slots lent", "trust=full,in_order=off"),
+        ("split, slots lent", "trust=full,packed=off"),
+        (
+            "split in any order, slots lent",
+            "trust=full,packed=off,in_order=off",
+        ),
+    ] {
+        wire(name, driver, "").conforms();
+        swapped(wire(name, driver, "")).conforms();
+    }
+    let two = || Wire {
+        queues: 2,
+        ..wire("two queues, slots lent", "queues=2,trust=full", "queues=2")
+    };
+    two().conforms();
+    swapped(two()).conforms();
+}

@@ -129,6 +129,26 @@ fn dpdk_is_the_device_of_a_packed_ring_in_order() {
     );
 }
 
+/// DPDK copies into and out of slots of ours.
+#[test]
+fn dpdk_is_the_device_of_rings_of_slots() {
+    for options in ["packed=on", "packed=on,in_order=off", "packed=off"] {
+        echoes(with_vhost(&format!("trust=full,{options}"), 1), 4000, true);
+    }
+    echoes(
+        with_vhost("trust=full,packed=on,mergeable=off", 2),
+        4000,
+        false,
+    );
+}
+
+#[test]
+fn slots_come_home_when_a_device_is_killed() {
+    let ours = "virtio_user:PATH,role=server,trust=full";
+    survives_kills(with_ours(ours, "vhost:PATH,role=client", WINDOW), 3);
+    survives_kills(with_vhost("trust=full,packed=off,in_order=off", 1), 2);
+}
+
 /// What a back end leaves in the rings the next one gets.
 fn loses_only_what_was_taken(options: &str, kills: u64) {
     loses_at_most(BURST, &format!("inflight=on,{options}"), kills);
@@ -177,6 +197,7 @@ fn vhost_with_dpdk_moves_ten_million_frames() {
     echoes(with_virtio_user(PACKED, 1), 10_000_000, false);
     echoes(with_vhost("packed=off,in_order=off", 1), 10_000_000, false);
     echoes(with_vhost("packed=on,in_order=off", 1), 10_000_000, false);
+    echoes(with_vhost("trust=full", 1), 10_000_000, false);
 }
 
 #[test]
@@ -200,6 +221,7 @@ fn vhost_survives_a_hundred_kills_of_dpdk() {
     survives_kills(with_virtio_user(PACKED, 1), 25);
     survives_kills(with_vhost("packed=off,in_order=off", 1), 25);
     survives_kills(with_vhost("packed=on,in_order=off", 1), 25);
+    survives_kills(with_vhost("trust=full", 1), 25);
 }
 
 #[test]

@@ -270,7 +270,7 @@ fn unsegmented_frames_pass(options: &str) {
 /// With `gro=on` segments arrive as one frame where the device cuts, and where the kernel does for
 /// it as those that were sent.
 #[test]
-fn joined_segments_arrive_whole_or_cut_again() {
+fn joined_segments_arrive_whole_or_as_segments() {
     let Some(namespace) = namespace() else { return };
     namespace.veth("g0", "d0");
     let _inside = namespace.enter();

@@ -27,7 +27,7 @@ fn a_tap_is_made_as_asked_and_goes_with_its_port() {
 }
 
 #[test]
-fn persist_keeps_it() {
+fn a_persistent_tap_outlives_the_port() {
     let Some(namespace) = namespace() else { return };
     let _inside = namespace.enter();
     let pools = pools(false);

@@ -3,6 +3,7 @@
 #![allow(missing_docs, clippy::unwrap_used)]
 
 mod hostile;
+mod lent;
 mod messages;
 mod migration;
 mod ovs;
@@ -22,17 +23,23 @@ pub(crate) struct End {
     pub(crate) pools: Pools,
 }
 
+/// Small slots and large ones, which peers may map or not.
+pub(crate) fn pools(exposed: bool) -> Pools {
+    let small = PoolConfig::new("small", 8192);
+    let large = PoolConfig {
+        class: SlotClass::Large,
+        ..PoolConfig::new("large", 128)
+    };
+    let pools = [small, large].map(|config| Pool::new(&PoolConfig { exposed, ..config }).unwrap());
+    Pools::new(pools.into())
+}
+
 impl End {
     pub(crate) fn new(spec: &str, queues: u16) -> Self {
-        let small = PoolConfig::new("small", 8192);
-        let large = PoolConfig {
-            class: SlotClass::Large,
-            ..PoolConfig::new("large", 128)
-        };
-        let pools = [small, large].map(|config| Pool::new(&config).unwrap());
-        let pools = Pools::new(pools.into());
+        let port = Drivers::new().open(spec).unwrap();
+        let pools = pools(port.info().exposed_pool);
         let mut end = Self {
-            port: Drivers::new().open(spec).unwrap(),
+            port,
             queues: Queues::default(),
             cache: PoolCache::new(pools.as_slice()),
             pools,

@@ -174,7 +174,7 @@ fn each_broken_rule_has_its_reason_and_the_next_peer_is_served() {
 
 /// What a driver writes to a ring: the violation, and that the port goes on.
 #[test]
-fn rings_that_lie_cost_the_peer_its_connection() {
+fn a_peer_whose_rings_break_the_rules_is_disconnected() {
     let folder = Scratch::new();
     let path = folder.path().join("s");
     let mut end = End::new(&format!("vhost:{}", path.display()), 1);

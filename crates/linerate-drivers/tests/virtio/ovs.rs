@@ -517,7 +517,7 @@ fn behind_open_vswitch_a_hundred_kills_harm_nobody_else() {
 
 #[test]
 #[ignore = "long: Open vSwitch is killed again and again"]
-fn kills_of_open_vswitch_cost_only_what_was_under_way() {
+fn kills_of_open_vswitch_lose_only_frames_in_its_rings() {
     let _turn = turn();
     let Some(mut switch) = Switch::new(&[Side::Client, Side::Server]) else {
         return;

@@ -69,7 +69,7 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn nobody_comes() {
+    fn stale_routes_go_when_no_zebra_connects_in_time() {
         let (start, mut restart) = (Instant::now(), Restart::new(GRACE));
         let at = |seconds| start + Duration::from_secs(seconds);
         restart.connected(at(0));

@@ -317,7 +317,7 @@ fn it_ends_while_a_peer_floods_it() {
 /// The configuration gives a VRF another table: its routes are removed, and FRR is asked for
 /// everything again.
 #[test]
-fn a_table_that_becomes_a_vrfs_has_everything_said_again() {
+fn routes_are_read_again_when_a_table_becomes_that_of_a_vrf() {
     let mut stand = Stand::new(LONG);
     let first = stand.peer(&frame(&route(100, 2)));
     stand.until(|stand| stand.bench.action("198.51.100.1").is_some());

@@ -289,7 +289,7 @@ fn what_happened_during_a_loss_is_found_out() {
 }
 
 #[test]
-fn lost_events_are_counted_and_everything_is_said_again() {
+fn after_lost_events_all_state_is_read_again() {
     let Some(mut stand) = Stand::with_room(1) else {
         return;
     };
@@ -360,7 +360,7 @@ fn addresses_on_the_loopback_are_the_routers_own() {
 }
 
 #[test]
-fn what_frr_tells_itself_is_not_taken_from_the_kernel_too() {
+fn routes_of_frr_are_not_taken_from_the_kernel_as_well() {
     let Some(mut stand) = Stand::new() else {
         return;
     };

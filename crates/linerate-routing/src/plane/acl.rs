@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_survives_its_value() {
+    fn an_answer_of_a_list_survives_its_encoding() {
         for verdict in [Deny, Permit, Reject] {
             for log in [false, true] {
                 let said = Said::new(70_000, verdict, log);

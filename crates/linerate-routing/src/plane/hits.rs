@@ -143,7 +143,7 @@ mod tests {
     use crate::model::InterfaceId;
 
     #[test]
-    fn flows_are_told_as_far_as_they_are_known() {
+    fn a_flow_is_described_by_the_fields_that_are_known() {
         let tcp = PacketKey4::tuple([0x0a00_0001], [0x0a01_0002], (1024, 22), 6);
         assert_eq!(
             Flow::of4(&tcp).to_string(),

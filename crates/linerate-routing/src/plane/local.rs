@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc1812_4_2_2_11_whose_an_address_is() {
+    fn rfc1812_4_2_2_11_kinds_of_addresses() {
         let addresses = [
             "192.0.2.1/24",
             "192.0.2.2/24",

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn fragments_of_ipv6_are_told_by_addresses() {
+    fn ipv6_fragments_are_distributed_by_addresses() {
         // Behind the fragment header of the first is another extension: the keys differ.
         let first = FlowKey6::new([0x20; 16], [0x21; 16], 0, 0, 17);
         let later = FlowKey6::new([0x20; 16], [0x21; 16], 0, 0, 60);

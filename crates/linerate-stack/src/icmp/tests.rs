@@ -166,7 +166,7 @@ fn rfc_1812_4_3_2_7_no_error_for_groups_and_broadcasts() {
 }
 
 #[test]
-fn rfc_1812_4_3_2_7_no_error_to_who_is_no_single_host() {
+fn rfc_1812_4_3_2_7_no_error_to_an_address_that_is_no_single_host() {
     for src in [
         [0; 4],
         [0, 0, 0, 9],
@@ -357,7 +357,7 @@ fn rfc_4443_2_4_e_3_multicast_gets_two_errors_only() {
 }
 
 #[test]
-fn rfc_4443_2_4_e_6_no_error_to_who_is_no_single_node() {
+fn rfc_4443_2_4_e_6_no_error_to_an_address_that_is_no_single_node() {
     for src in ["::", "ff02::1", "::1"] {
         let packet = with_addresses(udp6(0), src, "2001:db8:9::1");
         assert!(error_v6(&packet, Error6::NoRoute).is_none(), "{src}");

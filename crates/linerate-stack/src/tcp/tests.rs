@@ -108,7 +108,7 @@ fn rfc_9293_3_10_7_1_a_reset_is_not_answered() {
 }
 
 #[test]
-fn rfc_9293_3_1_nor_is_a_wrong_checksum_that_nobody_vouches_for() {
+fn rfc_9293_3_1_segments_with_wrong_checksums_get_no_reset() {
     for at in [20 + 16, 20 + 24] {
         let mut packet = packet4(segment(flag::SYN, 1, 0, 4));
         packet[at] ^= 1;
@@ -144,7 +144,7 @@ fn fragments_and_other_protocols_are_not_tcps_to_refuse() {
 }
 
 #[test]
-fn rfc_1122_3_2_1_3_nobody_is_answered_but_one_host_that_wrote_to_one_host() {
+fn rfc_1122_3_2_1_3_only_unicast_from_a_single_host_is_answered() {
     let syn = packet4(segment(flag::SYN, 1, 0, 0));
     for (at, address) in [
         (12, [0; 4]),

@@ -283,7 +283,7 @@ fn colliding(seed: Seed, count: usize) -> Vec<[u8; 16]> {
 /// Who knows the seed can bring the table to refuse keys, though not to slow down; who does not
 /// know it has keys like any others.
 #[test]
-fn crafted_keys_do_harm_only_to_who_gave_the_seed_away() {
+fn crafted_keys_collide_only_under_a_known_seed() {
     let (known, secret) = (Seed(1), Seed::random());
     let keys = colliding(known, 96);
     let table = |seed| {

@@ -36,8 +36,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
                     polled.renewed += 1;
                     continue;
                 }
-                let key = self.origins[index as usize].key;
-                self.index.prefetch(self.canonical(key).0.bytes());
+                self.prefetch_end(index);
                 batch[over] = index;
                 over += 1;
             }

@@ -3,6 +3,9 @@
 use crate::TableError;
 use crate::exact::Seed;
 
+/// The most keys of a table: the index holds two more.
+const FLOWS_MAX: usize = crate::exact::LIMIT_MAX - 2;
+
 /// One of the states that flows are in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct State {
@@ -25,8 +28,13 @@ pub struct FlowConfig {
     pub states: Vec<State>,
     /// One flow for both directions: a key and its reverse are the same flow.
     pub bidirectional: bool,
+    /// The most flows with two keys (see [`insert_pair`](super::FlowTable::insert_pair)): each takes
+    /// a second entry of the index.
+    pub translated: usize,
     /// The most flows of one owner.
     pub per_owner: Option<u32>,
+    /// The most flows of some zones; the other zones have no limit.
+    pub per_zone: Vec<(u16, u32)>,
     /// The state whose oldest flow makes room when the table, or that state, is full. Without it,
     /// new flows are refused.
     pub evict: Option<u8>,
@@ -73,9 +81,40 @@ impl FlowConfig {
                 state("other", 300),
             ],
             bidirectional: true,
+            translated: 0,
             per_owner: None,
+            per_zone: Vec::new(),
             evict: Some(states::TCP_NEW),
             seed,
+        }
+    }
+
+    /// Whether a table made for `made` can take this one.
+    pub(super) fn check_against(&self, made: &Self) -> Result<(), TableError> {
+        self.check()?;
+        let differs = [
+            ("number of flows", self.flows != made.flows),
+            (
+                "number of translated flows",
+                self.translated != made.translated,
+            ),
+            ("number of states", self.states.len() != made.states.len()),
+            (
+                "kind of directions",
+                self.bidirectional != made.bidirectional,
+            ),
+            ("state to evict", self.evict != made.evict),
+            (
+                "limit of owners, where there was none or is none now",
+                self.per_owner.is_some() != made.per_owner.is_some(),
+            ),
+        ];
+        match differs.iter().find(|(_, differs)| *differs) {
+            None => Ok(()),
+            Some((what, _)) => Err(TableError::Flow {
+                name: self.name.clone(),
+                reason: format!("another {what}: make a new table, and put the flows into it"),
+            }),
         }
     }
 
@@ -86,10 +125,13 @@ impl FlowConfig {
                 reason,
             })
         };
-        // The index holds one more than the table.
-        let limit = crate::exact::LIMIT_MAX - 1;
-        if !(1..=limit).contains(&self.flows) {
-            return refuse(format!("{} flows: give 1 to {limit}", self.flows));
+        if !(1..=FLOWS_MAX).contains(&self.flows) {
+            return refuse(format!("{} flows: give 1 to {FLOWS_MAX}", self.flows));
+        }
+        let translated = self.flows.min(FLOWS_MAX - self.flows);
+        if self.translated > translated {
+            let asked = self.translated;
+            return refuse(format!("{asked} translated flows: give 0 to {translated}"));
         }
         let states = self.states.len();
         if !(1..=256).contains(&states) {
@@ -108,6 +150,11 @@ impl FlowConfig {
         }
         if self.per_owner == Some(0) {
             return refuse("0 flows per owner: give at least 1, or none for no limit".into());
+        }
+        if let Some((zone, _)) = self.per_zone.iter().find(|(_, most)| *most == 0) {
+            return refuse(format!(
+                "0 flows in zone {zone}: give at least 1, or leave the zone out for no limit"
+            ));
         }
         Ok(())
     }

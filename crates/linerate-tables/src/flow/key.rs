@@ -6,6 +6,12 @@ use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 /// A flow's key: `K` bytes, and the same flow's key as seen from the other side.
 pub trait FlowKey<const K: usize>: Copy + Eq + std::fmt::Debug {
+    /// Where a flow's key is kept: in its entry ([`Kept`], otherwise [`NotKept`]). Entries fill
+    /// whole lines: 64 bytes of the user's leave an IPv6 entry 40 bytes, an IPv4 one none.
+    type Inside: Keep<Self>;
+    /// The opposite of [`FlowKey::Inside`].
+    type Outside: Keep<Self>;
+
     /// The key of these bytes.
     fn from_bytes(bytes: [u8; K]) -> Self;
 
@@ -19,9 +25,60 @@ pub trait FlowKey<const K: usize>: Copy + Eq + std::fmt::Debug {
     /// The one of the two directions that stands for both, the lesser, and whether it is the other
     /// one. Which it is cannot be predicted, so implementations select without a branch.
     fn canonical(self) -> (Self, bool);
+
+    /// Which of several networks with the same addresses it is of; both directions have the same.
+    fn zone(&self) -> u16;
+}
+
+/// A place for a key, or none.
+pub trait Keep<F>: Copy {
+    /// The place with a key.
+    fn keep(key: F) -> Self;
+    /// The key, if this is a place for it.
+    fn kept(self) -> Option<F>;
+}
+
+/// Holds a key.
+#[derive(Clone, Copy, Debug)]
+pub struct Kept<F>(F);
+
+/// Holds none.
+#[derive(Clone, Copy, Debug)]
+pub struct NotKept;
+
+impl<F: Copy> Keep<F> for Kept<F> {
+    #[inline(always)]
+    fn keep(key: F) -> Self {
+        Self(key)
+    }
+
+    #[inline(always)]
+    fn kept(self) -> Option<F> {
+        Some(self.0)
+    }
+}
+
+impl<F> Keep<F> for NotKept {
+    #[inline(always)]
+    fn keep(_: F) -> Self {
+        Self
+    }
+
+    #[inline(always)]
+    fn kept(self) -> Option<F> {
+        None
+    }
 }
 
 impl FlowKey<16> for FlowKey4 {
+    type Inside = NotKept;
+    type Outside = Kept<Self>;
+
+    #[inline(always)]
+    fn zone(&self) -> u16 {
+        FlowKey4::zone(self)
+    }
+
     #[inline(always)]
     fn from_bytes(bytes: [u8; 16]) -> Self {
         Self(bytes)
@@ -50,6 +107,14 @@ impl FlowKey<16> for FlowKey4 {
 }
 
 impl FlowKey<40> for FlowKey6 {
+    type Inside = Kept<Self>;
+    type Outside = NotKept;
+
+    #[inline(always)]
+    fn zone(&self) -> u16 {
+        FlowKey6::zone(self)
+    }
+
     #[inline(always)]
     fn from_bytes(bytes: [u8; 40]) -> Self {
         Self(bytes)
@@ -89,6 +154,13 @@ impl FlowKey<40> for FlowKey6 {
     }
 }
 
+/// What differs between two keys, bit by bit; with one of them it gives the other.
+#[inline(always)]
+pub(super) fn difference<F: FlowKey<K>, const K: usize>(one: F, other: F) -> F {
+    let (one, other) = (one.bytes(), other.bytes());
+    F::from_bytes(std::array::from_fn(|at| one[at] ^ other[at]))
+}
+
 /// The two ports that lead the last eight bytes of a key, the other way round.
 #[inline(always)]
 fn ports_swapped(rest: u64) -> u64 {
@@ -107,6 +179,12 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// The opposite one.
+    #[must_use]
+    pub fn other(self) -> Self {
+        Self::of(self == Direction::Forward)
+    }
+
     #[inline(always)]
     pub(super) fn of(reverse: bool) -> Self {
         if reverse {

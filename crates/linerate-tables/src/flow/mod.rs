@@ -5,6 +5,24 @@
 //! packets come to; RSS shards the flows. Read [`FlowConfig`] for its limits, [`FlowTable`] for
 //! what one does with it, `ageing.rs` for how flows end.
 //!
+//! # Keys
+//!
+//! A flow begins with [`FlowTable::insert`], and its answers have the key of the first packet the
+//! other way round: one entry of the index, under the lesser of the two. Where addresses are
+//! translated, answers have another key: [`FlowTable::insert_pair`] takes both, for two entries of
+//! the index and one of the flow. A packet hits a translated flow only as it was said: the reverse
+//! of either key is a miss, and no other flow can begin with it ([`Refused::Taken`]).
+//!
+//! Keys hold a zone, so the same addresses in two zones are two flows. What turns one key of a flow
+//! into the other lies in the entry: [`FlowTable::flow_mut`] gives the user's data and the other
+//! key of a hit without another lookup.
+//!
+//! # Buckets
+//!
+//! Each flow is in one of 256 buckets, the user's unit of ownership: [`FlowTable::take_bucket`]
+//! takes flows of one out as values, [`FlowTable::put`] puts them into another table as they are,
+//! with their age and what they counted.
+//!
 //! # Ageing
 //!
 //! A packet only notes the time in its flow's entry, which it writes anyway to count. The timer
@@ -15,23 +33,26 @@
 //!
 //! # Limits
 //!
-//! The table's size, each state's, and each owner's (an owner is any number: an IPv4 address, the
-//! first half of an IPv6 one, a VRF). What does not fit is refused and counted, or takes the place
-//! of the oldest flow of one state that is named for this: half-open connections, in a SYN flood.
+//! The table's size, each state's, each owner's (an owner is any number: an IPv4 address, the first
+//! half of an IPv6 one, a VRF), each zone's, and how many flows have two keys. What does not fit is
+//! refused and counted, or takes the place of the oldest flow of one state that is named for this:
+//! half-open connections, in a SYN flood.
 //!
 //! # Cost
 //!
 //! | operation | work |
 //! |---|---|
-//! | touch, hit or miss | a lookup (two buckets at most) and a line of the entry; over a burst, memory is asked for ahead |
-//! | insert | a lookup, an insert of the index, four lines, a timer |
+//! | touch, hit or miss | a lookup (two buckets at most) and the entry: its first line is read and written, those with the user's data only asked for |
+//! | insert | a lookup, an insert of the index for each key, five lines, a timer |
 //! | change of state | the entry, and a timer if the timeout is shorter |
 //! | poll | each unit of budget is one timer: it moves a level, is set again, or ends a flow |
+//! | take from a bucket, put | as the end of a flow, as an insert |
 //! | dump | each unit of budget is one entry, used or not |
 //!
-//! Memory per flow, all at set-up: for IPv4 28 bytes of index, 64 of entry (with up to 16 of the
-//! user's), 32 of key and origin, 16 of timer, 4 of free list: about 145; for IPv6 about 205. A
-//! state to evict adds 8, a quota about 26.
+//! Memory per flow, all at set-up, with 64 bytes of the user's: for IPv4 28 bytes of index for each
+//! key, 128 of entry, 24 of key and age, 16 of timer, 8 of lists: about 205, with two keys 235; for
+//! IPv6 64 of index for each key, 192 of entry, 8 of age, 24 as before: about 290, with two keys
+//! 355. A state to evict adds 8, a quota of owners about 34.
 //!
 //! # Example
 //!
@@ -65,10 +86,11 @@
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 mod ageing;
+mod buckets;
 mod changes;
 mod config;
 mod key;
-mod queue;
+mod lists;
 mod quota;
 mod table;
 #[cfg(test)]
@@ -76,7 +98,7 @@ mod tests;
 
 pub use ageing::Polled;
 pub use config::{FlowConfig, State, states};
-pub use key::{Direction, FlowKey};
+pub use key::{Direction, FlowKey, Keep, Kept, NotKept};
 pub use table::{Cursor, FlowTable};
 
 /// A table of IPv4 flows.
@@ -108,6 +130,20 @@ pub struct Hit {
     pub direction: Direction,
     /// The flow's state.
     pub state: u8,
+}
+
+/// What belongs to a flow, to be read and changed.
+#[derive(Debug)]
+pub struct FlowMut<'a, F, S> {
+    /// What the user keeps with it.
+    pub user: &'a mut S,
+    /// The key that packets of the other direction have. Reversed, it is what a packet's own key
+    /// is after translation.
+    pub other: F,
+    /// Whether that is another one than the packet's own, reversed.
+    pub translated: bool,
+    /// The bucket that it is in.
+    pub bucket: u8,
 }
 
 /// How a flow begins.
@@ -146,6 +182,12 @@ pub enum Refused {
     State,
     /// The owner has all it may have.
     Owner,
+    /// The zone has all it may have.
+    Zone,
+    /// As many flows as may have two keys.
+    Translated,
+    /// One of the keys, or its reverse, is another flow's.
+    Taken,
     /// The index has no room for this key: keys were made to collide under a known seed.
     Collision,
     /// The flow has ended.
@@ -161,6 +203,12 @@ pub struct Refusals {
     pub state: u64,
     /// [`Refused::Owner`].
     pub owner: u64,
+    /// [`Refused::Zone`].
+    pub zone: u64,
+    /// [`Refused::Translated`].
+    pub translated: u64,
+    /// [`Refused::Taken`].
+    pub taken: u64,
     /// [`Refused::Collision`].
     pub collision: u64,
     /// [`Refused::Stale`].
@@ -174,9 +222,13 @@ pub struct Flow<F, S> {
     pub id: FlowId,
     /// As the packet had it that began it.
     pub key: F,
+    /// As its answers have it.
+    pub reverse: F,
+    /// Its bucket.
+    pub bucket: u8,
     /// Its state.
     pub state: u8,
-    /// Whose quota it takes from.
+    /// Whose quota it takes from; 0 in a table without a limit for owners.
     pub owner: u64,
     /// What the user keeps with it.
     pub user: S,

@@ -1,16 +1,23 @@
 //! The table: entries, the index that finds them, and what packets do. `changes.rs` has what begins
 //! and ends flows.
 
+use std::hint::select_unpredictable;
+use std::mem::offset_of;
+
 use linerate_core::arch::prefetch_read;
 use linerate_core::mem::{HugeArray, PageKind};
 
-use super::key::{Direction, FlowKey};
-use super::queue::Queue;
-use super::quota::Quota;
-use super::{Flow, FlowConfig, FlowId, Hit, Refusals};
+use super::buckets::BUCKETS;
+use super::key::{Direction, FlowKey, Keep, difference};
+use super::lists::Lists;
+use super::quota::{Quota, Zones};
+use super::{Flow, FlowConfig, FlowId, FlowMut, Hit, Refusals};
 use crate::TableError;
 use crate::exact::{Exact, ExactConfig};
 use crate::wheel::Wheel;
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
 
 /// Packets of a burst that are looked up at once.
 const BLOCK: usize = 32;
@@ -20,44 +27,97 @@ const BLOCK: usize = 32;
 /// Its times are ticks of the caller's choice, a millisecond say: finer ones only move timers more
 /// often. They never go back: an earlier one is taken as the latest that the flow, or the table,
 /// has seen.
-pub struct FlowTable<F, S, const K: usize> {
+pub struct FlowTable<F: FlowKey<K>, S, const K: usize> {
+    /// From canonical keys to [`Place`]s.
     pub(super) index: Exact<K, u32>,
-    pub(super) entries: HugeArray<Entry<S>>,
-    pub(super) origins: HugeArray<Origin<F>>,
+    pub(super) entries: HugeArray<Entry<F, S, F::Inside>>,
+    pub(super) origins: HugeArray<Origin<F::Outside>>,
     pub(super) wheel: Wheel,
     pub(super) timeouts: [u64; 256],
-    pub(super) free: Vec<u32>,
+    /// Flows of each bucket, and places that are free.
+    pub(super) buckets: Lists,
+    pub(super) in_bucket: [u32; BUCKETS],
     /// Flows in each state, and the most there may be.
     pub(super) counts: [usize; 256],
     pub(super) most: [usize; 256],
+    /// Flows with two keys, and the most there may be.
+    pub(super) translated: usize,
+    pub(super) most_translated: usize,
+    config: FlowConfig,
     bidirectional: bool,
-    pub(super) evict: Option<(u8, Queue)>,
+    pub(super) evict: Option<(u8, Lists)>,
     pub(super) quota: Option<Quota>,
+    pub(super) zones: Zones,
     pub(super) refusals: Refusals,
     pub(super) evictions: u64,
 }
 
-/// What a packet reads and writes: one line, with up to 16 bytes of the user's.
+/// What a packet reads and writes: whole lines. Packets count on the first one, which has room for
+/// 16 bytes more; with 64 of the user's, an IPv4 entry fills two lines and an IPv6 one three.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub(super) struct Entry<S> {
+pub(super) struct Entry<F, S, I> {
     pub(super) last_seen: u64,
     pub(super) packets: [u64; 2],
     pub(super) bytes: [u64; 2],
     /// Odd while there is a flow.
     pub(super) generation: u32,
     pub(super) state: u8,
-    /// Whether the flow began in the direction that is not the canonical one.
-    pub(super) flipped: bool,
+    pub(super) bucket: u8,
+    pub(super) translated: bool,
     pub(super) user: S,
+    /// What differs between the key and the reversed key of the answers: nothing, unless the flow
+    /// is translated.
+    pub(super) translation: F,
+    pub(super) key: I,
 }
 
 /// What a flow began with, read when it ends.
 #[derive(Clone, Copy)]
-pub(super) struct Origin<F> {
-    pub(super) key: F,
+pub(super) struct Origin<O> {
     pub(super) created: u64,
-    pub(super) owner: u64,
+    pub(super) key: O,
+}
+
+/// What the index knows of a key: the flow's place in 28 bits, and which packets have the key. Two
+/// bits are the directions of those whose key is the canonical one and of those whose key is its
+/// reverse; two say for either that the flow has no such packets, which is so for one of them if
+/// the flow is translated.
+#[derive(Clone, Copy)]
+pub(super) struct Place(pub(super) u32);
+
+impl Place {
+    const DIRECTION: u32 = 28;
+    const NONE: u32 = 30;
+
+    /// The place of a flow whose packets in some direction have a key that is the canonical one, or
+    /// its reverse if `flipped`; in the other direction the reverse of that key, unless the flow is
+    /// translated.
+    pub(super) fn new(index: u32, direction: Direction, flipped: bool, translated: bool) -> Self {
+        let (this, other) = (u32::from(flipped), u32::from(!flipped));
+        let directions = (direction as u32) << this | (direction.other() as u32) << other;
+        let none = u32::from(translated) << other;
+        Self(index | directions << Self::DIRECTION | none << Self::NONE)
+    }
+
+    #[inline(always)]
+    pub(super) fn index(self) -> u32 {
+        self.0 & ((1 << Self::DIRECTION) - 1)
+    }
+
+    #[inline(always)]
+    fn is_translated(self) -> bool {
+        self.0 >= 1 << Self::NONE
+    }
+
+    /// The direction of a packet whose key is the canonical one, or is `flipped`; `None` if the
+    /// flow has no such packets.
+    #[inline(always)]
+    fn direction(self, flipped: bool) -> Option<Direction> {
+        let bits = self.0 >> (Self::DIRECTION + u32::from(flipped));
+        let none = bits & 1 << (Self::NONE - Self::DIRECTION) != 0;
+        (!none).then(|| Direction::of(bits & 1 != 0))
+    }
 }
 
 /// How far a dump has come; begins at the start.
@@ -72,51 +132,80 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     pub fn new(config: &FlowConfig, now: u64) -> Result<Self, TableError> {
         config.check()?;
         let (name, flows) = (config.name.as_str(), config.flows);
-        // One more, for a new flow before the evicted one goes.
-        let index = ExactConfig::new(name, flows + 1, config.seed).full_size();
+        // Two more, for the keys of a new flow before the evicted one goes.
+        let keys = flows + config.translated + 2;
+        let index = ExactConfig::new(name, keys, config.seed).full_size();
+        let no_key = F::from_bytes([0; K]);
         let entry = Entry {
             last_seen: 0,
             packets: [0; 2],
             bytes: [0; 2],
             generation: 0,
             state: 0,
-            flipped: false,
+            bucket: 0,
+            translated: false,
             user: S::default(),
+            translation: no_key,
+            key: F::Inside::keep(no_key),
         };
         let origin = Origin {
-            key: F::from_bytes([0; K]),
             created: 0,
-            owner: 0,
+            key: F::Outside::keep(no_key),
         };
-        let (mut timeouts, mut most) = ([0; 256], [flows; 256]);
-        for (number, state) in config.states.iter().enumerate() {
-            timeouts[number] = state.timeout;
-            most[number] = state.most.unwrap_or(flows);
-        }
-        // States that were not configured take no flows.
-        most[config.states.len()..].fill(0);
-        let queue = |state| Ok::<_, TableError>((state, Queue::new(name, flows)?));
+        let queue = |state| Ok::<_, TableError>((state, Lists::new(name, flows, 1)?));
         let quota = |most| Quota::new(name, most, flows, config.seed);
-        Ok(Self {
+        let mut table = Self {
             index: Exact::new(&index)?,
             entries: HugeArray::filled(name, flows, entry)?,
             origins: HugeArray::filled(name, flows, origin)?,
             wheel: Wheel::new(name, flows, now)?,
-            timeouts,
-            free: (0..flows as u32).rev().collect(),
+            timeouts: [0; 256],
+            buckets: Self::free_places(name, flows)?,
+            in_bucket: [0; BUCKETS],
             counts: [0; 256],
-            most,
+            most: [0; 256],
+            translated: 0,
+            most_translated: config.translated,
             bidirectional: config.bidirectional,
+            config: config.clone(),
             evict: config.evict.map(queue).transpose()?,
             quota: config.per_owner.map(quota).transpose()?,
+            zones: Zones::new(&config.per_zone),
             refusals: Refusals::default(),
             evictions: 0,
-        })
+        };
+        table.set_states(config);
+        Ok(table)
+    }
+
+    /// States that were not configured take no flows.
+    fn set_states(&mut self, config: &FlowConfig) {
+        for (number, state) in config.states.iter().enumerate() {
+            self.timeouts[number] = state.timeout;
+            self.most[number] = state.most.unwrap_or(config.flows);
+        }
+    }
+
+    /// Takes timeouts and limits of states, the limit of owners, and those of zones from another
+    /// configuration. No flow ends by that: a limit refuses new ones. A flow whose timeout is
+    /// shorter now ends when it would have or earlier, a flow whose timeout is longer lives on.
+    ///
+    /// # Errors
+    /// [`TableError::Flow`] for a configuration that cannot be, or that differs in anything else,
+    /// name and seed aside. Nothing is changed then.
+    pub fn reconfigure(&mut self, config: &FlowConfig) -> Result<(), TableError> {
+        config.check_against(&self.config)?;
+        self.set_states(config);
+        self.zones.limit(&config.per_zone);
+        if let (Some(quota), Some(most)) = (&mut self.quota, config.per_owner) {
+            quota.limit(most);
+        }
+        Ok(())
     }
 
     /// How many flows there are.
     pub fn len(&self) -> usize {
-        self.index.len()
+        self.index.len() - self.translated
     }
 
     /// Whether there is none.
@@ -139,6 +228,11 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         self.quota.as_ref().map_or(0, |quota| quota.count(owner))
     }
 
+    /// Flows of a zone.
+    pub fn in_zone(&self, zone: u16) -> u32 {
+        self.zones.count(zone)
+    }
+
     /// What was refused so far.
     pub fn refusals(&self) -> Refusals {
         self.refusals
@@ -150,14 +244,15 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     }
 
     /// All memory, in bytes.
-    pub fn bytes(&self) -> usize {
+    pub fn memory_bytes(&self) -> usize {
         self.index.memory_bytes()
             + self.entries.region().len()
             + self.origins.region().len()
             + self.wheel.bytes()
-            + self.free.capacity() * size_of::<u32>()
+            + self.buckets.bytes()
             + self.evict.as_ref().map_or(0, |(_, queue)| queue.bytes())
             + self.quota.as_ref().map_or(0, Quota::bytes)
+            + self.zones.bytes()
     }
 
     /// What pages back its entries.
@@ -168,8 +263,8 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// The flow of a packet, nothing counted.
     pub fn lookup(&self, key: F) -> Option<Hit> {
         let (key, flip) = self.canonical(key);
-        let index = self.index.lookup(key.bytes())?;
-        Some(self.hit(index, flip))
+        let place = Place(self.index.lookup(key.bytes())?);
+        Some(self.hit(place, place.direction(flip)?))
     }
 
     /// The flow of each packet of a burst that came at tick `now`, if there is one; the packet is
@@ -195,14 +290,14 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             let (key, flipped) = self.canonical(*key);
             (*canonical, *flip) = (*key.bytes(), flipped);
         }
-        let mut indexes = [None; BLOCK];
-        let indexes = &mut indexes[..keys.len()];
-        self.index.lookup_bulk(&canonical[..keys.len()], indexes);
-        for index in indexes.iter().flatten() {
-            prefetch_read(self.entries.as_ptr().wrapping_add(*index as usize));
+        let mut places = [None; BLOCK];
+        let places = &mut places[..keys.len()];
+        self.index.lookup_bulk(&canonical[..keys.len()], places);
+        for place in places.iter().flatten() {
+            self.prefetch_hit(Place(*place));
         }
-        for (at, (index, found)) in indexes.iter().zip(found).enumerate() {
-            *found = index.map(|index| self.count_in(now, index, flips[at], bytes[at]));
+        for (at, (place, found)) in places.iter().zip(found).enumerate() {
+            *found = place.and_then(|place| self.count_in(now, Place(place), flips[at], bytes[at]));
         }
     }
 
@@ -210,8 +305,8 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     #[inline]
     pub fn touch(&mut self, now: u64, key: F, bytes: u32) -> Option<Hit> {
         let (key, flip) = self.canonical(key);
-        let index = self.index.lookup(key.bytes())?;
-        Some(self.count_in(now, index, flip, bytes))
+        let place = Place(self.index.lookup(key.bytes())?);
+        self.count_in(now, place, flip, bytes)
     }
 
     /// A flow as it is; `None` if it has ended.
@@ -231,6 +326,45 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     pub fn user_mut(&mut self, flow: FlowId) -> Option<&mut S> {
         let entry = self.entries.get_mut(flow.index())?;
         (entry.generation == flow.generation).then_some(&mut entry.user)
+    }
+
+    /// What belongs to the flow that a packet hit whose key is `key`; `None` if it has ended since.
+    ///
+    /// ```
+    /// # use linerate_tables::exact::Seed;
+    /// # use linerate_tables::flow::{First, FlowConfig, FlowTable4, states};
+    /// # use linerate_wire::flow::FlowKey4;
+    /// let mut config = FlowConfig::stateful("nat", 1000, 1000, Seed::random());
+    /// config.translated = 1000;
+    /// let mut flows = FlowTable4::<u32>::new(&config, 0)?;
+    ///
+    /// // 10.0.0.1:4000 goes out as 192.0.2.1:61000, and there the answers come.
+    /// let sent = FlowKey4::new([10, 0, 0, 1], [203, 0, 113, 9], 4000, 443, 6);
+    /// let answer = FlowKey4::new([203, 0, 113, 9], [192, 0, 2, 1], 443, 61000, 6);
+    /// let first = First { state: states::TCP_NEW, owner: 0, user: 7, bytes: 60 };
+    /// assert!(flows.insert_pair(0, sent, answer, 0, first).is_ok());
+    ///
+    /// let hit = flows.touch(1, answer, 60).expect("the flow is there");
+    /// let flow = flows.flow_mut(&hit, answer).expect("it has not ended");
+    /// assert_eq!((flow.other, *flow.user), (sent, 7));
+    /// // What the answer becomes: to 10.0.0.1:4000.
+    /// assert_eq!(flow.other.reversed().dst_port(), 4000);
+    /// *flow.user += 1;
+    /// # Ok::<(), linerate_tables::TableError>(())
+    /// ```
+    #[inline]
+    pub fn flow_mut(&mut self, hit: &Hit, key: F) -> Option<FlowMut<'_, F, S>> {
+        let entry = self.entries.get_mut(hit.flow.index())?;
+        (entry.generation == hit.flow.generation).then(|| FlowMut {
+            translated: entry.translated,
+            other: match (entry.translated, hit.direction) {
+                (false, _) => key.reversed(),
+                (true, Direction::Forward) => difference(key, entry.translation).reversed(),
+                (true, Direction::Reverse) => difference(key.reversed(), entry.translation),
+            },
+            user: &mut entry.user,
+            bucket: entry.bucket,
+        })
     }
 
     /// Shows the flows in the next `places` places of the table. Returns whether this was the last
@@ -256,8 +390,24 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// Asks for the memory of a flow.
     #[inline(always)]
     pub(super) fn prefetch(&self, index: u32) {
-        prefetch_read(self.entries.as_ptr().wrapping_add(index as usize));
+        let entry = self.entries.as_ptr().wrapping_add(index as usize);
+        prefetch_lines(entry, size_of::<Entry<F, S, F::Inside>>());
         prefetch_read(self.origins.as_ptr().wrapping_add(index as usize));
+        self.buckets.prefetch(index);
+    }
+
+    /// Asks for what packets of a flow need: the entry up to the user's data, and where the flow is
+    /// translated the translation too.
+    #[inline(always)]
+    fn prefetch_hit(&self, place: Place) {
+        let translation = const { offset_of!(Entry<F, S, F::Inside>, translation) };
+        let entry = self.entries.as_ptr().wrapping_add(place.index() as usize);
+        prefetch_lines(entry, translation);
+        let (line, last) = (translation.next_multiple_of(LINE), translation + K);
+        if line < last {
+            let at = select_unpredictable(place.is_translated(), line, 0);
+            prefetch_read(entry.cast::<u8>().wrapping_add(at));
+        }
     }
 
     /// When a flow ends if no packet comes.
@@ -277,25 +427,25 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     }
 
     #[inline(always)]
-    pub(super) fn count_in(&mut self, now: u64, index: u32, flip: bool, bytes: u32) -> Hit {
-        let hit = self.hit(index, flip);
+    fn count_in(&mut self, now: u64, place: Place, flip: bool, bytes: u32) -> Option<Hit> {
+        let (index, direction) = (place.index(), place.direction(flip)?);
         let entry = &mut self.entries[index as usize];
-        let direction = hit.direction as usize;
         entry.last_seen = now.max(entry.last_seen);
-        entry.packets[direction] += 1;
-        entry.bytes[direction] += u64::from(bytes);
-        hit
+        entry.packets[direction as usize] += 1;
+        entry.bytes[direction as usize] += u64::from(bytes);
+        Some(self.hit(place, direction))
     }
 
     #[inline(always)]
-    fn hit(&self, index: u32, flip: bool) -> Hit {
+    fn hit(&self, place: Place, direction: Direction) -> Hit {
+        let index = place.index();
         let entry = &self.entries[index as usize];
         Hit {
             flow: FlowId {
                 index,
                 generation: entry.generation,
             },
-            direction: Direction::of(flip != entry.flipped),
+            direction,
             state: entry.state,
         }
     }
@@ -311,20 +461,39 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         entry.is_some_and(|entry| entry.generation == flow.generation)
     }
 
+    /// The key of a flow's first packet.
+    #[inline(always)]
+    pub(super) fn key(&self, index: u32) -> F {
+        let inside = self.entries[index as usize].key.kept();
+        let key = inside.or_else(|| self.origins[index as usize].key.kept());
+        key.expect("a key is kept inside or outside")
+    }
+
     pub(super) fn snapshot(&self, index: u32) -> Flow<F, S> {
         let entry = &self.entries[index as usize];
         let origin = &self.origins[index as usize];
+        let key = self.key(index);
         Flow {
             id: self.id(index),
-            key: origin.key,
+            key,
+            reverse: difference(key, entry.translation).reversed(),
+            bucket: entry.bucket,
             state: entry.state,
-            owner: origin.owner,
+            owner: self.quota.as_ref().map_or(0, |quota| quota.owner(index)),
             user: entry.user,
             created: origin.created,
             last_seen: entry.last_seen,
             packets: entry.packets,
             bytes: entry.bytes,
         }
+    }
+}
+
+/// Asks for the lines of `object`, which begins on one, that hold its first `bytes` bytes.
+#[inline(always)]
+fn prefetch_lines<T>(object: *const T, bytes: usize) {
+    for line in (0..bytes).step_by(LINE) {
+        prefetch_read(object.cast::<u8>().wrapping_add(line));
     }
 }
 

@@ -98,9 +98,9 @@ impl Checks {
 #[derive(Clone)]
 #[repr(C, align(64))]
 pub struct Parsed {
-    /// Flow keys of IPv4 packets, the user's bytes zero.
+    /// Flow keys of IPv4 packets, in zone 0.
     pub keys4: [FlowKey4; Burst::CAPACITY],
-    /// Flow keys of IPv6 packets, the user's bytes zero.
+    /// Flow keys of IPv6 packets, in zone 0.
     pub keys6: [FlowKey6; Burst::CAPACITY],
     /// Source addresses of IPv4 packets, in host order.
     pub src4: [u32; Burst::CAPACITY],

@@ -70,7 +70,7 @@ fn the_talks_size_class_exceeds_its_total_by_two_epochs() {
 }
 
 #[test]
-fn loss_is_told_for_a_pair_and_not_guessed_from_two_columns() {
+fn loss_is_shown_for_a_pair_of_ports() {
     // Where 0 and 1 are a pair, one column's Tx less the other's Rx was 79 to 6,558 frames: lost,
     // under way, or read at two moments. A tally has one sender, one receiver and one moment.
     for (missing, ppm) in [(79, 6.4), (6_558, 529.5)] {

@@ -144,7 +144,7 @@ fn stand_in(settings: &Settings, pps: f64) -> Report {
 }
 
 #[test]
-fn the_generator_s_limit_is_told_of_a_device_that_it_was_not_tested_on() {
+fn the_generators_limit_is_reported_for_an_external_device() {
     let settings = quick();
     // A line that it cannot fill; the stand-in is faster than the line.
     let mut model = Model {
@@ -264,7 +264,7 @@ fn frames_that_the_receiver_missed_are_not_the_device_s_loss() {
 }
 
 #[test]
-fn disturbed_bursts_points_and_recoveries_are_told() {
+fn disturbed_bursts_points_and_recoveries_are_marked() {
     let settings = Settings {
         recovery_repeats: 2,
         ..quick()

@@ -69,7 +69,7 @@ fn a_demo_offers_what_goes_and_then_half_of_what_came() {
 }
 
 #[test]
-fn bursts_tell_the_models_buffer() {
+fn back_to_back_bursts_find_the_buffer_of_the_model() {
     let mut model = Model::default();
     let settings = Settings {
         trial: Duration::from_secs(60),

@@ -255,7 +255,7 @@ fn what_the_device_refuses_is_not_the_generators_fault() {
 }
 
 #[test]
-fn without_a_wire_the_generators_most_is_all() {
+fn without_a_link_speed_loads_are_relative_to_the_generators_maximum() {
     let mut model = Model {
         link_bps: None,
         generator_pps: 1.2e7,

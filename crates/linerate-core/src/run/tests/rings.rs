@@ -19,7 +19,7 @@ fn missing<A: Stage, B: Stage>(pool: &Pool, a: &mut Worker<A>, b: &mut Worker<B>
 }
 
 #[test]
-fn a_ring_in_the_place_of_another_is_booked_by_itself() {
+fn a_ring_that_replaces_another_has_counters_of_its_own() {
     let pool = pool(256);
     let (mut sender, _sender) = worker("sender", forward(0));
     let (mut taker, taker_handle) = worker("taker", |burst: &mut Burst, out: &mut Egress| {
@@ -41,7 +41,7 @@ fn a_ring_in_the_place_of_another_is_booked_by_itself() {
 
 /// Such as a worker's own number in a mesh, or that of a removed port.
 #[test]
-fn a_number_between_others_that_leads_nowhere_is_no_full_ring() {
+fn an_unused_outlet_number_is_not_counted_as_a_full_ring() {
     let pool = pool(256);
     let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
     let (putter, _taker) = spsc::ring(64);
@@ -65,7 +65,7 @@ fn a_number_between_others_that_leads_nowhere_is_no_full_ring() {
 }
 
 #[test]
-fn what_one_that_has_ended_was_handed_is_not_waited_for() {
+fn packets_handed_to_an_ended_worker_are_not_waited_for() {
     let pool = pool(64);
     let (mut sender, _handle) = worker("sender", forward(0));
     let (putter, taker) = spsc::ring(64);
@@ -83,7 +83,7 @@ fn what_one_that_has_ended_was_handed_is_not_waited_for() {
 /// A packet circulates among three. Each worker is queried while the packet is in none of its own
 /// output rings, so that all find theirs empty, and yet it is detected as under way.
 #[test]
-fn what_is_under_way_is_seen_whatever_the_order_of_questions() {
+fn a_packet_that_circulates_is_under_way_in_whatever_order_workers_answer() {
     let pool = pool(64);
     let next = |burst: &mut Burst, out: &mut Egress| {
         for mut packet in burst.drain() {

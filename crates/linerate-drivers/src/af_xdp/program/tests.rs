@@ -129,7 +129,7 @@ fn the_kernel_runs_a_filter_as_the_filter_runs_itself() {
 }
 
 #[test]
-fn what_the_kernel_cannot_run_is_said() {
+fn filters_that_the_kernel_cannot_run_are_errors() {
     let many = ["vlan"; 9].join(" and ") + " and ip";
     assert!(
         assemble(&many.parse().unwrap(), Verdict::Drop)

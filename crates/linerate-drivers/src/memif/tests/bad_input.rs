@@ -20,7 +20,7 @@ fn server() -> (Scratch, String, End) {
 type Case = (&'static str, &'static str, fn(&Raw));
 
 #[test]
-fn what_clients_say_wrong_is_counted_by_name() {
+fn wrong_requests_are_counted_by_reason() {
     let cases: &[Case] = &[
         ("a message out of order", "message_bad", |raw| {
             raw.say(
@@ -198,7 +198,7 @@ fn what_clients_say_wrong_is_counted_by_name() {
 
 /// Before a connection has named its interface.
 #[test]
-fn strangers_are_cut_off_by_name() {
+fn clients_of_other_protocols_are_disconnected_by_reason() {
     let (_folder, path, mut server) = server();
     let stranger = |act: fn(&Raw)| {
         let raw = Raw::connect(&path);
@@ -289,7 +289,7 @@ fn a_peer_may_go_at_any_step() {
 
 /// Before INIT, behind it, and as a server.
 #[test]
-fn a_peer_that_never_goes_on_is_left() {
+fn a_peer_that_stops_in_the_handshake_is_disconnected() {
     let (folder, path, mut server) = server();
     let stranger = Raw::connect(&path);
     let client = Raw::introduce(&path);

@@ -36,7 +36,7 @@ fn rfc1812_5_2_1_2_unicast_is_forwarded_by_its_route() {
 }
 
 #[test]
-fn rfc1812_5_2_1_2_what_is_for_us_is_ours() {
+fn rfc1812_5_2_1_2_packets_to_own_addresses_are_delivered_locally() {
     let frame = Frame {
         dst: "192.0.2.1",
         ttl: 1, // 5.3.1: not looked at
@@ -205,7 +205,7 @@ fn rfc1812_5_2_4_3_the_time_is_recorded() {
 }
 
 #[test]
-fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
+fn rfc1812_5_3_8_packets_from_own_addresses_are_dropped() {
     let mut lab = Lab::new();
     for redirects in [true, false] {
         lab.settings.interfaces[0].redirects = redirects;
@@ -239,7 +239,7 @@ fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
 }
 
 #[test]
-fn rfc1812_4_2_2_11_everybody_is_no_sender() {
+fn rfc1812_4_2_2_11_broadcast_sources_are_dropped() {
     let mut lab = Lab::new();
     for src in ["192.0.2.255", "198.51.100.255"] {
         for dst in ["10.1.0.9", "192.0.2.1", "192.0.2.77", "224.0.0.5"] {
@@ -262,7 +262,7 @@ fn our_addresses_are_found_however_many_they_are() {
 }
 
 #[test]
-fn rfc1812_5_2_5_malformed_options_are_told() {
+fn rfc1812_5_2_5_malformed_options_are_answered() {
     let frame = Frame {
         options: vec![1, 0x9e, 9, 0],
         ..Frame::new()
@@ -295,7 +295,7 @@ fn rfc1812_5_2_6_what_is_too_long_is_cut() {
 }
 
 #[test]
-fn rfc1191_4_what_may_not_be_cut_is_told_the_mtu() {
+fn rfc1191_4_an_error_for_a_packet_with_df_has_the_mtu() {
     let mut lab = Lab::new();
     lab.narrow("10.1.0.0/16", 576);
     let frame = Frame {
@@ -309,7 +309,7 @@ fn rfc1191_4_what_may_not_be_cut_is_told_the_mtu() {
 }
 
 #[test]
-fn rfc1812_5_2_7_1_unreachable_and_prohibited_are_told_blackholes_are_not() {
+fn rfc1812_5_2_7_1_unreachable_and_prohibited_routes_answer_blackholes_do_not() {
     for (dst, reason, said) in [
         ("11.0.0.1", "no_route", Some((3, 0))),
         ("10.4.0.1", "blackhole", None),
@@ -471,7 +471,7 @@ fn rfc1812_4_3_2_8_errors_are_limited() {
 }
 
 #[test]
-fn rfc1812_4_3_2_8_what_may_not_be_told_does_not_count_as_told() {
+fn rfc1812_4_3_2_8_packets_that_get_no_error_do_not_use_up_the_rate() {
     let mut lab = Lab::new();
     let mut fast = lab.fast();
     let dying = Frame {
@@ -601,7 +601,7 @@ fn rfc3927_7_link_local_addresses_are_not_forwarded() {
 }
 
 #[test]
-fn rfc5771_4_groups_of_the_link_are_ours_and_others_nobodys() {
+fn rfc5771_4_link_local_groups_are_delivered_and_others_dropped() {
     let ospf = Frame {
         dst_mac: MacAddr([1, 0, 0x5e, 0, 0, 5]),
         dst: "224.0.0.5",
@@ -630,7 +630,7 @@ fn rfc826_arp_is_for_the_slow_worker() {
 }
 
 #[test]
-fn frames_to_others_are_not_ours() {
+fn frames_to_other_mac_addresses_are_dropped() {
     let frame = Frame {
         dst_mac: MacAddr::local(0x77),
         ..Frame::new()
@@ -639,7 +639,7 @@ fn frames_to_others_are_not_ours() {
 }
 
 #[test]
-fn neighbours_to_be_found_are_the_slow_workers_with_all_else_done() {
+fn packets_to_unresolved_neighbours_are_punted_with_ttl_and_checksum_updated() {
     let mut lab = Lab::new();
     let frame = Frame::to("10.3.0.1").bytes();
     let left = lab.passes(&frame);

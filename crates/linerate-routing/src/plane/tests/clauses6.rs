@@ -126,7 +126,7 @@ fn rfc5095_routing_headers_of_type_0_are_refused() {
 }
 
 #[test]
-fn rfc8200_5_routers_do_not_cut_they_tell() {
+fn rfc8200_5_large_packets_are_answered_and_not_fragmented() {
     let mut lab = Lab::new();
     lab.narrow("2001:db8:a1::/48", 1280);
     let frame = |len| {
@@ -197,7 +197,7 @@ fn rfc4291_2_5_2_and_2_5_3_unspecified_and_loopback() {
 }
 
 #[test]
-fn rfc4291_2_7_groups_of_the_link_are_ours_and_others_nobodys() {
+fn rfc4291_2_7_link_local_groups_are_delivered_and_others_dropped() {
     for dst in ["ff02::5", "ff02::1:ff00:1"] {
         let frame = Frame {
             dst_mac: MacAddr([0x33, 0x33, 0, 0, 0, 5]),
@@ -271,7 +271,7 @@ fn rfc6398_4_2_router_alert_is_forwarded() {
 }
 
 #[test]
-fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
+fn rfc1812_5_3_8_packets_from_own_addresses_are_dropped() {
     let mut lab = Lab::new();
     for (src, dst) in [
         ("2001:db8::1", "2001:db8:a1::9"),
@@ -300,7 +300,7 @@ fn rfc1812_5_3_8_nobody_else_sends_from_our_addresses() {
 }
 
 #[test]
-fn neighbours_to_be_found_are_the_slow_workers() {
+fn unresolved_neighbours_are_left_to_the_slow_worker() {
     for (dst, reason) in [
         ("2001:db8:a3::1", Reason::Resolve),
         ("2001:db8:1::77", Reason::Glean),
@@ -314,7 +314,7 @@ fn neighbours_to_be_found_are_the_slow_workers() {
 }
 
 #[test]
-fn rfc6438_flows_are_told_by_their_label() {
+fn rfc6438_the_flow_label_distinguishes_flows() {
     let mut lab = Lab::new();
     lab.settings.interfaces[0].redirects = false;
     let mut fast = lab.fast();

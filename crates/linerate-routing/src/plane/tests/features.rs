@@ -95,7 +95,7 @@ fn rfc2697_a_policer_lets_its_burst_and_rate_through() {
 }
 
 #[test]
-fn all_that_an_interface_asks_agrees_on_one_burst() {
+fn all_optional_stages_agree_on_one_burst() {
     let mut lab = Lab::new();
     lab.settings.acls = vec![list()];
     let wan = &mut lab.settings.interfaces[0];

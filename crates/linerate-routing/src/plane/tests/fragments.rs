@@ -56,7 +56,7 @@ fn reassembly_before_anything_is_decided() {
 }
 
 #[test]
-fn rfc792_fragments_that_wait_too_long_are_told() {
+fn rfc792_overdue_fragments_are_answered() {
     let mut lab = Lab::new();
     lab.settings.interfaces[0].reassemble = true;
     let mut fast = lab.fast();
@@ -114,7 +114,7 @@ fn fragments_that_come_to_nothing_are_counted_one_by_one() {
 }
 
 #[test]
-fn rfc792_fragments_of_a_vlan_that_wait_too_long_are_told_there() {
+fn rfc792_overdue_fragments_of_a_vlan_are_answered_on_it() {
     for order in [[0, 1], [1, 0]] {
         let mut lab = Lab::new();
         lab.settings.ports[0] = PortMap {
@@ -152,7 +152,7 @@ fn rfc792_fragments_of_a_vlan_that_wait_too_long_are_told_there() {
 }
 
 #[test]
-fn rfc8200_4_5_senders_of_wrong_fragments_are_told_where() {
+fn rfc8200_4_5_errors_for_wrong_fragments_point_at_the_field() {
     let mut lab = Lab::new();
     lab.settings.interfaces[0].reassemble = true;
     // A length that is no multiple of 8; beyond 65,535 bytes; RFC 7112: an incomplete header chain.

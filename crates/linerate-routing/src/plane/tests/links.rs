@@ -74,7 +74,7 @@ fn tagged_as(kind: [u8; 2], frame: &[u8], tci: u16) -> Vec<u8> {
 }
 
 #[test]
-fn ieee_802_1q_interfaces_are_told_by_their_tags() {
+fn ieee_802_1q_the_tag_selects_the_interface() {
     let mut lab = trunk();
     let frame = Frame::new().bytes();
     let left = lab.passes(&tagged(&frame, 0x6000 | 100));
@@ -124,7 +124,7 @@ fn ieee_802_1q_9_6_a_priority_tag_is_no_vlan() {
 }
 
 #[test]
-fn a_trunks_burst_is_parted_and_nothing_is_lost() {
+fn a_burst_of_several_vlans_is_split_without_loss() {
     let mut lab = trunk();
     let mut fast = lab.fast();
     let by_wan = Frame::new().bytes();
@@ -253,7 +253,7 @@ fn counters_go_on_over_a_reload_by_name() {
 }
 
 #[test]
-fn a_lane_that_is_full_is_sent_and_nothing_is_lost() {
+fn a_full_outlet_is_flushed_without_loss() {
     let mut lab = Lab::new();
     lab.narrow("10.1.0.0/16", 68);
     let mut fast = lab.fast();

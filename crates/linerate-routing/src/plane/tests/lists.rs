@@ -122,7 +122,7 @@ fn rejecting() -> Arc<AccessList> {
 }
 
 #[test]
-fn rfc1812_5_2_7_1_and_5_3_9_who_is_rejected_is_told() {
+fn rfc1812_5_2_7_1_and_5_3_9_rejected_packets_are_answered() {
     for is_in in [true, false] {
         let mut lab = Lab::new();
         let reason = look_through(&mut lab, rejecting(), is_in);
@@ -259,7 +259,7 @@ fn other_protocols_and_parts_of_segments_are_rejected_by_icmp() {
 }
 
 #[test]
-fn rfc9293_3_10_7_1_and_3_9_2_3_who_is_not_reset() {
+fn rfc9293_3_10_7_1_and_3_9_2_3_segments_that_get_no_reset() {
     let mut lab = Lab::new();
     lab.judge(refusing(Answer::Reset));
     let mut broken = Frame::tcp(flag::SYN, &[]);
@@ -315,7 +315,7 @@ fn resets_are_limited_and_leave_errors_their_rate() {
 }
 
 #[test]
-fn resets_go_back_by_vlans_and_to_neighbours_to_be_found() {
+fn resets_leave_by_vlans_and_to_unresolved_neighbours() {
     let mut lab = Lab::new();
     lab.judge(refusing(Answer::Reset));
     lab.settings.ports[0] = PortMap {
@@ -348,7 +348,7 @@ fn resets_go_back_by_vlans_and_to_neighbours_to_be_found() {
 }
 
 #[test]
-fn rfc1812_4_3_2_8_those_who_are_rejected_are_told_now_and_then() {
+fn rfc1812_4_3_2_8_errors_for_rejected_packets_are_rate_limited() {
     let mut lab = Lab::new();
     lab.judge(rejecting());
     let mut fast = lab.fast();

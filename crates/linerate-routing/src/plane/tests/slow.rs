@@ -129,7 +129,7 @@ fn rfc1122_2_3_2_2_a_packet_waits_for_its_neighbour() {
 }
 
 #[test]
-fn a_hop_that_was_resolved_meanwhile_is_taken() {
+fn a_hop_resolved_while_the_packet_waited_is_used() {
     let mut lab = Lab::new();
     let number = lab.hop(Lab::forward(WAN, "192.0.2.33"));
     let (mut slow, _events) = slow(&mut lab);
@@ -150,7 +150,7 @@ fn a_hop_that_was_resolved_meanwhile_is_taken() {
 }
 
 #[test]
-fn rfc1812_3_3_2_who_cannot_be_reached_is_told() {
+fn rfc1812_3_3_2_an_unresolved_neighbour_is_host_unreachable() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
     lab.left();
@@ -224,7 +224,7 @@ fn rfc1812_4_3_2_4_the_way_back_is_that_of_the_senders_vrf() {
 }
 
 #[test]
-fn rfc5227_2_1_a_link_that_is_back_hears_of_our_addresses() {
+fn rfc5227_2_1_addresses_are_announced_when_a_link_comes_back() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
     // Not the earlier addresses.
@@ -330,7 +330,7 @@ fn rfc1812_4_3_3_6_ping_is_answered_where_there_is_no_host_interface() {
 }
 
 #[test]
-fn rfc1122_3_2_2_1_ports_and_protocols_that_nobody_serves() {
+fn rfc1122_3_2_2_1_closed_ports_and_unknown_protocols_are_unreachable() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
     lab.left();
@@ -398,7 +398,7 @@ fn the_slow_worker_ends_the_traces_of_what_it_gets() {
 }
 
 #[test]
-fn rfc9293_3_5_2_tcp_that_nobody_serves_is_reset() {
+fn rfc9293_3_5_2_segments_to_closed_ports_are_reset() {
     let mut lab = Lab::new();
     let (mut slow, _events) = slow(&mut lab);
     lab.left();
@@ -419,7 +419,7 @@ fn rfc9293_3_5_2_tcp_that_nobody_serves_is_reset() {
 }
 
 #[test]
-fn pinned_neighbours_are_told_to_routing() {
+fn pinned_neighbours_are_announced_to_routing() {
     let mut lab = Lab::new();
     let (mut slow, events) = slow(&mut lab);
     let address = "192.0.2.50".parse().unwrap();

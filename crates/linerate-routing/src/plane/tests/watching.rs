@@ -62,7 +62,7 @@ fn a_tap_sees_what_comes_and_what_goes() {
 }
 
 #[test]
-fn a_trace_tells_stage_by_stage_what_became_of_a_packet() {
+fn a_trace_has_a_line_for_each_stage_of_a_packet() {
     let mut lab = Lab::new();
     let mut fast = lab.fast();
     let (trace, records) = trace("dst net 10.0.0.0/8", 3);

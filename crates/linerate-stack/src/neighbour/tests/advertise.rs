@@ -142,7 +142,7 @@ fn rfc_4861_6_2_6_solicitations_are_answered_soon_and_together() {
 }
 
 #[test]
-fn rfc_4861_6_2_6_who_does_not_advertise_does_not_answer() {
+fn rfc_4861_6_2_6_an_interface_that_does_not_advertise_does_not_answer() {
     let mut world = World::new();
     assert_eq!(solicit(&mut world), Err(Ignored::NotForUs));
     assert!(advertisements(&mut world, 10).is_empty() && world.table.is_empty());
@@ -170,7 +170,7 @@ fn rfc_4861_6_2_5_the_last_one_has_a_lifetime_of_zero() {
 }
 
 #[test]
-fn rfc_4861_6_2_4_a_change_is_told_soon() {
+fn rfc_4861_6_2_4_a_change_is_advertised_soon() {
     let mut world = World::with(Config::default(), advertising(1800));
     advertisements(&mut world, 100);
     world.set(advertising(1700));

@@ -177,7 +177,7 @@ fn rfc_5227_2_5_probes_for_our_address_are_answered() {
 }
 
 #[test]
-fn rfc_5227_2_4_a_rival_is_told_off_every_ten_seconds_at_most() {
+fn rfc_5227_2_4_an_address_is_defended_every_ten_seconds_at_most() {
     let mut world = World::new();
     let rival = who_has("192.0.2.7", HOST, "192.0.2.1");
     for _ in 0..5 {

@@ -129,7 +129,7 @@ fn rfc_4861_7_3_2_reachable_delay_probe_and_reachable_again() {
 }
 
 #[test]
-fn rfc_4861_7_3_3_three_unanswered_probes_and_routing_is_told() {
+fn rfc_4861_7_3_3_after_three_unanswered_probes_routing_hears_of_it() {
     let mut world = World::new();
     world.meet("192.0.2.7", HOST);
     while world.state("192.0.2.7") != Some(State::Probe) {
@@ -206,7 +206,7 @@ fn who_only_asks_for_us_is_unknown_to_routing_until_a_packet_goes_there() {
 }
 
 #[test]
-fn rfc_1122_2_3_2_1_who_is_not_needed_is_forgotten() {
+fn rfc_1122_2_3_2_1_unused_neighbours_are_removed() {
     let mut world = World::new();
     world
         .hear(&who_has("192.0.2.1", HOST, "192.0.2.7"))

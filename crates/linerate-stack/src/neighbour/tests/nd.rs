@@ -37,7 +37,7 @@ fn rfc_4861_7_2_4_a_solicitation_for_us_is_answered_and_its_sender_learned() {
 }
 
 #[test]
-fn rfc_4861_7_2_4_who_has_no_address_is_answered_by_multicast() {
+fn rfc_4861_7_2_4_a_solicitation_from_the_unspecified_address_is_answered_by_multicast() {
     let mut world = World::new();
     world.hear(&ns(HOST, "::", "2001:db8::1")).unwrap();
     let said = ["group: 2001:db8::1 > ff02::1 neighbour advertisement 2001:db8::1 RO"];

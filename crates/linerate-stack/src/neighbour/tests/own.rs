@@ -58,7 +58,7 @@ fn rfc_5227_2_1_three_probes_then_two_announcements() {
 }
 
 #[test]
-fn rfc_5227_2_1_1_somebody_has_the_address_that_we_probe_for() {
+fn rfc_5227_2_1_1_an_answer_to_a_probe_is_a_duplicate() {
     let duplicate = Event::Duplicate {
         interface: 0,
         address: ip("192.0.2.1"),
@@ -160,7 +160,7 @@ fn rfc_4862_5_4_3_and_5_4_4_duplicates() {
 }
 
 #[test]
-fn rfc_4862_5_4_what_somebody_else_has_verified_is_not_probed_for() {
+fn rfc_4862_5_4_addresses_that_the_kernel_has_verified_are_not_probed() {
     let address = ip("2001:db8::1");
     let verified = InterfaceConfig {
         verified: vec![address],
@@ -245,7 +245,7 @@ fn rfc_4862_5_3_a_link_local_address_is_added_where_there_is_none() {
 }
 
 #[test]
-fn rfc_5227_2_1_a_link_that_comes_back_hears_of_us_and_is_asked_who_is_there() {
+fn rfc_5227_2_1_when_a_link_comes_back_addresses_are_announced_and_neighbours_probed() {
     let mut world = World::new();
     world.meet("192.0.2.7", HOST);
     world.meet("2001:db8::7", HOST);

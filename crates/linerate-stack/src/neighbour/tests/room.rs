@@ -89,7 +89,7 @@ fn packets_that_wait_are_bounded_in_all() {
 }
 
 #[test]
-fn rfc_6583_a_scan_leaves_half_the_table_to_who_exists() {
+fn rfc_6583_a_scan_leaves_half_the_table_to_resolved_neighbours() {
     let mut world = small(100);
     for n in 0..40 {
         resolve(&mut world, n, None);
@@ -125,7 +125,7 @@ fn the_oldest_unresolved_entry_goes_first_and_its_packets_with_it() {
 }
 
 #[test]
-fn stale_neighbours_that_nobody_needs_make_room_and_those_in_use_do_not() {
+fn unused_stale_neighbours_make_room_and_those_in_use_stay() {
     let mut world = small(4);
     for n in 0..3 {
         resolve(&mut world, n, None);
@@ -175,7 +175,7 @@ fn meet(world: &mut World, id: u16, n: u32, mac: MacAddr) {
 }
 
 #[test]
-fn who_answers_for_a_whole_network_displaces_itself() {
+fn a_host_that_answers_for_a_whole_network_displaces_only_its_own_entries() {
     let mut world = small(100);
     assert!(world.table.add_static(0, nth(9999), OTHER, &mut world.out));
     let known = |world: &World, hosts: std::ops::Range<u32>| {
@@ -317,7 +317,7 @@ fn rfc_6583_one_source_does_not_use_up_what_all_may_ask_for() {
 /// One source reaches ten thousand existing hosts as fast as they answer; addresses without a host
 /// still count against its limit.
 #[test]
-fn who_speaks_to_many_that_exist_is_not_held_up() {
+fn a_source_with_many_resolved_neighbours_is_not_limited() {
     let mut interface = lan();
     interface.addresses[0] = (ip("10.0.0.1"), 8);
     let config = Config {

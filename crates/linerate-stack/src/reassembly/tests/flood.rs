@@ -52,7 +52,7 @@ fn in_a_flood_of_forged_sources_the_newest_pass() {
 }
 
 #[test]
-fn one_source_takes_its_share_and_nobody_elses() {
+fn one_source_uses_up_only_its_own_share() {
     let mut fixture = Fixture::with(&config(512, 16 << 20));
     let payload = payload(1000);
     let others: Vec<V4> = (0..100)

@@ -89,7 +89,7 @@ fn rfc_8200_4_5_no_payload_exceeds_65535_bytes() {
 }
 
 #[test]
-fn rfc_8200_4_5_the_sender_of_a_wrong_fragment_is_told_where_it_is_wrong() {
+fn rfc_8200_4_5_an_error_for_a_wrong_fragment_points_at_the_field() {
     let told = |refusal: Refusal, frame: &[u8]| refusal.error6(&frame[L3..]);
     let at = |pointer| Some(Error6::ErroneousHeader { pointer });
     let mut v6 = V6::new(1);

@@ -289,7 +289,7 @@ fn budget(error: &TableError) -> (usize, usize) {
 
 /// What an error says is needed is more than there is, and enough.
 #[test]
-fn what_the_budget_lacks_is_told_truly() {
+fn an_error_about_the_budget_has_the_bytes_that_are_enough() {
     let routes = routes6(&Spec::new(60_000, 1));
     // Budgets that end in the arrays, and in the route store, on either kind of pages.
     for budget_bytes in (1..=24).map(|times| times * (700 << 10)) {

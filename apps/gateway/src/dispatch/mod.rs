@@ -1,0 +1,26 @@
+//! Dispatch: which worker has the state of a packet's flow, and how packets and state get there.
+//!
+//! All state of flows is in 256 buckets, and a bucket has one owner, so flows need no locks. The
+//! hash of a NIC cannot choose the owner: behind a NAT the two directions of a flow have no
+//! field in common (`docs/gateway-dispatch.md` has what else was considered). So each worker that
+//! receives a packet says its bucket, and hands it to the owner through a ring.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`bucket`] | the keyed hash of flows and hosts, and the bucket that a pool's port says |
+//! | [`class`] | which of the two a packet goes by |
+//! | [`owners`] | who owns which bucket; moves that even out loads |
+//! | [`sorter`] | a worker's part: what is its own stays, the rest is handed over |
+//! | [`moves`] | a bucket moves to another worker under load, in order and without loss |
+
+pub mod bucket;
+pub mod class;
+pub mod moves;
+pub mod owners;
+pub mod sorter;
+
+pub use bucket::{BUCKETS, Bucket, Hash};
+pub use class::{Classes, Marks};
+pub use moves::{Gone, move_bucket};
+pub use owners::{Move, Owner, Owners};
+pub use sorter::Sorter;

@@ -1,0 +1,792 @@
+//! One worker's NAT: decides what the first packet of a flow becomes, and takes what it uses back
+//! when the flow ends.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use linerate_tables::TableError;
+use linerate_tables::exact::Seed;
+
+use super::bits::Bits;
+use super::log::{Event, Log, Record};
+use super::mapping::{BucketMappings, Filtering, Inside, Mapping, Mappings, OutsidePort};
+use super::ports::{AddressId, BucketPorts, Ports, Wish};
+use super::rules::{Action, Aim, At, Pool, Rules};
+use super::subscribers::{BucketSubscribers, Subscribers, Who};
+use super::{Endpoint, Protocol, Tuple, nat64};
+
+/// The first packet of a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct First {
+    pub tuple: Tuple,
+    /// Where it came in.
+    pub from: At,
+    /// The bucket of its flow, of which a port would be best.
+    pub bucket: u8,
+}
+
+/// Where the first packet of a flow goes to: found before routing, which is done by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Destination {
+    /// The tuple with its new destination: IPv4 behind NAT64, while the source is IPv6 yet.
+    pub tuple: Tuple,
+    /// The mapping that led there.
+    mapping: Option<OutsidePort>,
+    /// The pool that its source becomes an address of, whatever way it leaves.
+    pool: Option<u16>,
+    /// Whether the mapping's filter is asked when the source is known: the packet turns round here.
+    is_asked_later: bool,
+}
+
+impl Destination {
+    /// That of a packet which is not translated.
+    fn same(tuple: &Tuple) -> Self {
+        Self {
+            tuple: *tuple,
+            mapping: None,
+            pool: None,
+            is_asked_later: false,
+        }
+    }
+}
+
+/// Why the first packet of a flow is dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Refused {
+    /// It is for an address of a pool, and nobody has that port.
+    NoMapping,
+    /// Whoever has the port does not let this one in.
+    Filtered,
+    /// The pool has no free port: neither the host's address nor, where any will do, another.
+    Exhausted,
+    /// The host has as many ports or blocks as it may have.
+    Limit,
+    /// There is no room for another mapping or subscriber.
+    Full,
+    /// The protocol is not translated between IPv6 and IPv4.
+    Protocol,
+}
+
+impl Refused {
+    /// How many there are.
+    pub const COUNT: usize = 6;
+    /// By index.
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::NoMapping,
+        Self::Filtered,
+        Self::Exhausted,
+        Self::Limit,
+        Self::Full,
+        Self::Protocol,
+    ];
+
+    /// The name of the drop reason.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoMapping => "nat_no_mapping",
+            Self::Filtered => "nat_filtered",
+            Self::Exhausted => "nat_exhausted",
+            Self::Limit => "nat_limit",
+            Self::Full => "nat_full",
+            Self::Protocol => "nat_protocol",
+        }
+    }
+}
+
+/// What a flow uses of NAT, to be kept with it: one byte. The flow's tuples say of what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Held(u8);
+
+impl Held {
+    /// Nothing.
+    pub const NOTHING: Self = Self(0);
+    /// A port of its own.
+    const PORT: u8 = 1;
+    /// The mapping of its source.
+    const MAPPING: u8 = 2;
+    /// The mapping of its destination.
+    const INWARD: u8 = 4;
+    /// The mapping has its remote address as a contact.
+    const CONTACT: u8 = 8;
+
+    /// Whether there is nothing to give back.
+    pub const fn is_nothing(self) -> bool {
+        self.0 == 0
+    }
+
+    const fn has(self, bit: u8) -> bool {
+        self.0 & bit != 0
+    }
+}
+
+/// What a flow becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Translated {
+    /// The tuple of its packets when they leave: the other direction's key is its reverse.
+    pub tuple: Tuple,
+    pub held: Held,
+}
+
+/// What the source of a packet becomes.
+enum Source {
+    Same,
+    Fixed(IpAddr),
+    Pool(u16),
+}
+
+/// Who has what, of one worker.
+pub struct Nat {
+    rules: Arc<Rules>,
+    pub ports: Ports,
+    pub mappings: Mappings,
+    pub subscribers: Subscribers,
+    pub log: Log,
+    refused: [u64; Refused::COUNT],
+    /// Number of the worker, for logs.
+    worker: u16,
+}
+
+/// All NAT state of a bucket, on the way to another worker.
+#[derive(Debug)]
+pub struct Bucket {
+    ports: Option<BucketPorts>,
+    mappings: BucketMappings,
+    subscribers: BucketSubscribers,
+}
+
+/// How large a worker's NAT may grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    pub mappings: usize,
+    pub subscribers: usize,
+    /// Log records that wait to be written.
+    pub records: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            mappings: 1 << 18,
+            subscribers: 1 << 16,
+            records: 1 << 14,
+        }
+    }
+}
+
+impl Nat {
+    /// The NAT of a worker that owns the buckets of `mine`.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn new(
+        rules: Arc<Rules>,
+        limits: &Limits,
+        mine: Bits,
+        worker: u16,
+        seed: Seed,
+    ) -> Result<Self, TableError> {
+        Ok(Self {
+            ports: Ports::new(rules.outsides(), mine),
+            mappings: Mappings::new(limits.mappings, seed)?,
+            subscribers: Subscribers::new(limits.subscribers, seed)?,
+            log: Log::new(limits.records),
+            refused: [0; Refused::COUNT],
+            worker,
+            rules,
+        })
+    }
+
+    /// The rules in force.
+    pub fn rules(&self) -> &Arc<Rules> {
+        &self.rules
+    }
+
+    /// How often each reason has refused a packet.
+    pub fn refused(&self) -> [(Refused, u64); Refused::COUNT] {
+        Refused::ALL.map(|why| (why, self.refused[why as usize]))
+    }
+
+    /// Other rules, made with these as the ones before ([`Rules::new`]). Mappings and ports of
+    /// addresses that stay are kept. Returns the mappings that are gone: their flows must end, as
+    /// must those whose [`is_permitted`](Self::is_permitted) is false.
+    pub fn install(&mut self, rules: Arc<Rules>) -> Vec<Mapping> {
+        let stays = |id: AddressId| {
+            let (old, new) = (self.rules.address(id), rules.address(id));
+            matches!((old, new), (Some(old), Some(new))
+                if old.address == new.address && old.block_ports == new.block_ports)
+        };
+        let gone = self.mappings.retain(stays);
+        self.subscribers.retain(|one| stays(one.outside));
+        let pool = |id| rules.address(id).map_or(0, |outside| outside.pool);
+        self.mappings.renumber(pool);
+        self.subscribers.renumber(pool);
+        self.ports.install(rules.outsides());
+        self.rules = rules;
+        gone
+    }
+
+    /// Whether the rules still have the outside address that a flow uses.
+    pub fn is_permitted(&self, held: Held, translated: &Tuple) -> bool {
+        !held.has(Held::PORT | Held::MAPPING) || self.rules.id(translated.src.address).is_some()
+    }
+
+    /// Where a first packet goes to. Nothing is taken yet.
+    ///
+    /// # Errors
+    /// It is for nobody, or from somebody who is not let in.
+    pub fn destination(&mut self, first: &First) -> Result<Destination, Refused> {
+        let found = self.destination_of(first);
+        self.counted(found)
+    }
+
+    fn destination_of(&self, first: &First) -> Result<Destination, Refused> {
+        let tuple = &first.tuple;
+        let same = Destination::same(tuple);
+        let to = |address: IpAddr| tuple.with_dst(Endpoint::new(address, tuple.dst.port));
+        match self.rules.aim(tuple, first.from) {
+            Aim::Other => Ok(same),
+            Aim::Static(inside) => Ok(Destination {
+                tuple: to(inside),
+                ..same
+            }),
+            Aim::Forward(inside, pool) => Ok(Destination {
+                tuple: tuple.with_dst(inside),
+                pool,
+                ..same
+            }),
+            Aim::Nat64(address, pool) => match tuple.ported() {
+                Some(_) => Ok(Destination {
+                    tuple: to(address),
+                    pool: Some(pool),
+                    ..same
+                }),
+                None => Err(Refused::Protocol),
+            },
+            Aim::Pool(id) => self.mapped(first, id),
+        }
+    }
+
+    /// The inside that has the port which a packet is for.
+    fn mapped(&self, first: &First, id: AddressId) -> Result<Destination, Refused> {
+        let tuple = &first.tuple;
+        let pool = self.rules.pool_of(id).ok_or(Refused::NoMapping)?;
+        let outside = match tuple.ported() {
+            // An identifier is the port of who asks: no first packet is for one.
+            Some(protocol @ (Protocol::Tcp | Protocol::Udp)) => Some(OutsidePort {
+                address: id,
+                protocol,
+                port: tuple.dst.port,
+            }),
+            _ => None,
+        };
+        let found = outside.and_then(|outside| self.mappings.at(&outside));
+        let Some(mapping) = found else {
+            return match pool.is_interface {
+                true => Ok(Destination::same(tuple)),
+                false => Err(Refused::NoMapping),
+            };
+        };
+        let is_asked_later = self.rules.hairpin(tuple, first.from).is_some();
+        let admits = |who| self.mappings.admits(mapping, pool.filtering, who);
+        if !is_asked_later && !admits(tuple.src.address) {
+            return Err(Refused::Filtered);
+        }
+        Ok(Destination {
+            tuple: tuple.with_dst(mapping.inside.endpoint),
+            mapping: outside,
+            pool: None,
+            is_asked_later,
+        })
+    }
+
+    /// What a first packet becomes that leaves at `to`; takes what it needs. `random` is a new
+    /// number each time.
+    ///
+    /// # Errors
+    /// There is no port for it, or it is not let in; nothing was taken.
+    pub fn source(
+        &mut self,
+        first: &First,
+        destination: &Destination,
+        to: At,
+        now_ms: u64,
+        random: u64,
+    ) -> Result<Translated, Refused> {
+        let found = self.source_of(first, destination, to, now_ms, random);
+        self.counted(found)
+    }
+
+    fn source_of(
+        &mut self,
+        first: &First,
+        destination: &Destination,
+        to: At,
+        now_ms: u64,
+        random: u64,
+    ) -> Result<Translated, Refused> {
+        let (tuple, from) = (&destination.tuple, first.from);
+        let (source, mut held) = match self.source_rule(first, destination, to) {
+            Source::Fixed(address) => (Endpoint::new(address, tuple.src.port), Held::NOTHING),
+            Source::Pool(pool) => self.take(first, destination, pool, now_ms, random)?,
+            Source::Same => (tuple.src, Held::NOTHING),
+        };
+        let mut translated = tuple.with_src(source);
+        if first.tuple.src.address.is_ipv6() && source.address.is_ipv4() {
+            translated = nat64::tuple4(&translated);
+        }
+        if let Some(outside) = &destination.mapping {
+            let admits = || {
+                let mapping = self.mappings.at(outside)?;
+                let pool = self.rules.pool_of(outside.address)?;
+                let who = match destination.is_asked_later {
+                    true => source.address,
+                    false => tuple.src.address,
+                };
+                Some(self.mappings.admits(mapping, pool.filtering, who))
+            };
+            if admits() != Some(true) {
+                self.release(held, &first.tuple, &translated, from.zone, now_ms);
+                return Err(Refused::Filtered);
+            }
+            self.mappings.begin(outside, None);
+            held.0 |= Held::INWARD;
+        }
+        Ok(Translated {
+            tuple: translated,
+            held,
+        })
+    }
+
+    /// What the source of a packet becomes.
+    fn source_rule(&self, first: &First, destination: &Destination, to: At) -> Source {
+        let (tuple, rules) = (&destination.tuple, &self.rules);
+        if let Some(pool) = destination.pool {
+            return Source::Pool(pool);
+        }
+        if let (IpAddr::V4(v4), IpAddr::V6(_)) = (tuple.src.address, tuple.dst.address) {
+            // Somebody outside sends to an IPv6 host's mapping.
+            let id = destination.mapping.map(|mapping| mapping.address);
+            let prefix = id.and_then(|id| rules.prefix64_of(id));
+            return prefix.map_or(Source::Same, |prefix| {
+                Source::Fixed(prefix.embed(v4).into())
+            });
+        }
+        // A packet that would have left to the outside, had it not been for somebody inside.
+        let turns = *tuple != first.tuple;
+        if let Some(fixed) = rules.static_source(tuple.src.address, first.from, to, turns) {
+            return Source::Fixed(fixed);
+        }
+        let hairpin = turns
+            .then(|| rules.hairpin(&first.tuple, first.from))
+            .flatten();
+        match (hairpin, rules.source(tuple, first.from, to)) {
+            (Some(pool), _) | (None, Some(Action::Pool(pool))) => Source::Pool(pool),
+            (None, Some(Action::Keep) | None) => Source::Same,
+        }
+    }
+
+    /// Takes an outside endpoint of a pool for a packet's source.
+    fn take(
+        &mut self,
+        first: &First,
+        destination: &Destination,
+        number: u16,
+        now_ms: u64,
+        random: u64,
+    ) -> Result<(Endpoint, Held), Refused> {
+        let rules = self.rules.clone();
+        let pool = &rules.config.pools[usize::from(number)];
+        let src = first.tuple.src;
+        let Some(protocol) = first.tuple.ported() else {
+            // By address alone; who came first has the address, for the flow's keys are taken.
+            let who = Who {
+                address: src.address,
+                zone: first.from.zone,
+                pool: number,
+            };
+            let known = self.subscribers.get(&who).map(|one| one.outside);
+            let id = known.or_else(|| choose(&rules, number, &src.address));
+            let address = id
+                .and_then(|id| rules.address(id))
+                .ok_or(Refused::Exhausted)?;
+            return Ok((Endpoint::new(address.address, src.port), Held::NOTHING));
+        };
+        let inside = Inside {
+            endpoint: src,
+            protocol,
+            zone: first.from.zone,
+            pool: number,
+        };
+        let remote = contact_of(&first.tuple, &destination.tuple);
+        let contact = (pool.filtering == Filtering::AddressDependent).then_some(remote);
+        let mut held = Held(match pool.is_independent {
+            true => Held::MAPPING | if contact.is_some() { Held::CONTACT } else { 0 },
+            false => Held::PORT,
+        });
+        if pool.is_independent {
+            let known = self.mappings.of(&inside).map(|mapping| mapping.outside);
+            if let Some(outside) = known {
+                let address = rules.address(outside.address).ok_or(Refused::Full)?.address;
+                self.mappings.begin(&outside, contact);
+                return Ok((Endpoint::new(address, outside.port), held));
+            }
+        }
+        let outside = self.take_port(first, pool, number, &inside, now_ms, random)?;
+        if pool.is_independent {
+            if self.mappings.insert(inside, outside, first.bucket).is_err() {
+                self.give(&outside, &src.address, first.from.zone, now_ms);
+                return Err(Refused::Full);
+            }
+            self.mappings.begin(&outside, contact);
+        } else {
+            held = Held(Held::PORT);
+        }
+        let address = rules
+            .address(outside.address)
+            .ok_or(Refused::Exhausted)?
+            .address;
+        let endpoint = Endpoint::new(address, outside.port);
+        if pool.logs {
+            let event = match pool.is_independent {
+                true => Event::MappingBegins,
+                false => Event::SessionBegins,
+            };
+            let remote = (!pool.is_independent).then_some(destination.tuple.dst);
+            self.record(now_ms, event, &inside, endpoint, remote);
+        }
+        Ok((endpoint, held))
+    }
+
+    /// Takes a port of a pool.
+    fn take_port(
+        &mut self,
+        first: &First,
+        pool: &Pool,
+        number: u16,
+        inside: &Inside,
+        now_ms: u64,
+        random: u64,
+    ) -> Result<OutsidePort, Refused> {
+        let (src, protocol) = (inside.endpoint, inside.protocol);
+        let mut wish = Wish {
+            port: pool.preserves.then_some(src.port),
+            odd: (protocol == Protocol::Udp).then_some(src.port & 1 != 0),
+            bucket: first.bucket,
+        };
+        let mut known = None;
+        if let Some(partner) = self.partner(pool, inside) {
+            // RFC 4787 4.2.3: the other port of a pair, next to the first one.
+            wish.port = Some(partner.port ^ 1);
+            known = Some(partner.address);
+        }
+        let is_subscriber = pool.block_ports != 0
+            || pool.host_ports.is_some()
+            || pool.is_paired && self.rules.positions(number).len() > 1;
+        if is_subscriber {
+            let who = Who {
+                address: src.address,
+                zone: inside.zone,
+                pool: number,
+            };
+            return self.take_of(&who, pool, protocol, &wish, now_ms, random, first.bucket);
+        }
+        let count = self.rules.positions(number).len().max(1) as u64;
+        let start = (random >> 40) % count;
+        let roomy = || {
+            let position = self.ports.roomy(number, protocol, start as u16)?;
+            self.rules
+                .positions(number)
+                .get(usize::from(position))
+                .copied()
+        };
+        let address = known.or_else(roomy);
+        let taken = address.and_then(|address| {
+            let port = self.ports.take(address, protocol, &wish, random)?;
+            Some(OutsidePort {
+                address,
+                protocol,
+                port,
+            })
+        });
+        taken.ok_or(Refused::Exhausted)
+    }
+
+    /// The outside of the other port of a pair (RTP and RTCP), if it is mapped.
+    fn partner(&self, pool: &Pool, inside: &Inside) -> Option<OutsidePort> {
+        if inside.protocol != Protocol::Udp || !pool.is_independent {
+            return None;
+        }
+        let Endpoint { address, port } = inside.endpoint;
+        let endpoint = Endpoint::new(address, port ^ 1);
+        let partner = self.mappings.of(&Inside {
+            endpoint,
+            ..*inside
+        })?;
+        // Only if the first one has kept its parity.
+        let is_alike = (partner.outside.port ^ port) & 1 != 0;
+        is_alike.then_some(partner.outside)
+    }
+
+    /// Takes a port for a subscriber.
+    #[allow(clippy::too_many_arguments)] // one call, with what it knows
+    fn take_of(
+        &mut self,
+        who: &Who,
+        pool: &Pool,
+        protocol: Protocol,
+        wish: &Wish,
+        now_ms: u64,
+        random: u64,
+        bucket: u8,
+    ) -> Result<OutsidePort, Refused> {
+        if self.subscribers.get(who).is_none() {
+            let count = self.rules.positions(who.pool).len().max(1) as u64;
+            let start = (random >> 40) % count;
+            let position = self.ports.roomy(who.pool, protocol, start as u16);
+            let positions = self.rules.positions(who.pool);
+            let address = position.and_then(|at| positions.get(usize::from(at)));
+            let address = *address.ok_or(Refused::Exhausted)?;
+            let inserted = self.subscribers.insert(*who, bucket, address);
+            inserted.map_err(|_| Refused::Full)?;
+        }
+        let taken = self.take_as(who, pool, protocol, wish, now_ms, random);
+        if taken.is_err() && self.subscribers.get(who).is_some_and(|one| one.ports == 0) {
+            self.subscribers.remove(who);
+        }
+        taken
+    }
+
+    fn take_as(
+        &mut self,
+        who: &Who,
+        pool: &Pool,
+        protocol: Protocol,
+        wish: &Wish,
+        now_ms: u64,
+        random: u64,
+    ) -> Result<OutsidePort, Refused> {
+        let one = self.subscribers.get_mut(who).ok_or(Refused::Full)?;
+        if pool.host_ports.is_some_and(|most| one.ports >= most) {
+            return Err(Refused::Limit);
+        }
+        let address = one.outside;
+        let at = |port| OutsidePort {
+            address,
+            protocol,
+            port,
+        };
+        if pool.block_ports == 0 {
+            let port = self.ports.take(address, protocol, wish, random);
+            let port = port.ok_or(Refused::Exhausted)?;
+            one.take(port);
+            return Ok(at(port));
+        }
+        let mut blocks = one.blocks();
+        let port = blocks.find_map(|block| self.ports.take_in(block, protocol, wish, random));
+        drop(blocks);
+        if let Some(port) = port {
+            one.take(port);
+            return Ok(at(port));
+        }
+        if !one.may_add(pool.blocks) {
+            return Err(Refused::Limit);
+        }
+        let block = self.ports.take_block(address, one.bucket, random);
+        let block = block.ok_or(Refused::Exhausted)?;
+        one.add(block, pool.blocks);
+        let port = self.ports.take_in(&block, protocol, wish, random >> 16);
+        if let Some(port) = port {
+            one.take(port);
+        }
+        self.record_block(now_ms, Event::BlockBegins, who, &block);
+        port.map(at).ok_or(Refused::Exhausted)
+    }
+
+    /// Gives back what a flow used. `original` is the tuple of its first packet, `translated` what
+    /// that became, `zone` where it came in.
+    pub fn release(
+        &mut self,
+        held: Held,
+        original: &Tuple,
+        translated: &Tuple,
+        zone: u16,
+        now_ms: u64,
+    ) {
+        let outside = |endpoint: &Endpoint| {
+            Some(OutsidePort {
+                address: self.rules.id(endpoint.address)?,
+                protocol: original.ported()?,
+                port: endpoint.port,
+            })
+        };
+        let (source, destination) = (outside(&translated.src), outside(&original.dst));
+        if held.has(Held::INWARD)
+            && let Some(outside) = destination
+        {
+            self.end(&outside, None, now_ms);
+        }
+        let Some(outside) = source else { return };
+        if held.has(Held::MAPPING) {
+            let contact = held
+                .has(Held::CONTACT)
+                .then(|| contact_of(original, translated));
+            self.end(&outside, contact, now_ms);
+        } else if held.has(Held::PORT) {
+            if self
+                .rules
+                .pool_of(outside.address)
+                .is_some_and(|pool| pool.logs)
+            {
+                let inside = Inside {
+                    endpoint: original.src,
+                    protocol: outside.protocol,
+                    zone,
+                    pool: 0,
+                };
+                let event = Event::SessionEnds;
+                self.record(now_ms, event, &inside, translated.src, Some(translated.dst));
+            }
+            self.give(&outside, &original.src.address, zone, now_ms);
+        }
+    }
+
+    /// A flow of a mapping has ended; with the last one the mapping does.
+    fn end(&mut self, outside: &OutsidePort, contact: Option<IpAddr>, now_ms: u64) {
+        let Some(mapping) = self.mappings.end(outside, contact) else {
+            return;
+        };
+        let rules = self.rules.clone();
+        let address = rules
+            .address(outside.address)
+            .map(|outside| outside.address);
+        let logs = rules.pool_of(outside.address).is_some_and(|pool| pool.logs);
+        if let (true, Some(address)) = (logs, address) {
+            let endpoint = Endpoint::new(address, outside.port);
+            self.record(now_ms, Event::MappingEnds, &mapping.inside, endpoint, None);
+        }
+        let inside = mapping.inside;
+        self.give(outside, &inside.endpoint.address, inside.zone, now_ms);
+    }
+
+    /// Gives a port back, and what the subscriber has no use for any longer.
+    fn give(&mut self, outside: &OutsidePort, inside: &IpAddr, zone: u16, now_ms: u64) {
+        self.ports
+            .give(outside.address, outside.protocol, outside.port);
+        let Some(pool) = self
+            .rules
+            .address(outside.address)
+            .map(|outside| outside.pool)
+        else {
+            return;
+        };
+        let who = Who {
+            address: *inside,
+            zone,
+            pool,
+        };
+        let Some(one) = self.subscribers.get_mut(&who) else {
+            return;
+        };
+        let block = one.give(outside.port);
+        let is_last = one.ports == 0;
+        if let Some(block) = block {
+            self.ports.give_block(&block);
+            self.record_block(now_ms, Event::BlockEnds, &who, &block);
+        }
+        if is_last {
+            self.subscribers.remove(&who);
+        }
+    }
+
+    /// Takes all state of a bucket out, for another worker. Flows are not here, and those that use
+    /// a port of the bucket move with it; so do [`companions`](Self::companions).
+    pub fn take_bucket(&mut self, bucket: u8) -> Bucket {
+        Bucket {
+            ports: self.ports.take_bucket(bucket),
+            mappings: self.mappings.take_bucket(bucket),
+            subscribers: self.subscribers.take_bucket(bucket),
+        }
+    }
+
+    /// Puts in what another worker took out; returns mappings for which there is no room, whose
+    /// flows have to end.
+    pub fn put_bucket(&mut self, bucket: Bucket) -> Vec<Mapping> {
+        if let Some(ports) = bucket.ports {
+            // Both workers have the same rules, and a bucket has one owner.
+            let _ = self.ports.put_bucket(ports);
+        }
+        self.subscribers.put_bucket(bucket.subscribers);
+        let refused = self.mappings.put_bucket(bucket.mappings);
+        for mapping in &refused {
+            let outside = &mapping.outside;
+            self.ports
+                .give(outside.address, outside.protocol, outside.port);
+        }
+        refused
+    }
+
+    /// Buckets that must have the same owner as this one: its mappings use their ports.
+    pub fn companions(&self, bucket: u8) -> Bits {
+        self.mappings.companions(bucket)
+    }
+
+    /// Bytes of memory.
+    pub fn memory_bytes(&self) -> usize {
+        let tables = self.mappings.memory_bytes() + self.subscribers.memory_bytes();
+        tables + self.ports.memory_bytes() + self.log.memory_bytes()
+    }
+
+    fn counted<T>(&mut self, found: Result<T, Refused>) -> Result<T, Refused> {
+        if let Err(why) = &found {
+            self.refused[*why as usize] += 1;
+        }
+        found
+    }
+
+    fn record(
+        &mut self,
+        time_ms: u64,
+        event: Event,
+        inside: &Inside,
+        outside: Endpoint,
+        remote: Option<Endpoint>,
+    ) {
+        self.log.push(Record::session(
+            time_ms,
+            self.worker,
+            event,
+            inside,
+            outside,
+            remote,
+        ));
+    }
+
+    fn record_block(&mut self, time_ms: u64, event: Event, who: &Who, block: &super::ports::Block) {
+        if let Some(outside) = self.rules.address(block.address) {
+            let record = Record::block(time_ms, self.worker, event, who, outside.address, block);
+            self.log.push(record);
+        }
+    }
+}
+
+/// Whom a host has sent to: as the host itself calls it, and as IPv4 does behind NAT64.
+fn contact_of(original: &Tuple, translated: &Tuple) -> IpAddr {
+    match translated.dst.address.is_ipv4() {
+        true if original.dst.address.is_ipv6() => translated.dst.address,
+        _ => original.dst.address,
+    }
+}
+
+/// Some address of a pool, always the same for a host.
+fn choose(rules: &Rules, pool: u16, host: &IpAddr) -> Option<AddressId> {
+    let positions = rules.positions(pool);
+    let bits = match host {
+        IpAddr::V4(v4) => u64::from(u32::from(*v4)),
+        IpAddr::V6(v6) => (u128::from(*v6) >> 64) as u64 ^ u128::from(*v6) as u64,
+    };
+    let at = linerate_core::random::mixed(bits) as usize % positions.len().max(1);
+    positions.get(at).copied()
+}
+
+#[cfg(test)]
+mod tests;

@@ -45,6 +45,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("memif_ring", linerate_drivers::fuzz::memif_ring),
     ("shm_ring", linerate_drivers::fuzz::shm_ring),
     ("virtqueue", linerate_drivers::fuzz::virtqueue),
+    ("inflight_record", linerate_drivers::fuzz::inflight_record),
     ("vhost_messages", linerate_drivers::fuzz::vhost_messages),
     ("router_path", program::router_path),
     ("fpm_stream", program::fpm_stream),

@@ -40,6 +40,14 @@ pub fn virtqueue(input: &[u8]) {
     crate::virtqueue::fuzz::run(input);
 }
 
+/// Any bytes as the record of what a virtqueue's device has in flight, of either kind.
+///
+/// # Panics
+/// Where a packet is longer than its slot, or what is another queue's was written to.
+pub fn inflight_record(input: &[u8]) {
+    crate::virtqueue::fuzz::run_record(input);
+}
+
 /// Any bytes as what a vhost-user front end sends, with descriptors.
 pub fn vhost_messages(input: &[u8]) {
     crate::vhost::fuzz::run(input);

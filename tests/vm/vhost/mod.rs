@@ -176,11 +176,12 @@ fn ping(guest: &mut Guest, address: &str, bytes: u32) {
     guest.run(&format!(
         "replies() {{ nstat -asz IcmpInEchoReps | awk '/InEchoReps/ {{ print $2 }}'; }}
         before=$(replies)
-        ping -q -n -M do -c 50 -i 0.02 -s {bytes} {address}
+        ping -n -M do -c 50 -i 0.02 -s {bytes} {address}
         for second in $(seq 60); do
             [ $(($(replies) - before)) = 50 ] && exit 0
             sleep 1
         done
+        ip -s link; ip -s neigh
         exit 1"
     ));
 }

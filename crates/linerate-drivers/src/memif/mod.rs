@@ -82,7 +82,7 @@ use queue::{Receiver, Sender};
 use receive::Slots;
 use shared::Shared;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
 /// The row in the drivers' table.
@@ -104,7 +104,7 @@ pub fn open(spec: &Spec, drivers: &Drivers) -> Result<Memif, PortError> {
         listeners: drivers.memifs.clone(),
         counters: Counters::default(),
         violations: Arc::default(),
-        notified: 0,
+        notified: Arc::default(),
         running: None,
     })
 }
@@ -115,8 +115,8 @@ pub struct Memif {
     listeners: Listeners,
     counters: Counters,
     violations: Arc<Violations>,
-    /// Notifications of earlier starts.
-    notified: u64,
+    /// Notifications of all starts.
+    notified: Arc<AtomicU64>,
     running: Option<Running>,
 }
 
@@ -271,7 +271,7 @@ impl Port for Memif {
         let rings = |queues: u16| usize::from(queues.max(1));
         let (rx, tx) = (rings(config.rx_queues), rings(config.tx_queues));
         let fix = "raise the limit of open files (ulimit -n)";
-        let notifier = Notifier::new(tx);
+        let notifier = Notifier::new(tx, self.notified.clone());
         let notifier = notifier.map_err(|error| self.system("make an eventfd", error, fix))?;
         let violations = self.violations.clone();
         let shared = Shared::new((rx, tx), notifier.handle(), violations);
@@ -325,7 +325,7 @@ impl Port for Memif {
         let now = self.running.as_ref();
         PortStats {
             violations: self.violations.read(),
-            notifications: self.notified + now.map_or(0, |now| now.shared.notify.sent()),
+            notifications: self.notified.load(Ordering::Relaxed),
             rings: now.map_or(Vec::new(), |now| now.shared.fill()),
             ..self.counters.sum()
         }
@@ -338,7 +338,7 @@ impl Port for Memif {
     fn stop(&mut self) -> Result<(), PortError> {
         self.counters.check_stop(&self.settings.port)?;
         if let Some(running) = self.running.take() {
-            self.notified += running.end();
+            running.end();
         }
         self.violations.forget_warning();
         Ok(())
@@ -354,12 +354,11 @@ impl Drop for Memif {
 }
 
 impl Running {
-    /// Disconnects; returns how many notifications were sent.
-    fn end(self) -> u64 {
+    /// Disconnects.
+    fn end(self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         kick::ring(&self.shared.bell);
         let _ = self.thread.join();
-        self.shared.notify.sent()
     }
 
     /// For people: who the peer is, and what was agreed on.

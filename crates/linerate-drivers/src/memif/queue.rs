@@ -79,8 +79,9 @@ impl TxQueue for Sender {
             sent,
         } = self;
         finisher.tx(burst, cache, stats, |burst, cache| {
-            *sent = true;
-            send(shared, *index, burst, cache, stats)
+            let taken = send(shared, *index, burst, cache, stats);
+            *sent |= taken > 0;
+            taken
         })
     }
 

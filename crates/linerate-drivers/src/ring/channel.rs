@@ -22,6 +22,21 @@ pub(super) struct Channel {
 struct Home {
     putter: Option<spsc::Producer<Packet>>,
     taker: Option<spsc::Consumer<Packet>>,
+    /// For the ledger: packets that ends which are gone put in, less those that they took out and
+    /// those that were drained.
+    carried: i64,
+}
+
+impl Home {
+    /// Drops what waits in the ring, if nobody listens; returns how many.
+    fn drain(&mut self) -> u64 {
+        let Some(taker) = &mut self.taker else {
+            return 0;
+        };
+        let count = std::iter::from_fn(|| taker.pop()).map(drop).count() as u64;
+        self.carried -= count as i64;
+        count
+    }
 }
 
 /// `count` channels of `size` packets each; with `bells` a sender wakes its receiver.
@@ -32,6 +47,7 @@ pub(super) fn channels(count: u16, size: usize, bells: bool) -> Vec<Arc<Channel>
         let home = Mutex::new(Home {
             putter: Some(putter),
             taker: Some(taker),
+            carried: 0,
         });
         Arc::new(Channel {
             heard: CachePadded::new(AtomicBool::new(false)),
@@ -54,18 +70,20 @@ impl Channel {
 
     /// Takes the receiving end. Packets sent without a receiver are dropped.
     pub(super) fn listen(this: &Arc<Self>, stats: Arc<QueueStats>) -> Receiver {
-        let mut taker = this
-            .home()
-            .taker
-            .take()
-            .expect("a port starts only when its queues are gone");
-        let stale = drain(&mut taker);
+        let mut home = this.home();
+        let stale = home.drain();
+        let taker = home.taker.take();
+        assert!(
+            taker.is_some(),
+            "a port starts only when its queues are gone"
+        );
+        drop(home);
         if stale > 0 {
             stats.dropped(DropReason::LinkDown, stale);
         }
         this.heard.store(true, Ordering::Relaxed);
         Receiver {
-            taker: Some(taker),
+            taker,
             channel: this.clone(),
             taken: 0,
             stats,
@@ -90,11 +108,6 @@ impl Channel {
     fn home(&self) -> MutexGuard<'_, Home> {
         self.home.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Drops what waits in a ring; returns how many.
-fn drain(taker: &mut spsc::Consumer<Packet>) -> u64 {
-    std::iter::from_fn(|| taker.pop()).map(drop).count() as u64
 }
 
 /// A receive queue.
@@ -133,7 +146,10 @@ impl RxQueue for Receiver {
     }
 
     fn held(&self) -> i64 {
-        -(self.taken as i64)
+        let home = self.channel.home();
+        let nobody_sends = home.putter.is_some();
+        let carried = if nobody_sends { home.carried } else { 0 };
+        carried - self.taken as i64
     }
 }
 
@@ -142,9 +158,10 @@ impl Drop for Receiver {
         self.channel.heard.store(false, Ordering::Relaxed);
         let mut home = self.channel.home();
         home.taker = self.taker.take();
+        home.carried -= self.taken as i64;
         // Packets that the sender still puts in are drained when it is dropped, or when a receiver
         // returns.
-        home.taker.as_mut().map(drain);
+        home.drain();
     }
 }
 
@@ -182,7 +199,7 @@ impl TxQueue for Sender {
     }
 
     fn held(&self) -> i64 {
-        self.given as i64
+        self.given as i64 + self.channel.home().carried
     }
 }
 
@@ -190,6 +207,7 @@ impl Drop for Sender {
     fn drop(&mut self) {
         let mut home = self.channel.home();
         home.putter = self.putter.take();
-        home.taker.as_mut().map(drain);
+        home.carried += self.given as i64;
+        home.drain();
     }
 }

@@ -90,6 +90,7 @@ impl Refusal {
 #[derive(Debug)]
 pub(super) struct Opened {
     file: File,
+    role: Role,
     /// Device and inode.
     identity: (u64, u64),
     /// Whether the kernel locks ranges of it.
@@ -141,6 +142,7 @@ impl Opened {
         };
         Ok(Self {
             file,
+            role: wanted.role,
             identity: (found.dev(), found.ino()),
             locks,
         })
@@ -224,9 +226,18 @@ impl Opened {
     }
 
     /// Whether somebody has locked the other side's block. `None` where locks tell nothing.
-    pub(super) fn peer_is_locked(&self, role: Role) -> Option<bool> {
-        let locked = || sys::is_locked(self.file.as_fd(), &role.other().block()).ok();
+    pub(super) fn peer_is_locked(&self) -> Option<bool> {
+        let locked = || sys::is_locked(self.file.as_fd(), &self.role.other().block()).ok();
         self.locks.then(locked).flatten()
+    }
+}
+
+impl Drop for Opened {
+    /// A child that was forked has our descriptors, too, until it runs its program.
+    fn drop(&mut self) {
+        if self.locks {
+            let _ = sys::unlock(self.file.as_fd(), &self.role.block());
+        }
     }
 }
 
@@ -379,5 +390,35 @@ impl Memory for Untrusted {
         if let Some(window) = self.window(at, from.len()) {
             window.write(from);
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use crate::Drivers;
+    use linerate_testkit::Scratch;
+
+    /// A child that was forked and has not run its program yet has all our descriptors.
+    #[test]
+    fn a_side_that_stopped_is_free_at_once_whoever_has_its_descriptor() {
+        let folder = Scratch::new();
+        let wanted = Wanted {
+            path: folder.path().join("ring"),
+            role: Role::Server,
+            shape: Shape::new(1, 8, 60),
+            access: UnixAccess::default(),
+        };
+        let drivers = Drivers::new();
+        let open = || Opened::open(&wanted, &*drivers.opener);
+        let first = open().unwrap();
+        let inherited = first.file.try_clone().unwrap();
+        assert!(first.locks && open().is_err());
+        drop(first);
+        let second = open().unwrap();
+        assert!(second.locks);
+        drop(inherited);
+        assert!(open().is_err(), "the second one's lock is its own");
     }
 }

@@ -62,7 +62,7 @@ impl Watch {
         memory.read(block + side::BOOT_ID, &mut boot);
         // A peer in another kernel has its locks there.
         let here = boot != NO_BOOT_ID && boot == boot_id();
-        let locked = here.then(|| opened.peer_is_locked(attached.role)).flatten();
+        let locked = here.then(|| opened.peer_is_locked()).flatten();
         let beats = self.changed.is_some_and(|changed| now - changed < SILENCE);
         let sign = match locked {
             Some(true) => "its lock on the file",

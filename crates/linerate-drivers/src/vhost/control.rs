@@ -96,13 +96,18 @@ pub(crate) struct Shared {
     pub(crate) wakeups: Vec<Arc<Wakeups>>,
     pub(crate) status: Mutex<Status>,
     pub(crate) violations: Arc<Violations>,
-    pub(crate) notified: AtomicU64,
+    /// Notifications that peers were sent.
+    pub(crate) notified: Arc<AtomicU64>,
     pub(crate) bell: Arc<OwnedFd>,
     stop: AtomicBool,
 }
 
 impl Shared {
-    pub(crate) fn new(pairs: usize, violations: Arc<Violations>) -> io::Result<Self> {
+    pub(crate) fn new(
+        pairs: usize,
+        violations: Arc<Violations>,
+        notified: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
         let bell = Arc::new(kick::new_eventfd()?);
         let wakeups = (0..pairs).map(|_| Wakeups::new().map(Arc::new));
         Ok(Self {
@@ -115,7 +120,7 @@ impl Shared {
                 facts: Vec::new(),
             }),
             violations,
-            notified: AtomicU64::new(0),
+            notified,
             bell,
             stop: AtomicBool::new(false),
         })

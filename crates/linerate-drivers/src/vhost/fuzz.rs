@@ -28,7 +28,7 @@ pub(crate) fn run(input: &[u8]) {
     let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None);
     let (ours, theirs) = pair.expect("a pair of sockets");
     let mut channel = Channel::new(ours);
-    let shared = Arc::new(Shared::new(2, Arc::default()).expect("descriptors"));
+    let shared = Arc::new(Shared::new(2, Arc::default(), Arc::default()).expect("descriptors"));
     let offer = Offer {
         pairs: 2,
         offloads: true,

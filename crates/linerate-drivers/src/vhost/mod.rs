@@ -48,7 +48,7 @@ use linerate_wire::{ethernet, vlan};
 use session::Backend;
 pub(crate) use session::{Offer, describe, inflight_fields, memory_file};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The row in the drivers' table.
 pub const KIND: PortKind = PortKind {
@@ -106,6 +106,8 @@ pub(crate) struct Base {
     opener: Arc<dyn Opener>,
     counters: Counters,
     violations: Arc<Violations>,
+    /// Notifications of all starts.
+    notified: Arc<AtomicU64>,
     running: Option<Running>,
 }
 
@@ -122,6 +124,7 @@ impl Base {
             opener: opener.clone(),
             counters: Counters::default(),
             violations: Arc::default(),
+            notified: Arc::default(),
             running: None,
         })
     }
@@ -154,7 +157,7 @@ impl Base {
         self.counters.check_start(info, config)?;
         self.running = None;
         let pairs = usize::from(config.rx_queues.max(config.tx_queues).max(1));
-        let shared = shared(&self.port, pairs, &self.violations)?;
+        let shared = self.shared(pairs)?;
         let side = side(&self.port, pairs, shared.clone());
         let control = Control::start(&self.port, &self.at, &self.opener, shared.clone(), side)?;
         let lends = info.exposed_pool;
@@ -169,6 +172,17 @@ impl Base {
         Ok(queues)
     }
 
+    fn shared(&self, pairs: usize) -> Result<Arc<Shared>, PortError> {
+        let shared = Shared::new(pairs, self.violations.clone(), self.notified.clone());
+        let shared = shared.map_err(|source| PortError::System {
+            port: self.port.clone(),
+            action: "make descriptors for its queues".into(),
+            source,
+            fix: "raise the limit of open files with `ulimit -n`".into(),
+        });
+        shared.map(Arc::new)
+    }
+
     pub(crate) fn link(&self) -> Link {
         match &self.running {
             Some(running) => running.link(),
@@ -179,7 +193,7 @@ impl Base {
     pub(crate) fn stats(&self) -> PortStats {
         PortStats {
             violations: self.violations.read(),
-            notifications: self.running.as_ref().map_or(0, Running::notified),
+            notifications: self.notified.load(Ordering::Relaxed),
             rings: self.running.as_ref().map_or(Vec::new(), Running::rings),
             ..self.counters.sum()
         }
@@ -242,10 +256,6 @@ impl Running {
             }
         }
         rings
-    }
-
-    fn notified(&self) -> u64 {
-        self.shared.notified.load(Ordering::Relaxed)
     }
 }
 
@@ -316,19 +326,4 @@ impl Port for Vhost {
     fn stop(&mut self) -> Result<(), PortError> {
         self.base.stop()
     }
-}
-
-fn shared(
-    port: &str,
-    pairs: usize,
-    violations: &Arc<Violations>,
-) -> Result<Arc<Shared>, PortError> {
-    let shared = Shared::new(pairs, violations.clone());
-    let shared = shared.map_err(|source| PortError::System {
-        port: port.into(),
-        action: "make descriptors for its queues".into(),
-        source,
-        fix: "raise the limit of open files with `ulimit -n`".into(),
-    });
-    shared.map(Arc::new)
 }

@@ -25,7 +25,6 @@ use rustix::fs::{MemfdFlags, SealFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What the user lets a front end have.
 #[derive(Clone, Copy, Debug)]
@@ -671,10 +670,6 @@ impl Backend {
         if self.session.log.is_some() && self.session.features & feature::LOG_ALL != 0 {
             status.facts.push(("dirty pages", "logged".into()));
         }
-        let sent = self.notifier.as_ref().map(|all| all.handle().sent());
-        self.shared
-            .notified
-            .store(sent.unwrap_or(0), Ordering::Relaxed);
     }
 }
 
@@ -746,7 +741,8 @@ impl Side for Backend {
             config: Config::new(self.offer.pairs),
             ..Session::default()
         };
-        self.notifier = Some(Notifier::new(2 * self.offer.pairs).map_err(unfit)?);
+        let notified = self.shared.notified.clone();
+        self.notifier = Some(Notifier::new(2 * self.offer.pairs, notified).map_err(unfit)?);
         self.show();
         Ok(())
     }

@@ -23,7 +23,6 @@ use linerate_core::port::Link;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// What the user wants of the device.
 #[derive(Clone, Copy, Debug)]
@@ -386,7 +385,8 @@ impl FrontEnd {
         let same = |was: &Shareable| was.agreement == agreement && was.user == user;
         let before = self.memory.take().filter(same);
         let rings = std::mem::take(&mut self.rings);
-        self.notifier = Some(Notifier::new(count).map_err(unfit)?);
+        let notified = self.shared.notified.clone();
+        self.notifier = Some(Notifier::new(count, notified).map_err(unfit)?);
 
         let bell = self.shared.bell.clone();
         channel.send(&Message::new(request::SET_OWNER))?;
@@ -618,12 +618,6 @@ impl Side for FrontEnd {
     }
 
     fn gone(&mut self) {
-        let sent = self
-            .notifier
-            .take()
-            .map(|notifier| notifier.handle().sent());
-        self.shared
-            .notified
-            .store(sent.unwrap_or(0), Ordering::Relaxed);
+        self.notifier = None;
     }
 }

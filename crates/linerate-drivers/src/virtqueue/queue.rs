@@ -337,11 +337,12 @@ impl RxQueue for Receiver {
         let Some(active) = state.usable() else {
             return 0;
         };
-        if std::mem::take(&mut self.asked) {
-            active.ring.as_dyn().want(&active.memory, false);
-        }
         match active.receive(&mut self.receiving, burst, cache) {
             Ok(count) => {
+                // Before it sleeps, a worker looks once more: the wish stays if nothing came.
+                if count > 0 && std::mem::take(&mut self.asked) {
+                    active.ring.as_dyn().want(&active.memory, false);
+                }
                 active.notify();
                 count
             }

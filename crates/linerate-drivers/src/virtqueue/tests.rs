@@ -528,6 +528,42 @@ fn packed_2_8_13_in_order_one_used_descriptor_stands_for_a_batch() {
 }
 
 #[test]
+fn split_2_7_9_in_order_one_used_entry_stands_for_a_batch() {
+    let mut queue = Queue::new(Kind::Split, Filled::ByDriver);
+    queue.agreed.in_order = true;
+    let pools = pools();
+    let mut both = Both::new(&queue, &pools);
+    let index = |both: &Both| u16::from_le_bytes(peek(&both.memory, PARTS[2] + 2));
+    let id = |both: &Both, entry: usize| {
+        u32::from_le_bytes(peek(&both.memory, PARTS[2] + 4 + 8 * entry))
+    };
+    // What no device writes.
+    let untouched = 77_u32;
+    for entry in 0..16 {
+        poke(
+            &both.memory,
+            PARTS[2] + 4 + 8 * entry,
+            &untouched.to_le_bytes(),
+        );
+    }
+    assert_eq!(both.send(0, &[60; 10]), Ok(10));
+    assert_eq!(both.receive(64).unwrap().len(), 10);
+    assert_eq!(index(&both), 10, "of all");
+    assert_eq!(id(&both, 0), 9, "the number of the last");
+    // The next batch's entry stands where its first one's would.
+    assert_eq!(both.send(10, &[60; 4]), Ok(4));
+    assert_eq!(both.receive(64).unwrap().len(), 4);
+    assert_eq!((index(&both), id(&both, 10)), (14, 13));
+    for entry in (1..10).chain(11..16) {
+        assert_eq!(id(&both, entry), untouched, "entry {entry} is not written");
+    }
+    for number in 14..500 {
+        assert_eq!(both.send(number, &[60]), Ok(1), "all came back");
+        assert_eq!(both.receive(1).unwrap().len(), 1);
+    }
+}
+
+#[test]
 fn split_2_7_9_drivers_take_in_order_batches_back() {
     for kind in KINDS {
         let mut queue = Queue::new(kind, Filled::ByDevice);

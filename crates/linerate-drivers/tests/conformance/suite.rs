@@ -6,7 +6,12 @@
 //! depends on speed: it waits for what must come, up to [`PATIENCE`].
 
 use linerate_core::packet::{Burst, Layout, Pool, PoolCache, PoolConfig, Pools, SlotClass};
-use linerate_core::port::{Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues};
+use linerate_core::port::{
+    Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues, SleepOn,
+};
+use linerate_core::run::doorbell::Doorbell;
+use linerate_core::run::ledger::{Account, Balance};
+use linerate_core::run::nap_on;
 use std::any::Any;
 use std::time::{Duration, Instant};
 
@@ -53,8 +58,9 @@ impl Wire {
     /// Runs every check.
     pub(crate) fn conforms(&self) {
         type Check = fn(&mut Fixture);
-        let checks: [(&str, Check); 6] = [
+        let checks: [(&str, Check); 7] = [
             ("order is kept", keeps_order),
+            ("a frame wakes a receiver that sleeps", wakes),
             ("partial transmit leaves the rest", leaves_the_rest),
             (
                 "the longest frame passes, a longer one is never cut",
@@ -213,6 +219,16 @@ impl End {
         found
     }
 
+    /// What this end has of the pools' slots.
+    fn accounts(&self) -> Vec<Account> {
+        let Self { queues, cache, .. } = self;
+        let rx = queues.rx.iter().map(|queue| queue.held());
+        let held = rx.chain(queues.tx.iter().map(|queue| queue.held()));
+        let queues = held.map(|held| Account::holds("queue".into(), held));
+        let cache = Account::cache("cache".into(), cache);
+        queues.chain([cache]).collect()
+    }
+
     /// The port counts what passed here.
     pub(crate) fn check_stats(&mut self) {
         self.flush();
@@ -329,6 +345,7 @@ impl<'a> Fixture<'a> {
     fn finish(mut self) {
         self.a.check_stats();
         self.b.check_stats();
+        check_books(&self.pools, &[&self.a, &self.b]);
         self.a.stop();
         self.b.stop();
         let Self {
@@ -336,6 +353,46 @@ impl<'a> Fixture<'a> {
         } = self;
         drop((a, b, guard));
         check_home(&pools);
+    }
+}
+
+/// As a worker sleeps: it says so, looks once more, and waits.
+fn wakes(fixture: &mut Fixture) {
+    let bell = Doorbell::new().expect("an eventfd");
+    for number in 0..20 {
+        let start = Instant::now();
+        let mut sent = false;
+        loop {
+            let queues = fixture.b.queues.rx.iter_mut();
+            let on: Vec<SleepOn> = queues.map(|queue| queue.sleep_on()).collect();
+            for on in &on {
+                match on {
+                    SleepOn::Doorbell(bell) => bell.prepare_sleep(),
+                    SleepOn::Nothing if !sent => return, // it can only be polled
+                    _ => {}
+                }
+            }
+            let came = fixture.b.receive();
+            if came.iter().any(|&(found, _)| found == number) {
+                break;
+            }
+            if !sent {
+                let taken = fixture.a.send(number, 60, &fixture.pools);
+                assert!(taken, "{}: a frame is taken", fixture.wire.name);
+                fixture.a.flush();
+                // In each round, as a worker does: some hold frames back for a time.
+                std::thread::sleep(Duration::from_millis(1));
+                fixture.a.flush();
+                sent = true;
+            }
+            nap_on(&bell, &on, PATIENCE, Duration::from_millis(1));
+            // What else arrived may have been the reason.
+            assert!(
+                start.elapsed() < PATIENCE,
+                "{}: nothing woke it",
+                fixture.wire.name
+            );
+        }
     }
 }
 
@@ -578,6 +635,14 @@ fn pools_of(aligned: bool, exposed: bool) -> Pools {
             .map(|config| Pool::new(&config).unwrap())
             .into(),
     )
+}
+
+/// Every slot has a holder, whatever peers have or had.
+pub(crate) fn check_books(pools: &Pools, ends: &[&End]) {
+    let books = Balance::take(pools.as_slice(), || {
+        ends.iter().flat_map(|end| end.accounts()).collect()
+    });
+    assert!(books.missing == 0 && books.exact, "{books}");
 }
 
 /// Every slot of every pool is back, now that ports and caches are gone.

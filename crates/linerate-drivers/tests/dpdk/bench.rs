@@ -3,7 +3,9 @@
 
 use crate::suite::{self, End, PATIENCE};
 use linerate_core::packet::Pools;
-use linerate_core::port::Link;
+use linerate_core::port::{Link, RxQueue, SleepOn};
+use linerate_core::run::doorbell::Doorbell;
+use linerate_core::run::nap_on;
 use linerate_drivers::Drivers;
 use linerate_testkit::process::Running;
 use linerate_testkit::{Random, Scratch};
@@ -74,19 +76,19 @@ impl Bench {
         // A jumbo frame takes several descriptors.
         let window = self.window / bytes.div_ceil(2048) as u64;
         let (mut sent, mut next, mut back) = (0, 0, HashSet::new());
-        let mut began = Instant::now();
+        let (mut began, mut rest) = (Instant::now(), Rest::new());
         let count_of = |next: u64, back: &HashSet<u64>| next + back.len() as u64;
         while count_of(next, &back) < frames {
             let room = window - (sent - count_of(next, &back));
             let count = room.min(frames - sent).min(BURST) as usize;
+            let mut taken = 0;
             if count > 0 {
-                sent += self.end.send_burst(sent, count, bytes, &self.pools);
+                taken = self.end.send_burst(sent, count, bytes, &self.pools);
+                sent += taken;
             }
             self.end.flush();
             let frames = self.end.receive();
-            if frames.is_empty() {
-                std::thread::yield_now(); // to the peer, where they share a CPU
-            }
+            rest.after(!frames.is_empty() || taken > 0, &mut self.end.queues.rx);
             for (number, len) in frames {
                 assert_eq!(len, bytes);
                 assert!(
@@ -125,6 +127,7 @@ impl Bench {
             peer.signal(rustix::process::Signal::KILL);
             self.wait_link(false, &peer);
             while !self.end.receive().is_empty() {}
+            suite::check_books(&self.pools, &[&self.end]);
         }
         true
     }
@@ -194,15 +197,42 @@ impl Bench {
         assert!(lost <= kills * each, "{lost} lost: {stats:?}");
     }
 
-    /// Counters agree, and every slot is home.
+    /// Counters and books agree, and every slot is home.
     pub(crate) fn finish(mut self) {
         self.end.check_stats();
+        suite::check_books(&self.pools, &[&self.end]);
         let stats = self.end.port.stats();
         assert!(stats.violations.is_empty(), "{stats:?}");
         self.end.stop();
         drop(self.end);
         suite::check_home(&self.pools);
         self.neighbours.finish();
+    }
+}
+
+/// Sleeps where nothing moves, until something comes: who only polled would take the peer's CPU,
+/// where they share one.
+pub(crate) struct Rest {
+    bell: Doorbell,
+    idle: u32,
+}
+
+impl Rest {
+    pub(crate) fn new() -> Self {
+        Self {
+            bell: Doorbell::new().unwrap(),
+            idle: 0,
+        }
+    }
+
+    pub(crate) fn after(&mut self, moved: bool, queues: &mut [Box<dyn RxQueue>]) {
+        self.idle = if moved { 0 } else { self.idle + 1 };
+        if self.idle > 20 {
+            let on: Vec<SleepOn> = queues.iter_mut().map(|queue| queue.sleep_on()).collect();
+            // Not for long: it does not look once more, and not every peer notifies.
+            let nap = Duration::from_millis(2);
+            nap_on(&self.bell, &on, nap, nap);
+        }
     }
 }
 

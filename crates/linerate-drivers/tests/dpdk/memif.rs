@@ -1,6 +1,7 @@
-//! memif: with DPDK's `net_memif` at the other end, in both roles.
+//! memif: with DPDK's `net_memif` at the other end, in both roles, and with our own port there.
 
 use crate::bench::Bench;
+use crate::child::with_ours;
 use crate::testpmd;
 use linerate_testkit::Scratch;
 
@@ -112,6 +113,70 @@ fn memif_survives_kills_of_a_dpdk_client() {
     survives_kills(Dpdk::Client, 2);
 }
 
+/// Our own port at the other end, in a process of its own; rings of `size` entries, a tenth of
+/// which stay free for the frames that the process has in its hands.
+fn with_ours_of(ours: &str, theirs: &str, size: u64) -> Bench {
+    let of = |options: &str| match options.contains("role=client") {
+        true => format!("memif:PATH,ring_size={size},{options}"),
+        false => format!("memif:PATH,{options}"),
+    };
+    with_ours(&of(ours), &of(theirs), size - size / 10)
+}
+
+/// Which end gives its pool away.
+const OURS: [[&str; 2]; 3] = [
+    ["role=client,trust=full", "role=server"],
+    ["role=server", "role=client,trust=full"],
+    ["role=client", "role=server"],
+];
+
+#[test]
+fn memif_between_two_processes_of_ours() {
+    let _turn = testpmd::turn();
+    for [ours, theirs] in OURS {
+        let mut bench = with_ours_of(ours, theirs, 1024);
+        let Some(peer) = bench.peer() else { return };
+        bench.exchange(20_000, 60, &peer);
+        bench.exchange(2000, 1514, &peer);
+        bench.exchange(500, 9018, &peer);
+        drop(peer);
+        bench.finish();
+    }
+}
+
+#[test]
+fn memif_between_two_processes_of_ours_survives_kills() {
+    let _turn = testpmd::turn();
+    for [ours, theirs] in OURS {
+        survives_kills_on(with_ours_of(ours, theirs, 1024), 2);
+    }
+}
+
+#[test]
+#[ignore = "long: ten million frames each way"]
+fn memif_between_two_processes_of_ours_moves_ten_million_frames() {
+    let _turn = testpmd::turn();
+    for [ours, theirs] in OURS {
+        eprintln!("{ours}; {theirs}");
+        let mut bench = with_ours_of(ours, theirs, 4096);
+        let Some(peer) = bench.peer() else { return };
+        bench.exchange(10_000_000, 60, &peer);
+        bench.exchange(1_000_000, 1514, &peer);
+        bench.exchange(100_000, 9018, &peer);
+        drop(peer);
+        bench.finish();
+    }
+}
+
+#[test]
+#[ignore = "long: a hundred kills of a process of ours"]
+fn memif_between_two_processes_of_ours_survives_a_hundred_kills() {
+    let _turn = testpmd::turn();
+    for [ours, theirs] in OURS {
+        survives_kills_on(with_ours_of(ours, theirs, 1024), 100);
+    }
+}
+
 #[test]
 #[ignore = "long: ten million frames"]
 fn memif_with_dpdk_moves_ten_million_frames() {
@@ -127,5 +192,5 @@ fn memif_survives_a_hundred_kills() {
     survives_kills(Dpdk::Server, 50);
     survives_kills(Dpdk::Client, 50);
     let _turn = testpmd::turn();
-    survives_kills_on(bench_with(Dpdk::Server, 1, TRUST), 50);
+    survives_kills_on(bench_with(Dpdk::Server, 1, TRUST), 100);
 }

@@ -2,7 +2,8 @@
 //! our own ports there.
 
 use crate::bench::{BURST, Bench};
-use crate::{child, testpmd};
+use crate::child::with_ours;
+use crate::testpmd;
 use linerate_testkit::process::Running;
 use linerate_testkit::{Scratch, skip};
 
@@ -46,20 +47,6 @@ fn with_vhost(options: &str, queues: u16) -> Bench {
         // DPDK does not take it over from the dead.
         let _ = std::fs::remove_file(folder.file("s"));
         forwarding(&device, queues)
-    })
-}
-
-/// Our own port at the other end, in a process of its own, as its options say.
-fn with_ours(ours: &str, theirs: &str, window: u64) -> Bench {
-    let folder = Scratch::new();
-    let socket = folder.file("s");
-    let (ours, theirs) = (
-        ours.replace("PATH", &socket),
-        theirs.replace("PATH", &socket),
-    );
-    Bench::new(&ours, 1, window, move || {
-        let _kept = &folder;
-        Some(child::echo(&theirs))
     })
 }
 

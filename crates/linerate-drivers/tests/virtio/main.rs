@@ -37,23 +37,30 @@ pub(crate) fn pools(exposed: bool) -> Pools {
 impl End {
     pub(crate) fn new(spec: &str, queues: u16) -> Self {
         let port = Drivers::new().open(spec).unwrap();
-        let exposed = port.info().exposed_pool;
-        Self::start(port, pools(exposed), queues)
+        let pools = pools(port.info().exposed_pool);
+        let mut end = Self {
+            port,
+            queues: Queues::default(),
+            cache: PoolCache::new(pools.as_slice()),
+            pools,
+        };
+        end.start(queues);
+        end
     }
 
-    fn start(mut port: Box<dyn Port>, pools: Pools, queues: u16) -> Self {
+    pub(crate) fn start(&mut self, queues: u16) {
         let config = PortConfig {
             rx_queues: queues,
             tx_queues: queues,
             ..PortConfig::default()
         };
-        let queues = port.start(&config, &pools).unwrap();
-        Self {
-            port,
-            queues,
-            cache: PoolCache::new(pools.as_slice()),
-            pools,
-        }
+        self.queues = self.port.start(&config, &self.pools).unwrap();
+    }
+
+    /// It can be started again.
+    pub(crate) fn stop(&mut self) {
+        self.queues = Queues::default();
+        self.port.stop().unwrap();
     }
 
     pub(crate) fn wait_up(&self) {
@@ -75,15 +82,11 @@ impl End {
     }
 
     /// Ends it, and checks that every slot is home.
-    pub(crate) fn finish(self) {
+    pub(crate) fn finish(mut self) {
+        self.stop();
         let Self {
-            mut port,
-            queues,
-            cache,
-            pools,
+            port, cache, pools, ..
         } = self;
-        drop(queues);
-        port.stop().unwrap();
         drop((port, cache));
         for pool in pools.iter() {
             let stats = pool.stats();

@@ -1,6 +1,8 @@
 //! Open vSwitch with DPDK between two of our ports, or between ours and another process': a switch
 //! of the test's own, in a scratch folder and a name space without interfaces, without huge pages.
 
+mod features;
+
 use crate::End;
 use linerate_core::packet::Burst;
 use linerate_core::port::Link;
@@ -64,6 +66,11 @@ fn done(command: &mut Command) -> String {
 impl Switch {
     /// `None`, and a skipped test, where there is none to be had.
     fn new(ports: &[Side]) -> Option<Self> {
+        Self::with(ports, &[])
+    }
+
+    /// The same with settings of its own, such as `other_config:...=...`.
+    fn with(ports: &[Side], settings: &[&str]) -> Option<Self> {
         if !rustix::process::geteuid().is_root() {
             skip("Open vSwitch with DPDK wants to be root");
             return None;
@@ -92,7 +99,7 @@ impl Switch {
             _database: database,
             daemon: None,
         };
-        switch.configure();
+        switch.configure(settings);
         switch.start();
         Some(switch)
     }
@@ -102,7 +109,7 @@ impl Switch {
         self.folder.file(&format!("p{number}"))
     }
 
-    fn configure(&self) {
+    fn configure(&self, settings: &[&str]) {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         let mut command = Command::new("ovs-vsctl");
         command.arg(format!("--db=unix:{}", self.folder.file("db")));
@@ -119,6 +126,7 @@ impl Switch {
             "other_config:dpdk-extra={memory} --file-prefix={prefix}"
         ));
         command.arg(format!("other_config:pmd-cpu-mask={:#x}", cpus.min(2)));
+        command.args(settings);
         command.args(["--", "add-br", "br0", "--", "set", "Bridge", "br0"]);
         command.args(["datapath_type=netdev", "fail_mode=secure"]);
         for (number, side) in (1..).zip(&self.ports) {
@@ -199,8 +207,12 @@ const LONGEST: usize = 1514;
 
 impl Booked {
     fn new(spec: &str) -> Self {
+        Self::with_queues(spec, 1)
+    }
+
+    fn with_queues(spec: &str, queues: u16) -> Self {
         Self {
-            end: End::new(spec, 1),
+            end: End::new(spec, queues),
             taken: 0,
             received: 0,
             patterns: (0..=255).map(|byte| vec![byte; LONGEST]).collect(),
@@ -215,13 +227,21 @@ impl Booked {
     }
 
     fn send(&mut self, burst: &mut Burst) {
+        self.send_on(0, burst);
+    }
+
+    fn send_on(&mut self, queue: usize, burst: &mut Burst) {
         let End { queues, cache, .. } = &mut self.end;
-        self.taken += queues.tx[0].tx_burst(burst, cache) as u64;
-        queues.tx[0].flush(cache);
+        self.taken += queues.tx[queue].tx_burst(burst, cache) as u64;
+        queues.tx[queue].flush(cache);
     }
 
     /// Offers so many frames from number `first` on; how many were taken.
     fn send_new(&mut self, first: u64, count: usize) -> u64 {
+        self.send_new_on(0, first, count)
+    }
+
+    fn send_new_on(&mut self, queue: usize, first: u64, count: usize) -> u64 {
         let mut burst = Burst::new();
         let End { cache, pools, .. } = &mut self.end;
         let count = cache.fill(pools.primary(), &mut burst, count);
@@ -233,7 +253,7 @@ impl Booked {
             data[..14].copy_from_slice(&crate::frame(number, 14)[..14]);
             data[14..22].copy_from_slice(&number.to_be_bytes());
         }
-        self.send(&mut burst);
+        self.send_on(queue, &mut burst);
         let taken = count - burst.len();
         self.end.cache.free(&mut burst);
         taken as u64
@@ -241,8 +261,12 @@ impl Booked {
 
     /// Receives into `burst`, and says the numbers of its frames, each of which is whole.
     fn receive(&mut self, burst: &mut Burst) -> Vec<u64> {
+        self.receive_on(0, burst)
+    }
+
+    fn receive_on(&mut self, queue: usize, burst: &mut Burst) -> Vec<u64> {
         let End { queues, cache, .. } = &mut self.end;
-        self.received += queues.rx[0].rx_burst(burst, cache) as u64;
+        self.received += queues.rx[queue].rx_burst(burst, cache) as u64;
         let number = |data: &[u8]| {
             assert_eq!(data[12..14], [0x88, 0xb5], "none of ours");
             let number = u64::from_be_bytes(data[14..22].try_into().unwrap());
@@ -500,7 +524,7 @@ fn kills_of_open_vswitch_lose_only_frames_in_its_rings() {
     };
     let mut stream = stream(&switch, [1, 2], ["packed=on", "packed=off"]);
     let mut random = Random::new(u64::from(std::process::id()));
-    for _ in 0..10 {
+    for _ in 0..100 {
         stream.exchange(random.below(20_000));
         for _ in 0..random.below(100_u32) {
             stream.turn(u64::MAX);

@@ -4,7 +4,7 @@
 use crate::End;
 use crate::peer::*;
 use linerate_core::packet::Burst;
-use linerate_core::port::Link;
+use linerate_core::port::{Link, SleepOn};
 use linerate_testkit::{Scratch, wait};
 use std::io::{IoSliceMut, Read};
 use std::mem::MaybeUninit;
@@ -322,6 +322,54 @@ fn a_reset_stops_all_rings_and_asked_for_answers_come_once() {
     assert_eq!(peer.told(SET_VRING_NUM, &[64 << 32]), 0);
     bench.end.wait_up();
     bench.finish();
+}
+
+/// Of both ends, while the peer is there, and of peers that are gone.
+#[test]
+fn notifications_are_counted_as_they_are_sent() {
+    let folder = Scratch::new();
+    let path = folder.path().join("s");
+    let mut device = End::new(&format!("vhost:{}", path.display()), 1);
+    let mut driver = End::new(&format!("virtio_user:{}", path.display()), 1);
+    let notify = |from: &mut End, to: &mut End| {
+        let before = from.port.stats().notifications;
+        let mut burst = Burst::new();
+        wait("a receiver that sleeps", || {
+            matches!(to.queues.rx[0].sleep_on(), SleepOn::Fd(_))
+        });
+        let late = to.queues.rx[0].rx_burst(&mut burst, &mut to.cache);
+        assert_eq!(late, 0, "the last look");
+        let packet = from.cache.copy_of(&crate::frame(0, 60));
+        burst.push(packet.unwrap()).unwrap();
+        assert_eq!(from.queues.tx[0].tx_burst(&mut burst, &mut from.cache), 1);
+        from.queues.tx[0].flush(&mut from.cache);
+        wait("a notification", || {
+            from.port.stats().notifications > before
+        });
+        wait("the frame", || {
+            to.queues.rx[0].rx_burst(&mut burst, &mut to.cache) > 0
+        });
+        to.cache.free(&mut burst);
+        assert!([from, to].iter().all(|end| end.port.link() == Link::Up));
+    };
+    for _ in 0..2 {
+        device.wait_up();
+        driver.wait_up();
+        notify(&mut device, &mut driver);
+        notify(&mut driver, &mut device);
+        let before = [&device, &driver].map(|end| end.port.stats().notifications);
+        driver.stop();
+        device.wait_down();
+        let after = [&device, &driver].map(|end| end.port.stats().notifications);
+        let kept = after
+            .iter()
+            .zip(before)
+            .all(|(after, before)| *after >= before);
+        assert!(kept, "of a peer that is gone: {before:?}, {after:?}");
+        driver.start(1);
+    }
+    device.finish();
+    driver.finish();
 }
 
 /// A device that answers as one, up to a request at which it goes: the requests that came.

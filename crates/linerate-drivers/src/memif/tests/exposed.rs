@@ -165,6 +165,26 @@ fn frames_of_all_lengths_arrive_whole_without_a_copy() {
     }
 }
 
+/// Whoever has no slot left to send from still gets those back that the server is done with.
+#[test]
+fn slots_come_back_in_rounds_with_nothing_to_send() {
+    let (_folder, mut server, mut client) = pair_of(&exposed(2048), "");
+    server.wait_up();
+    client.wait_up();
+    for _ in 0..32 {
+        assert!(client.send(60));
+    }
+    assert_eq!(server.receive().len(), 32);
+    assert_eq!(client.queues.tx[0].held(), 32);
+    for _ in 0..2 {
+        client.queues.tx[0].tx_burst(&mut Burst::new(), &mut client.cache);
+        client.queues.tx[0].flush(&mut client.cache);
+    }
+    assert_eq!(client.queues.tx[0].held(), 0);
+    server.stop();
+    client.stop();
+}
+
 /// Packets of private pools are copied to where the peer sees them, and counted.
 #[test]
 fn packets_from_elsewhere_are_copied() {

@@ -73,8 +73,8 @@ pub(super) fn two_guests_reach_each_other_with_and_without_offloads() {
         assert_eq!(totals.count(port, "segmented"), 0, "{totals}");
         assert_eq!(totals.count(port, "checksums_completed"), 0, "{totals}");
         let mean_bytes = totals.count(port, "tx_bytes") / totals.count(port, "tx_packets");
-        // What the right ones are sent is the load. However slow it is, TCP hands on two segments of
-        // 1448 bytes at a time (`tcp_min_tso_segs`) where the other side cuts them, else one.
+        // What the right ones are sent is the load. However slow it is, TCP hands on two segments
+        // of 1448 bytes at a time (`tcp_min_tso_segs`) where the other side cuts them, else one.
         let is_whole = mean_bytes > 2200;
         assert!(port % 2 == 0 || is_whole == (port == 1), "{totals}");
     }

@@ -167,7 +167,7 @@ impl Stream {
         }
     }
 
-    /// Ends it: all that was sent has arrived, in order. `state` is for who has to find out why not.
+    /// Ends it: all that was sent has arrived, in order. `state` is printed where that is not so.
     #[track_caller]
     fn ends_complete(self, state: &dyn Fn() -> String) {
         self.ends.store(true, Ordering::Release);

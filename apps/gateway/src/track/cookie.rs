@@ -11,8 +11,8 @@
 //!
 //! The hash is keyed with a secret; all workers that may get the answer need the same. A cookie
 //! holds for the slot in which it was given and the next: 32 to 64 seconds. One guess in 5 million
-//! is right (24 bits, for three sequence numbers); what it gains is a SYN to the server. Timestamps are not
-//! offered, so connections that begin with a cookie have none.
+//! is right (24 bits, for three sequence numbers); what it gains is a SYN to the server. Timestamps
+//! are not offered, so connections that begin with a cookie have none.
 
 use super::segment::{NO_SCALE, Segment};
 

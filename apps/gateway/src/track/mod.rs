@@ -236,8 +236,8 @@ impl Tracker {
     }
 }
 
-/// The connection of a segment that brings a cookie back: the first after the SYN, or where that was
-/// lost a keep-alive, one below, or what follows a probe, one above.
+/// The connection of a segment that brings a cookie back: the first after the SYN, or where that
+/// was lost a keep-alive, one below, or what follows a probe, one above.
 fn returned(cookies: &Cookies, key: &[u8], segment: &Segment, now_ms: u64) -> Option<Tcp> {
     let cookie = segment.ack.wrapping_sub(1);
     [1, 0, 2].into_iter().find_map(|above| {

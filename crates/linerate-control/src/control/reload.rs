@@ -107,8 +107,8 @@ impl Control {
         Ok(changes(&old, &self.config, routes))
     }
 
-    /// Settings for a configuration, what the appliance makes of its own stanzas, room for its VRFs, and its host interfaces: the part that may
-    /// fail.
+    /// Settings for a configuration, what the appliance makes of its own stanzas, room for its
+    /// VRFs, and its host interfaces: the part that may fail.
     fn make(
         &mut self,
         config: &Config,

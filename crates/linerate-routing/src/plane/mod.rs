@@ -17,9 +17,9 @@
 //!                                                   └─► drop
 //! ```
 //!
-//! `path.rs` is that list, a [`PacketPath`]; each stage is in the file of its name, and `context.rs` is the state of
-//! a burst that they share. Read these first. `docs/rfc/forwarding.md` lists the clauses and their
-//! tests.
+//! `path.rs` is that list, a [`PacketPath`]; each stage is in the file of its name, and
+//! `context.rs` is the state of a burst that they share. Read these first. `docs/rfc/forwarding.md`
+//! lists the clauses and their tests.
 //!
 //! - The TTL is decremented in `rewrite.rs`, `forward4` and `forward6`, for packets in loops over a
 //!   burst and for those that `exceptions.rs` forwards one by one.
@@ -27,9 +27,9 @@
 //!   `docs/router.md` (a test asks for it). A stage gives it to a packet by `Packets::judge`, and
 //!   takes the packet out of the burst's mask by `keep`; `exceptions.rs` drops and counts. A packet
 //!   that is in hand goes to `drop_one`. The slow worker's reasons are in `slow.rs`.
-//! - Another appliance's path lists [`stages`] and its own: see [`PacketPath`]. The source of a packet
-//!   is read more than once: whether it is the router's own, which member of a group the flow takes,
-//!   who gets an ICMP error.
+//! - Another appliance's path lists [`stages`] and its own: see [`PacketPath`]. The source of a
+//!   packet is read more than once: whether it is the router's own, which member of a group the
+//!   flow takes, who gets an ICMP error.
 //!
 //! A burst has one input interface once it is split by VLAN, so one VRF, one access list and one
 //! policer.

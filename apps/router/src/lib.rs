@@ -1,7 +1,7 @@
 //! `linerate router`: an IPv4 and IPv6 router with the kernel and FRR as its control plane.
 //!
 //! Its file and its control plane are [`linerate_control`], what workers do with packets, the
-//! routing table and its feeds [`linerate_routing`]. Here are its arguments, and the files that it
+//! routing table and its feeds `linerate-routing`. Here are its arguments, and the files that it
 //! comes with.
 //!
 //! `docs/router.md` is the user's side of it.

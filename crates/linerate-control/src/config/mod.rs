@@ -13,7 +13,7 @@ mod route;
 mod stanzas;
 #[cfg(test)]
 mod tests;
-mod words;
+pub mod words;
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};

@@ -1,5 +1,7 @@
 //! Parsers of values: rates, sizes, ranges of ports, protocols.
 
+use std::net::IpAddr;
+
 use linerate_appliance::nearest::offer;
 use linerate_routing::model::{Cidr, Prefix};
 
@@ -11,7 +13,7 @@ pub(super) const SIZE: &str = "a size such as \"64kB\": B, kB, MB, KiB or MiB";
 pub(super) const CIDR: &str =
     "an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"";
 /// Legal prefixes, for errors.
-pub(super) const PREFIX: &str = "a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"";
+pub const PREFIX: &str = "a prefix such as \"10.0.0.0/8\" or \"2001:db8::/32\"";
 
 const PROTOCOLS: [(&str, u8); 10] = [
     ("icmp", 1),
@@ -72,7 +74,7 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// `22` or `1024-65535`.
-pub(super) fn range(text: &str) -> Result<(u16, u16), String> {
+pub fn range(text: &str) -> Result<(u16, u16), String> {
     let wrong = || format!("`{text}` is no number and no range");
     let (low, high) = text.split_once('-').unwrap_or((text, text));
     let low = low.trim().parse().map_err(|_| wrong())?;
@@ -84,7 +86,7 @@ pub(super) fn range(text: &str) -> Result<(u16, u16), String> {
 }
 
 /// A protocol by name or number; `None` for `any`.
-pub(super) fn protocol(text: &str) -> Result<Option<u8>, String> {
+pub fn protocol(text: &str) -> Result<Option<u8>, String> {
     if text == "any" {
         return Ok(None);
     }
@@ -99,13 +101,13 @@ pub(super) fn protocol(text: &str) -> Result<Option<u8>, String> {
 }
 
 /// The name of a protocol, or its number.
-pub(super) fn protocol_name(number: u8) -> String {
+pub fn protocol_name(number: u8) -> String {
     let named = PROTOCOLS.iter().find(|(_, known)| *known == number);
     named.map_or_else(|| number.to_string(), |(name, _)| (*name).into())
 }
 
 /// A prefix whose bits behind its length are zero.
-pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
+pub fn prefix(text: &str) -> Result<Prefix, String> {
     let cidr: Cidr = text.parse()?;
     let network = cidr.network();
     match network.first() == cidr.address {
@@ -113,5 +115,13 @@ pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
         false => Err(format!(
             "`{text}` has bits set behind its length; {network} has not"
         )),
+    }
+}
+
+/// The same, or an address.
+pub fn prefix_or_address(text: &str) -> Result<Prefix, String> {
+    match text.parse::<IpAddr>() {
+        Ok(address) => Ok(Prefix::host(address)),
+        Err(_) => prefix(text),
     }
 }

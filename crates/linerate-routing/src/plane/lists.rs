@@ -8,7 +8,7 @@ use linerate_tables::acl::{Acl, PacketKey, PacketKey4, PacketKey6};
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::ipv6::Ipv6;
-use linerate_wire::{FlowKey, Fragment, protocol};
+use linerate_wire::{Fragment, protocol};
 
 use super::acl::{self, AccessList, Said};
 use super::context::{Context, Packets, Verdict, ones};
@@ -30,15 +30,6 @@ impl Gate {
         let (Self::In(id) | Self::Out(id)) = self;
         id
     }
-}
-
-/// What a list says of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// What becomes of it.
-    pub verdict: acl::Verdict,
-    /// How its sender is answered, if it is rejected.
-    pub answer: acl::Answer,
 }
 
 /// Applies lists for one of the stages.
@@ -132,7 +123,15 @@ impl Judge {
                     flow: self.flow(index, is_v4),
                 });
             }
-            context.note(index, self.stage, || told(list, said));
+            context.note(index, self.stage, || {
+                let verdict = said.verdict().name();
+                match said.rule() {
+                    rule if rule == list.rules => {
+                        format!("list {}: no rule, {verdict}", list.name)
+                    }
+                    rule => format!("list {}: rule {}, {verdict}", list.name, rule + 1),
+                }
+            });
         }
         live & !refused
     }
@@ -197,68 +196,6 @@ fn ask<const W: usize>(
     list.classify(&packed[..count], &mut values[..count]);
     for (index, value) in ones(mask).zip(&values[..count]) {
         said[index] = *value;
-    }
-}
-
-impl Context<'_> {
-    /// What the access list of that number says of the first packet of a flow: counted, logged and
-    /// traced as in a list of the interface that the packet at `index` came in by. Of ICMP queries
-    /// the destination port is the type.
-    pub fn ask_list(
-        &mut self,
-        stage: &'static str,
-        number: u16,
-        index: usize,
-        first: &FlowKey,
-    ) -> Option<Decision> {
-        let list = self.view.settings.acls.get(usize::from(number))?;
-        let ports = |src: u16, dst: u16, protocol: u8| match protocol {
-            protocol::ICMP | protocol::ICMPV6 => (dst, 0),
-            _ => (src, dst),
-        };
-        let mut said = [0];
-        let flow = match first {
-            FlowKey::V4(key) => {
-                let ports = ports(key.src_port(), key.dst_port(), key.protocol());
-                let (src, dst) = ([u32::from(key.src())], [u32::from(key.dst())]);
-                let key = PacketKey::tuple(src, dst, ports, key.protocol());
-                list.v4.classify(&[key], &mut said);
-                Flow::of4(&key)
-            }
-            FlowKey::V6(key) => {
-                let words = linerate_tables::acl::words6;
-                let ports = ports(key.src_port(), key.dst_port(), key.protocol());
-                let (src, dst) = (words(key.src()), words(key.dst()));
-                let key = PacketKey::tuple(src, dst, ports, key.protocol());
-                list.v6.classify(&[key], &mut said);
-                Flow::of6(&key)
-            }
-        };
-        let said = Said::of(said[0]);
-        self.installed.counters.hit(number.into(), said.rule());
-        if said.is_logged() {
-            self.exceptions.hits.add(Hit {
-                list: number,
-                rule: said.rule(),
-                verdict: said.verdict(),
-                gate: Gate::In(self.packets.interface),
-                flow,
-            });
-        }
-        self.note(index, stage, || told(list, said));
-        Some(Decision {
-            verdict: said.verdict(),
-            answer: list.answer,
-        })
-    }
-}
-
-/// What a list said, for traces.
-fn told(list: &AccessList, said: Said) -> String {
-    let (name, verdict) = (&list.name, said.verdict().name());
-    match said.rule() {
-        rule if rule == list.rules => format!("list {name}: no rule, {verdict}"),
-        rule => format!("list {name}: rule {}, {verdict}", rule + 1),
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use linerate_appliance::config::{At, Section};
 use linerate_appliance::nearest::offer;
-use linerate_routing::model::{Cidr, Prefix};
+pub(super) use linerate_control::config::words::prefix_or_address as prefix;
 use linerate_wire::protocol;
 
 use super::{Entry, Known};
@@ -139,21 +139,6 @@ pub(super) fn range_of_ports(text: &str) -> Result<RangeInclusive<u16>, String> 
     match low <= high {
         true => Ok(low..=high),
         false => Err(format!("`{text}` is reversed")),
-    }
-}
-
-/// A prefix whose bits behind its length are zero, or an address.
-pub(super) fn prefix(text: &str) -> Result<Prefix, String> {
-    if let Ok(address) = text.parse() {
-        return Ok(Prefix::host(address));
-    }
-    let cidr: Cidr = text.parse()?;
-    let network = cidr.network();
-    match network.first() == cidr.address {
-        true => Ok(network),
-        false => Err(format!(
-            "`{text}` has bits set behind its length; {network} has not"
-        )),
     }
 }
 

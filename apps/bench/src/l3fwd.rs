@@ -333,7 +333,7 @@ fn measure(
         NextHop::out(port, macs)
     };
     let hops: Vec<NextHop> = (0..hops).map(made).collect();
-    let stage = path(lookup, &hops, &mut egress);
+    let stage = path(Box::new(lookup), &hops, &mut egress);
     let drops = egress.drop_counts();
     let specs = captures.specs();
     let mpps = run.pinned(move |run| between(run, &specs, pool, stage, egress))??;

@@ -5,9 +5,6 @@ use super::hash::{Hash, KeyedHash};
 use super::layout::{Layout, Value};
 use std::hint::select_unpredictable;
 
-/// Looks up keys into values, as many of one as of the other.
-pub(crate) type Kernel<const K: usize, V> = fn(&Exact<K, V>, &[[u8; K]], &mut [Option<V>]);
-
 /// Keys whose buckets are fetched at once.
 pub(crate) const BLOCK: usize = 64;
 

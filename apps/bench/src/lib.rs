@@ -2,9 +2,9 @@
 //!
 //! `rfc2544`, `ndr` and their parts measure a device, `diff` compares two of their reports: that is
 //! [`linerate_tester`]'s. `micro` times this program's own parts, the rows of [`linerate_micro`].
-//! Each prints its figure, the pages under it and what else explains it; `cargo xtask compare` runs the same rows in turns with
-//! DPDK's. `input` writes what a row works on, so that DPDK works on the same; `growth` shows how
-//! tables grow; `rss` is [`apps::rss`](linerate_inspect::rss)'s.
+//! Each prints its figure, the pages under it and what else explains it; `cargo xtask compare` runs
+//! the same rows in turns with DPDK's. `input` writes what a row works on, so that DPDK works on
+//! the same; `growth` shows how tables grow; `rss` is [`apps::rss`](linerate_inspect::rss)'s.
 #![forbid(unsafe_code)]
 // The binary uses two functions; the rest is public for benchmarks and fuzzing only.
 #![allow(missing_docs)]

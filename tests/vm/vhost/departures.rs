@@ -113,7 +113,6 @@ struct Stream<'a> {
 }
 
 /// What the receiver has seen.
-#[derive(Debug)]
 struct Received {
     /// Of so many datagrams, as the sender counts them.
     sent: u64,
@@ -190,10 +189,17 @@ impl<'a> Stream<'a> {
     fn ends_complete(self, l2fwd: &L2fwd) {
         self.ends.store(true, Ordering::Release);
         let longest_pause = self.send.join().unwrap();
-        let seen = self.receive.join().unwrap();
-        let said = format!("{seen:?}, longest pause of the sender {longest_pause:?}");
+        let Received {
+            sent,
+            lost,
+            longest_wait: (wait, number),
+        } = self.receive.join().unwrap();
+        let said = format!(
+            "{lost:?} of {sent} datagrams are lost; longest wait {wait:?}, for {number}; longest \
+             pause of the sender {longest_pause:?}"
+        );
         println!("{said}");
-        if !seen.lost.is_empty() {
+        if !lost.is_empty() {
             let counts = |namespace: &Namespace| {
                 let links = namespace.ip("-s link") + &namespace.ip("-s neigh");
                 let sockets = namespace.run("nstat", "-asz Udp*").stdout;
@@ -202,6 +208,6 @@ impl<'a> Stream<'a> {
             let [left, right] = self.namespaces.map(counts);
             panic!("{said}\n{left}\n{right}\n{}", l2fwd.report());
         }
-        assert!(seen.sent > 1000);
+        assert!(sent > 1000);
     }
 }

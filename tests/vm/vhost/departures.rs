@@ -1,17 +1,18 @@
 //! What ends in the middle of traffic, and comes back: a driver, a guest, a machine, a port.
 
 use super::{Host, Nic, devices, ends_well, ping, up};
+use linerate_testkit::PATIENCE;
 use linerate_testkit::cli::L2fwd;
 use linerate_testkit::guest::Guest;
 use linerate_testkit::netns::Namespace;
 use linerate_testkit::process::Running;
-use linerate_testkit::wait;
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use std::net::UdpSocket;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const NICS: [Nic; 2] = [
     Nic::new("split", "", ""),
@@ -55,11 +56,7 @@ pub(super) fn guests_and_ports_come_and_go_under_load() {
     drop(servers);
     let servers = load(&host, &mut guest, &mut l2fwd);
     drop(servers);
-    let said = || {
-        let (taps, sockets) = (left.ip("-s link"), right.run("cat", "/proc/net/udp"));
-        format!("{}\n{taps}\n{sockets:?}", l2fwd.report())
-    };
-    stream.ends_complete(&said);
+    stream.ends_complete(&l2fwd);
     ends_well(l2fwd);
 
     // The port itself, ended and then killed.
@@ -108,16 +105,25 @@ fn load_on(host: &Host, guest: &mut Guest, l2fwd: &mut L2fwd, nics: &[Nic]) -> V
 }
 
 /// Numbered datagrams between two others, each of which arrives in its turn.
-struct Stream {
+struct Stream<'a> {
+    namespaces: [&'a Namespace; 2],
     ends: Arc<AtomicBool>,
-    sent: Arc<AtomicU64>,
-    received: Arc<AtomicU64>,
-    lost: Arc<AtomicU64>,
-    threads: [JoinHandle<()>; 2],
+    send: JoinHandle<Duration>,
+    receive: JoinHandle<Received>,
 }
 
-impl Stream {
-    fn start(left: &Namespace, right: &Namespace) -> Self {
+/// What the receiver has seen.
+struct Received {
+    /// Of so many datagrams, as the sender counts them.
+    sent: u64,
+    /// Numbers that never came.
+    lost: Vec<Range<u64>>,
+    /// The longest time for which none came, and the number that ended it.
+    longest_wait: (Duration, u64),
+}
+
+impl<'a> Stream<'a> {
+    fn start(left: &'a Namespace, right: &'a Namespace) -> Self {
         let bind = |address: &str| UdpSocket::bind(address).unwrap();
         let sender = left.inside(|| bind("10.9.0.1:0"));
         let receiver = right.inside(|| bind("10.9.0.2:0"));
@@ -128,59 +134,80 @@ impl Stream {
             .set_read_timeout(Some(Duration::from_millis(100)))
             .unwrap();
         let ends = Arc::new(AtomicBool::new(false));
-        let [sent, received, lost] = std::array::from_fn(|_| Arc::new(AtomicU64::new(0)));
-        let send = {
-            let (ends, sent) = (ends.clone(), sent.clone());
-            move || {
-                while !ends.load(Ordering::Acquire) {
-                    let number = sent.load(Ordering::Relaxed);
-                    sender.send(&number.to_be_bytes()).unwrap();
-                    sent.store(number + 1, Ordering::Release);
-                    std::thread::sleep(Duration::from_millis(5));
+        // Known when the last one is sent.
+        let all = Arc::new(AtomicU64::new(u64::MAX));
+        let (is_last, count) = (ends.clone(), all.clone());
+        let send = move || {
+            let (mut number, mut last, mut longest_pause) = (0_u64, Instant::now(), Duration::ZERO);
+            while !is_last.load(Ordering::Acquire) {
+                sender.send(&number.to_be_bytes()).unwrap();
+                number += 1;
+                longest_pause = longest_pause.max(last.elapsed());
+                last = Instant::now();
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            count.store(number, Ordering::Release);
+            longest_pause
+        };
+        let receive = move || {
+            let (mut bytes, mut next, mut last) = ([0; 8], 0, Instant::now());
+            let (mut lost, mut longest_wait) = (Vec::new(), (Duration::ZERO, 0));
+            while next < all.load(Ordering::Acquire) && last.elapsed() < PATIENCE {
+                // Who has waited in vain looks whether there is more to come.
+                if receiver.recv(&mut bytes).is_ok() {
+                    let number = u64::from_be_bytes(bytes);
+                    assert!(number >= next, "{number} came late or twice");
+                    if number > next {
+                        lost.push(next..number);
+                    }
+                    longest_wait = longest_wait.max((last.elapsed(), number));
+                    last = Instant::now();
+                    next = number + 1;
                 }
             }
-        };
-        let receive = {
-            let (ends, sent) = (ends.clone(), sent.clone());
-            let (received, lost) = (received.clone(), lost.clone());
-            move || {
-                let mut bytes = [0; 8];
-                let mut next = 0_u64;
-                while !(ends.load(Ordering::Acquire) && next == sent.load(Ordering::Acquire)) {
-                    // A receiver that has waited in vain looks whether it is to end.
-                    if receiver.recv(&mut bytes).is_ok() {
-                        let number = u64::from_be_bytes(bytes);
-                        assert!(number >= next, "{number} came late or twice");
-                        lost.fetch_add(number - next, Ordering::Relaxed);
-                        next = number + 1;
-                        received.store(next, Ordering::Release);
-                    }
-                }
+            let sent = all.load(Ordering::Acquire);
+            if next < sent {
+                lost.push(next..sent);
+            }
+            Received {
+                sent,
+                lost,
+                longest_wait,
             }
         };
         Self {
+            namespaces: [left, right],
             ends,
-            sent,
-            received,
-            lost,
-            threads: [std::thread::spawn(send), std::thread::spawn(receive)],
+            send: std::thread::spawn(send),
+            receive: std::thread::spawn(receive),
         }
     }
 
-    /// Ends it: all that was sent has arrived, in order. `state` is printed where that is not so.
+    /// Ends it: all that was sent has arrived, in order. Where that is not so, what each place on
+    /// the way has counted tells which: the kernel's ends of the TAPs, the ports, the sockets.
     #[track_caller]
-    fn ends_complete(self, state: &dyn Fn() -> String) {
+    fn ends_complete(self, l2fwd: &L2fwd) {
         self.ends.store(true, Ordering::Release);
-        let [send, receive] = self.threads;
-        send.join().unwrap();
-        let all = self.sent.load(Ordering::Acquire);
-        let has = || self.received.load(Ordering::Acquire);
-        wait("the last datagram", || {
-            receive.is_finished() || has() == all
-        });
-        receive.join().unwrap();
-        let lost = self.lost.load(Ordering::Acquire);
-        assert_eq!(lost, 0, "of {all} datagrams are lost: {}", state());
-        assert!(all > 1000 && has() == all, "{} of {all} datagrams", has());
+        let longest_pause = self.send.join().unwrap();
+        let Received {
+            sent,
+            lost,
+            longest_wait: (wait, number),
+        } = self.receive.join().unwrap();
+        let said = format!(
+            "{lost:?} of {sent} datagrams are lost; longest wait {wait:?}, for {number}; longest \
+             pause of the sender {longest_pause:?}"
+        );
+        println!("{said}");
+        if !lost.is_empty() {
+            let counts = |namespace: &Namespace| {
+                let links = namespace.ip("-s link") + &namespace.ip("-s neigh");
+                let sockets = namespace.run("nstat", "-asz Udp*").stdout;
+                links + &String::from_utf8_lossy(&sockets)
+            };
+            let [left, right] = self.namespaces.map(counts);
+            panic!("{said}\n{left}\n{right}\n{}", l2fwd.report());
+        }
+        assert!(sent > 1000);
     }
 }

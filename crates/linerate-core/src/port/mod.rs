@@ -63,7 +63,8 @@ pub trait TxQueue: Send {
     /// stays. What was sent is freed through the lcore's cache, now or on a later call.
     fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize;
 
-    /// Kicks the device and takes completions back. Called once a round, with or without packets.
+    /// Kicks the device and takes completions back. Called in each round, or at least behind
+    /// packets, in the first round without any after that, and before the lcore sleeps.
     fn flush(&mut self, cache: &mut PoolCache) {
         let _ = cache;
     }

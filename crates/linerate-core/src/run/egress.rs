@@ -28,6 +28,8 @@ struct Outlet {
     /// Packets that found it full for good.
     refused: u64,
     dirty: bool,
+    /// Rounds after which it is flushed once more.
+    settles_in: u8,
 }
 
 /// How far the rings to other lcores had been filled at one moment: by port.
@@ -51,6 +53,8 @@ pub struct Egress {
     taken: u64,
     /// Whether anything was sent since the last flush.
     dirty: bool,
+    /// Whether an outlet [settles](Self::settle) later.
+    unsettled: bool,
     /// Packets that come to the pipeline, that it sends, and that are dropped.
     pipeline: Point,
     sent: Point,
@@ -71,6 +75,7 @@ impl Egress {
             no_outlet: DropId(0),
             taken: 0,
             dirty: false,
+            unsettled: false,
             pipeline: Point::new("pipeline"),
             sent: Point::new("sent"),
             drop: Point::new("drop"),
@@ -95,6 +100,7 @@ impl Egress {
                 full,
                 refused: 0,
                 dirty: false,
+                settles_in: 0,
             });
         }
         self.flush();
@@ -304,8 +310,28 @@ impl Egress {
                 }
             }
             self.outlets[at].finish(&mut self.cache);
+            self.unsettled = true;
         }
         self.came_by = None;
+    }
+
+    /// Ends a round. A queue that was flushed in the round before and got nothing in this one is
+    /// flushed again, however busy the others are: right behind packets it may be too early to see
+    /// whether a peer that has just gone to sleep has to be notified of them.
+    #[inline(always)]
+    pub(super) fn settle(&mut self) {
+        if !std::mem::take(&mut self.unsettled) {
+            return;
+        }
+        for outlet in &mut self.outlets {
+            match (outlet.settles_in, &mut outlet.path) {
+                (0, _) => continue,
+                (1, Some(TxPath::Queue(queue))) => queue.flush(&mut self.cache),
+                (1, _) => {}
+                _ => self.unsettled = true,
+            }
+            outlet.settles_in -= 1;
+        }
     }
 
     /// Flushes if anything was sent since the last flush.
@@ -475,7 +501,7 @@ impl Outlet {
 
     #[inline(always)]
     fn finish(&mut self, cache: &mut PoolCache) {
-        self.dirty = false;
+        (self.dirty, self.settles_in) = (false, 2);
         match &mut self.path {
             Some(TxPath::Queue(queue)) => queue.flush(cache),
             Some(TxPath::Ring(_, doorbell)) => doorbell.ring(),

@@ -765,6 +765,62 @@ fn a_stage_has_its_turn_without_packets_and_a_deadline_ends_the_nap() {
         .points(&mut |point| assert_eq!(point.unaccounted, 0));
 }
 
+/// Counts how often it is flushed with nothing sent since.
+struct FlushedTx {
+    queue: RingTx,
+    sent: bool,
+    later: Arc<Counter>,
+}
+
+impl TxQueue for FlushedTx {
+    fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+        self.sent = true;
+        self.queue.tx_burst(burst, cache)
+    }
+
+    fn flush(&mut self, _: &mut PoolCache) {
+        if !std::mem::take(&mut self.sent) {
+            self.later.add(1);
+        }
+    }
+
+    fn held(&self) -> i64 {
+        self.queue.held()
+    }
+}
+
+/// What a queue leaves to the next round must not wait for as long as others are busy.
+#[test]
+fn a_queue_that_falls_silent_is_flushed_again_by_a_worker_that_never_idles() {
+    let pool = pool(64);
+    let (mut source, bell, rx, queue, mut sink) = rings();
+    let (_, _, _, other, mut busy) = rings();
+    let later = Arc::new(Counter::default());
+    let silent = FlushedTx {
+        queue,
+        sent: false,
+        later: later.clone(),
+    };
+    // The first packet to port 0, all others to port 1.
+    let stage = |burst: &mut Burst, out: &mut Egress| {
+        let port = burst
+            .iter()
+            .next()
+            .map_or(1, |packet| u16::from(packet.user::<u64>() > 0));
+        out.send(port, burst);
+    };
+    let (mut worker, _handle) = worker("busy", stage);
+    worker.add_inlet(Inlet::queue(0, 0, Box::new(rx)));
+    worker.set_outlet(0, Some(TxPath::Queue(Box::new(silent))));
+    worker.set_outlet(1, Some(TxPath::Queue(Box::new(other))));
+    for (number, flushed_later) in [(0, 0), (1, 1), (2, 1), (3, 1)] {
+        feed(&pool, &mut source, &bell, number..number + 1);
+        assert_eq!(worker.round(), 1);
+        assert_eq!(later.read(), flushed_later, "in round {number}");
+    }
+    assert!(sink.pop().is_some() && busy.pop().is_some());
+}
+
 #[test]
 fn rings_are_polled_before_queues() {
     let (_, _, rx, _, _) = rings();

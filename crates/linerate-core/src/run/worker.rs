@@ -362,6 +362,7 @@ impl<S: Stage> Worker<S> {
                 .residence
                 .record(self.clock.now().wrapping_sub(now), count as u64);
         }
+        self.egress.settle();
         came
     }
 

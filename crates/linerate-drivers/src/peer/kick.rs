@@ -201,11 +201,11 @@ impl Drop for Notifier {
 }
 
 impl Notify {
-    /// Asks for a notification. Never blocks.
+    /// Asks for a notification. Never blocks. What was stored before is seen by whoever gets it.
     #[cold]
     pub(crate) fn notify(&self, index: usize) {
         let target = self.0.targets.get(index);
-        if target.is_some_and(|target| !target.asked.swap(true, Ordering::Relaxed)) {
+        if target.is_some_and(|target| !target.asked.swap(true, Ordering::Release)) {
             ring(&self.0.bell);
         }
     }
@@ -223,7 +223,7 @@ impl Shared {
                 return;
             }
             for target in &self.targets {
-                if target.asked.swap(false, Ordering::Relaxed) {
+                if target.asked.swap(false, Ordering::Acquire) {
                     self.write(target);
                 }
             }

@@ -17,7 +17,7 @@ use crate::virtqueue::memory::{MOST_REGIONS, Memory, Region};
 use crate::virtqueue::packed::{self, Position};
 use crate::virtqueue::queue::{Active, AnyRing, takes};
 use crate::virtqueue::recorded::{Marks, Recordable, Recorded};
-use crate::virtqueue::{Agreed, Filled, split};
+use crate::virtqueue::{Agreed, Filled, Look, split};
 use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::port::Link;
 use linerate_wire::MacAddr;
@@ -150,9 +150,10 @@ impl Backend {
     /// Takes a queue from its worker; where it goes on is kept.
     fn pause(&mut self, index: usize) {
         let mut state = self.shared.queues[index].state.change();
-        let Some(active) = state.active.take() else {
+        let Some(mut active) = state.active.take() else {
             return;
         };
+        active.notify(Look::Late);
         if let Some(base) = active.ring.base() {
             self.session.vrings[index].base = Some(base);
         }

@@ -7,7 +7,7 @@ use super::lent::{self, Lent};
 use super::memory::{Memory, Place, Region};
 use super::queue::AnyRing;
 use super::recorded::Recorded;
-use super::{Agreed, DriverRing, Filled, Ring, Violation, buffers, packed, split};
+use super::{Agreed, DriverRing, Filled, Look, Ring, Violation, buffers, packed, split};
 use crate::peer::exposed::ExposedPools;
 use linerate_core::mem::{FileFrom, Untrusted};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
@@ -283,7 +283,8 @@ impl Worker {
             assert!(packet.len() <= packet.slot_bytes(), "longer than its slot");
         }
         self.cache.free(&mut self.burst);
-        let _ = ring.must_notify(memory);
+        let _ = ring.must_notify(memory, Look::Early);
+        let _ = ring.must_notify(memory, Look::Late);
         let _ = ring.is_waiting(memory);
     }
 }

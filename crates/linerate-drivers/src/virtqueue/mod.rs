@@ -31,6 +31,7 @@ use crate::peer::violations::Violation;
 use buffers::Buffers;
 use linerate_core::mem::Window;
 use memory::{AtHand, Memory, Near};
+use std::sync::atomic::{Ordering, fence};
 
 /// Descriptor flags (2.7.5, 2.8.1).
 const NEXT: u16 = 1;
@@ -262,6 +263,44 @@ impl Batch {
     }
 }
 
+/// How one looks at the other side's wish to be notified.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// At once. What was given may not be seen yet, so the other side may go to sleep just now:
+    /// one more look has to follow.
+    Early,
+    /// When all that was given is seen: whoever sleeps has said so, or has found it.
+    Late,
+}
+
+/// How many places were given since the other side's wish was last known for certain. At most a
+/// ring's length: of more than that it has seen some.
+#[derive(Debug, Default)]
+struct Unsettled(u16);
+
+impl Unsettled {
+    #[inline(always)]
+    fn add(&mut self, places: u16, size: u16) {
+        self.0 = self.0.saturating_add(places).min(size);
+    }
+
+    /// `wants`: whether the other side wants to be notified of so many places.
+    #[inline(always)]
+    fn must_notify(&mut self, look: Look, wants: impl FnOnce(u16) -> bool) -> bool {
+        if self.0 == 0 {
+            return false;
+        }
+        if look == Look::Late {
+            fence(Ordering::SeqCst); // what was given is seen before the wish is read
+        }
+        let wants = wants(self.0);
+        if wants || look == Look::Late {
+            self.0 = 0;
+        }
+        wants
+    }
+}
+
 /// One side of one queue, of either kind.
 pub(crate) trait Ring {
     /// Descriptors that it has.
@@ -274,8 +313,9 @@ pub(crate) trait Ring {
     /// Gives the first `count` chains of the batch to the other side, in one step.
     fn give(&mut self, memory: &Memory, batch: &Batch, count: usize) -> Result<(), Violation>;
 
-    /// Whether the other side wants to be notified of what was given since this was last asked.
-    fn must_notify(&mut self, memory: &Memory) -> bool;
+    /// Whether the other side wants to be notified of what was given since it last was, or since
+    /// the last [`Look::Late`].
+    fn must_notify(&mut self, memory: &Memory, look: Look) -> bool;
 
     /// Tells the other side whether to notify.
     fn want(&mut self, memory: &Memory, notify: bool);

@@ -7,8 +7,8 @@ pub(super) mod record;
 use super::buffers::Buffers;
 use super::memory::{AtHand, Memory, Place};
 use super::{
-    Agreed, Batch, Chain, DESCRIPTOR, DriverRing, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Offer,
-    Ring, Violation, WRITE, ids, passed,
+    Agreed, Batch, Chain, DESCRIPTOR, DriverRing, Filled, INDIRECT, Look, MOST_SEGMENTS, NEXT,
+    Offer, Ring, Unsettled, Violation, WRITE, ids, passed,
 };
 use linerate_core::mem::{CHECKED, chunk_at};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -152,8 +152,7 @@ impl Table {
 
     /// 2.8.14, 2.8.10: whether the other side, whose wishes stand at `theirs`, wants to be told of
     /// `moved` places up to `new`.
-    fn must_notify(&self, memory: &Memory, theirs: Place, new: Position, moved: u16) -> bool {
-        fence(Ordering::SeqCst); // what was given is seen before the wish is read
+    fn wants(&self, memory: &Memory, theirs: Place, new: Position, moved: u16) -> bool {
         let Some(event) = self.event(memory, theirs) else {
             return false;
         };
@@ -210,7 +209,7 @@ pub(crate) struct Device {
     seen: Position,
     /// Where the next used one is to be written.
     used: Position,
-    moved: u16,
+    unsettled: Unsettled,
 }
 
 impl Device {
@@ -227,7 +226,7 @@ impl Device {
             direction: if filled == Filled::ByDevice { WRITE } else { 0 },
             seen,
             used,
-            moved: 0,
+            unsettled: Unsettled::default(),
         }
     }
 
@@ -427,14 +426,15 @@ impl Ring for Device {
         let first = if together { last } else { &batch.chains[0] };
         words[2 * usize::from(start.at) + 1].store(rest(first, start), Ordering::Release);
         self.seen = self.seen.plus(moved, size);
-        self.moved = self.moved.wrapping_add(moved as u16);
+        self.unsettled.add(moved as u16, self.table.size);
         Ok(())
     }
 
-    fn must_notify(&mut self, memory: &Memory) -> bool {
-        let moved = std::mem::take(&mut self.moved);
-        let theirs = self.table.at.driver;
-        moved > 0 && self.table.must_notify(memory, theirs, self.used, moved)
+    fn must_notify(&mut self, memory: &Memory, look: Look) -> bool {
+        let Self { table, used, .. } = self;
+        self.unsettled.must_notify(look, |moved| {
+            table.wants(memory, table.at.driver, *used, moved)
+        })
     }
 
     fn want(&mut self, memory: &Memory, notify: bool) {
@@ -464,7 +464,7 @@ pub(crate) struct Driver {
     available: Position,
     /// The next used one to look at.
     seen: Position,
-    moved: u16,
+    unsettled: Unsettled,
 }
 
 impl Driver {
@@ -483,7 +483,7 @@ impl Driver {
             buffers: Buffers::new(base, bytes, size, agreed.in_order),
             available: Position::START,
             seen: Position::START,
-            moved: 0,
+            unsettled: Unsettled::default(),
         }
     }
 
@@ -592,7 +592,7 @@ impl DriverRing for Driver {
         let words = self.table.view(memory)?;
         self.buffers
             .offer_each(offers.clone().map(|offer| offer.id));
-        self.moved = self.moved.wrapping_add(offers.len() as u16);
+        self.unsettled.add(offers.len() as u16, self.table.size);
         let flags = match self.filled {
             Filled::ByDevice => WRITE,
             Filled::ByDriver => 0,
@@ -672,17 +672,17 @@ impl Ring for Driver {
         let goes_on = first.goes_on && count > 1;
         let flags = if goes_on { NEXT } else { 0 };
         self.publish(words, start, first.id, first.put, flags);
-        self.moved = self.moved.wrapping_add(count as u16);
+        self.unsettled.add(count as u16, self.table.size);
         Ok(())
     }
 
-    fn must_notify(&mut self, memory: &Memory) -> bool {
-        let moved = std::mem::take(&mut self.moved);
-        let theirs = self.table.at.device;
-        moved > 0
-            && self
-                .table
-                .must_notify(memory, theirs, self.available, moved)
+    fn must_notify(&mut self, memory: &Memory, look: Look) -> bool {
+        let Self {
+            table, available, ..
+        } = self;
+        self.unsettled.must_notify(look, |moved| {
+            table.wants(memory, table.at.device, *available, moved)
+        })
     }
 
     fn want(&mut self, memory: &Memory, notify: bool) {

@@ -6,7 +6,7 @@ use super::inflight::Area;
 use super::lent::Lent;
 use super::memory::Memory;
 use super::recorded::{Record, Recordable};
-use super::{Ring, packed, split};
+use super::{Look, Ring, packed, split};
 use crate::offload::{self, Finisher};
 use crate::peer::gate::Gate;
 use crate::peer::kick::{self, Notify, Wakeups};
@@ -175,15 +175,15 @@ impl Active {
 
     /// Notifies the other side of what was given, if it wants that.
     #[inline(always)]
-    fn notify(&mut self) {
+    pub(crate) fn notify(&mut self, look: Look) {
         let wanted = match &mut self.ring {
-            AnyRing::SplitDevice(ring) => ring.must_notify(&self.memory),
-            AnyRing::PackedDevice(ring) => ring.must_notify(&self.memory),
-            AnyRing::SplitDriver(ring) => ring.must_notify(&self.memory),
-            AnyRing::PackedDriver(ring) => ring.must_notify(&self.memory),
-            AnyRing::SplitLent(lent) => lent.ring.must_notify(&self.memory),
-            AnyRing::PackedLent(lent) => lent.ring.must_notify(&self.memory),
-            AnyRing::Recorded(ring) => ring.must_notify(&self.memory),
+            AnyRing::SplitDevice(ring) => ring.must_notify(&self.memory, look),
+            AnyRing::PackedDevice(ring) => ring.must_notify(&self.memory, look),
+            AnyRing::SplitDriver(ring) => ring.must_notify(&self.memory, look),
+            AnyRing::PackedDriver(ring) => ring.must_notify(&self.memory, look),
+            AnyRing::SplitLent(lent) => lent.ring.must_notify(&self.memory, look),
+            AnyRing::PackedLent(lent) => lent.ring.must_notify(&self.memory, look),
+            AnyRing::Recorded(ring) => ring.must_notify(&self.memory, look),
         };
         if wanted {
             self.notify.0.notify(self.notify.1);
@@ -343,7 +343,9 @@ impl RxQueue for Receiver {
                 if count > 0 && std::mem::take(&mut self.asked) {
                     active.ring.as_dyn().want(&active.memory, false);
                 }
-                active.notify();
+                // An empty burst follows before whoever calls this sleeps.
+                let look = if count > 0 { Look::Early } else { Look::Late };
+                active.notify(look);
                 count
             }
             Err(violation) => {
@@ -362,6 +364,7 @@ impl RxQueue for Receiver {
         };
         self.wakeups.clear();
         if let Some(active) = state.usable() {
+            active.notify(Look::Late);
             let ring = active.ring.as_dyn();
             ring.want(&active.memory, true);
             self.asked = true;
@@ -391,8 +394,10 @@ pub(crate) struct Sender {
     stats: Arc<QueueStats>,
     /// The other side has slots of ours.
     lends: bool,
-    /// Frames went since the last [`flush`](TxQueue::flush).
-    sent: bool,
+    /// Where frames went since the last [`flush`](TxQueue::flush).
+    sent_to: Option<usize>,
+    /// Where they went before it.
+    unsettled: Option<usize>,
 }
 
 impl Sender {
@@ -415,18 +420,24 @@ impl Sender {
             finisher: Finisher::new(pools),
             stats,
             lends,
-            sent: false,
+            sent_to: None,
+            unsettled: None,
         }
     }
 
-    /// Takes slots back in a round in which nothing was sent.
+    /// In a round in which nothing was sent: takes slots back, and looks whether the other side,
+    /// which may have gone to sleep just before the last frames came, has to be notified.
     #[cold]
     fn settle(&mut self, cache: &mut PoolCache) {
-        let queue = &self.queues[self.own];
+        let queue = &self.queues[self.unsettled.unwrap_or(self.own)];
         let Some(mut state) = queue.state.enter() else {
-            return;
+            return; // the next round is soon enough
         };
-        let settled = state.usable().map(|active| active.reclaim(cache));
+        self.unsettled = None;
+        let settled = state.usable().map(|active| {
+            active.notify(Look::Late);
+            active.reclaim(cache)
+        });
         if let Some(Err(violation)) = settled {
             queue.broke(&mut state, violation);
         }
@@ -442,16 +453,17 @@ impl TxQueue for Sender {
             sending,
             finisher,
             stats,
-            sent,
+            sent_to,
             ..
         } = self;
-        *sent = true;
-        let mut queue = &queues[*own];
+        let mut at = *own;
+        let mut queue = &queues[at];
         let Some(mut state) = queue.state.enter() else {
             return 0;
         };
         if state.usable().is_none() && *own > 0 {
-            queue = &queues[0];
+            at = 0;
+            queue = &queues[at];
             drop(state);
             state = match queue.state.enter() {
                 Some(state) => state,
@@ -481,7 +493,10 @@ impl TxQueue for Sender {
         } else {
             send(burst, cache)
         };
-        active.notify();
+        active.notify(Look::Early);
+        if taken > 0 {
+            *sent_to = Some(at);
+        }
         if let Some(violation) = violation {
             queue.broke(&mut state, violation);
         }
@@ -492,8 +507,10 @@ impl TxQueue for Sender {
         if self.finisher.held() > 0 {
             self.tx_burst(&mut Burst::with_room(0), cache);
         }
-        if self.lends && !std::mem::take(&mut self.sent) {
-            self.settle(cache);
+        match self.sent_to.take() {
+            Some(at) => self.unsettled = Some(at),
+            None if self.unsettled.is_some() || self.lends => self.settle(cache),
+            None => {}
         }
     }
 

@@ -14,7 +14,7 @@
 use super::inflight::Inflight;
 use super::log::Log;
 use super::memory::Memory;
-use super::{Batch, Ring, Violation};
+use super::{Batch, Look, Ring, Violation};
 use std::fmt::Debug;
 
 /// What of a device's writes is logged.
@@ -163,8 +163,8 @@ impl<D: Recordable> Ring for Recorded<D> {
         Ok(())
     }
 
-    fn must_notify(&mut self, memory: &Memory) -> bool {
-        self.device.must_notify(memory)
+    fn must_notify(&mut self, memory: &Memory, look: Look) -> bool {
+        self.device.must_notify(memory, look)
     }
 
     fn want(&mut self, memory: &Memory, notify: bool) {

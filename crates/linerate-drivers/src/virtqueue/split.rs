@@ -6,8 +6,8 @@ pub(super) mod record;
 use super::buffers::Buffers;
 use super::memory::{AtHand, Memory, Place};
 use super::{
-    Agreed, Batch, DESCRIPTOR, DriverRing, Filled, INDIRECT, MOST_SEGMENTS, NEXT, Offer, Ring,
-    Violation, WRITE, ids, passed,
+    Agreed, Batch, DESCRIPTOR, DriverRing, Filled, INDIRECT, Look, MOST_SEGMENTS, NEXT, Offer,
+    Ring, Unsettled, Violation, WRITE, ids, passed,
 };
 use linerate_core::mem::{CHECKED, chunk_at};
 use std::ops::Range;
@@ -86,8 +86,7 @@ impl Rings {
     }
 
     /// 2.7.10, 2.7.7: whether the other side, which writes the other ring, wants to be told.
-    fn must_notify(&self, memory: &Memory, theirs_is_used: bool, new: u16, moved: u16) -> bool {
-        fence(Ordering::SeqCst); // what was given is seen before the wish is read
+    fn wants(&self, memory: &Memory, theirs_is_used: bool, new: u16, moved: u16) -> bool {
         let Some([flags, _, event]) = self.words(memory, theirs_is_used) else {
             return false;
         };
@@ -224,8 +223,7 @@ pub(crate) struct Device {
     seen: u16,
     /// The index of the used ring.
     used: u16,
-    /// Of these, how many were given since the driver's wish was read.
-    moved: u16,
+    unsettled: Unsettled,
 }
 
 impl Device {
@@ -246,7 +244,7 @@ impl Device {
             direction: if filled == Filled::ByDevice { WRITE } else { 0 },
             seen: base,
             used: base,
-            moved: 0,
+            unsettled: Unsettled::default(),
         }
     }
 
@@ -392,16 +390,17 @@ impl Ring for Device {
         }
         self.used = self.used.wrapping_add(count as u16);
         self.seen = self.seen.wrapping_add(count as u16);
-        self.moved = self.moved.wrapping_add(count as u16);
+        self.unsettled.add(count as u16, self.rings.size);
         let words = self.rings.words(memory, true);
         let [_, index, _] = words.ok_or(Violation::RingOutside)?;
         index.store(self.used, Ordering::Release);
         Ok(())
     }
 
-    fn must_notify(&mut self, memory: &Memory) -> bool {
-        let moved = std::mem::take(&mut self.moved);
-        moved > 0 && self.rings.must_notify(memory, false, self.used, moved)
+    fn must_notify(&mut self, memory: &Memory, look: Look) -> bool {
+        let Self { rings, used, .. } = self;
+        self.unsettled
+            .must_notify(look, |moved| rings.wants(memory, false, *used, moved))
     }
 
     fn want(&mut self, memory: &Memory, notify: bool) {
@@ -432,7 +431,7 @@ pub(crate) struct Driver {
     available: u16,
     /// Up to where used chains were taken back.
     seen: u16,
-    moved: u16,
+    unsettled: Unsettled,
 }
 
 impl Driver {
@@ -453,7 +452,7 @@ impl Driver {
             written: Written::new(size),
             available: 0,
             seen: 0,
-            moved: 0,
+            unsettled: Unsettled::default(),
         }
     }
 
@@ -490,7 +489,7 @@ impl Driver {
             self.written.make_available(ring, at, id);
         }
         self.available = available.wrapping_add(count as u16);
-        self.moved = self.moved.wrapping_add(count as u16);
+        self.unsettled.add(count as u16, self.rings.size);
         ring[1].store(self.available, Ordering::Release);
         Ok(())
     }
@@ -596,7 +595,7 @@ impl DriverRing for Driver {
             self.written.make_available(available, at, id);
         }
         self.available = self.available.wrapping_add(count);
-        self.moved = self.moved.wrapping_add(count);
+        self.unsettled.add(count, self.rings.size);
         available[1].store(self.available, Ordering::Release);
         Ok(())
     }
@@ -654,14 +653,17 @@ impl Ring for Driver {
             }
         }
         let given = self.available.wrapping_sub(before);
-        self.moved = self.moved.wrapping_add(given);
+        self.unsettled.add(given, self.rings.size);
         available[1].store(self.available, Ordering::Release);
         Ok(())
     }
 
-    fn must_notify(&mut self, memory: &Memory) -> bool {
-        let moved = std::mem::take(&mut self.moved);
-        moved > 0 && self.rings.must_notify(memory, true, self.available, moved)
+    fn must_notify(&mut self, memory: &Memory, look: Look) -> bool {
+        let Self {
+            rings, available, ..
+        } = self;
+        self.unsettled
+            .must_notify(look, |moved| rings.wants(memory, true, *available, moved))
     }
 
     fn want(&mut self, memory: &Memory, notify: bool) {

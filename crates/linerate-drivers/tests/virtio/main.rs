@@ -9,6 +9,7 @@ mod migration;
 mod ovs;
 mod peer;
 mod protocol;
+mod wakeups;
 
 use linerate_core::packet::{Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Link, Port, PortConfig, Queues};

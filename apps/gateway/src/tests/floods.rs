@@ -256,3 +256,261 @@ fn what_the_gateway_says_about_a_shifted_segment_quotes_what_its_sender_sent() {
         assert_eq!(quoted, &answers.bytes()[14..14 + header + HEADER_LEN]);
     }
 }
+
+/// A connection from inside that is established, and what it takes to see that it goes on.
+fn established(gate: &mut Gate, v6: bool) {
+    gate.forwards(INSIDE, &segment(v6, false, SYN, (100, 0)));
+    gate.forwards(OUTSIDE, &segment(v6, true, SYN | ACK, (300, 101)));
+    goes_on(gate, v6);
+}
+
+#[track_caller]
+fn goes_on(gate: &mut Gate, v6: bool) {
+    gate.forwards(INSIDE, &segment(v6, false, ACK, (101, 301)));
+    gate.forwards(OUTSIDE, &segment(v6, true, ACK, (301, 101)));
+}
+
+#[test]
+fn floods_of_datagrams_and_queries_take_what_room_there_is_and_established_flows_go_on() {
+    for v6 in [false, true] {
+        let mut gate = Gate::new(&stanzas(USUAL));
+        established(&mut gate, v6);
+        for number in 0..1000_u16 {
+            let mut datagram = datagrams(v6).0;
+            datagram.payload[..2].copy_from_slice(&number.to_be_bytes());
+            let mut query = echo(v6, false, number as u8);
+            query.payload[4] = (number >> 8) as u8 | 0x80;
+            for flood in [datagram, query] {
+                match gate.passes(INSIDE, &flood) {
+                    Ok(_) => {}
+                    Err(reason) => assert_eq!(reason, "flow_table"),
+                }
+            }
+        }
+        assert_eq!(gate.flows(), 64);
+        goes_on(&mut gate, v6);
+        // A connection more would need what a flood holds, until that has ended.
+        gate.refuses(
+            INSIDE,
+            &between(v6, false, (6000, 22), SYN, (7, 0)),
+            "flow_table",
+        );
+        gate.later(121_000);
+        assert_eq!(gate.flows(), 1);
+        gate.forwards(INSIDE, &between(v6, false, (6000, 22), SYN, (7, 0)));
+        goes_on(&mut gate, v6);
+    }
+}
+
+#[test]
+fn a_flood_of_fragments_holds_a_bounded_number_and_established_flows_go_on() {
+    for v6 in [false, true] {
+        let mut lab = Lab::new();
+        lab.settings.interfaces[0].reassemble = true;
+        lab.settings.interfaces[1].reassemble = true;
+        let slots = lab.all_slots();
+        let mut gate = Gate::with(lab, &stanzas(USUAL));
+        established(&mut gate, v6);
+        let mut most = 0;
+        for number in 0..6000_u16 {
+            let (asks, _) = datagrams(v6);
+            let [high, low] = number.to_be_bytes();
+            let mut bytes = match v6 {
+                // The first of more, which never come.
+                false => Frame {
+                    fragment: 0x2000,
+                    payload: udp(24),
+                    ..asks
+                },
+                true => Frame {
+                    protocol: protocol::FRAGMENT,
+                    options: vec![17, 0, 0, 1, 0, 0, high, low],
+                    payload: udp(24),
+                    ..asks
+                },
+            }
+            .bytes();
+            bytes[..6].copy_from_slice(&LAN_MAC.0);
+            if !v6 {
+                bytes[18..20].copy_from_slice(&[high, low]);
+                let mut ip = linerate_wire::ipv4::Ipv4::new_checked(&mut bytes[14..]).unwrap();
+                ip.fill_checksum();
+            }
+            let left = gate.lab.run(&mut gate.fast, INSIDE, &[bytes]);
+            assert_eq!(left, [], "no datagram is whole");
+            most = most.max(gate.fast.held_fragments());
+        }
+        assert!(
+            (1..u64::from(slots)).contains(&most),
+            "{most} of {slots} slots"
+        );
+        assert_eq!(gate.flows(), 1, "a fragment alone begins no flow");
+        goes_on(&mut gate, v6);
+        gate.later(61_000);
+        gate.lab.left();
+        assert_eq!(gate.fast.held_fragments(), 0);
+        goes_on(&mut gate, v6);
+    }
+}
+
+/// An error whose checksum is made right again after a change.
+fn altered(mut error: Frame, change: impl FnOnce(&mut Vec<u8>)) -> Frame {
+    change(&mut error.payload);
+    error.payload[2..4].fill(0);
+    let bytes = error.bytes();
+    let headers = linerate_wire::parse(&bytes).unwrap();
+    let pseudo = match error.src.contains(':') {
+        false => 0,
+        true => {
+            let ip = Ipv6::new_checked(&bytes[14..]).unwrap();
+            ip.pseudo_sum(&ip.upper_layer().unwrap())
+        }
+    };
+    let sum = checksum::sum(&bytes[headers.l4.unwrap()..headers.end]);
+    let sum = !checksum::add(sum, pseudo);
+    error.payload[2..4].copy_from_slice(&sum.to_be_bytes());
+    error
+}
+
+#[test]
+fn rfc5927_4_errors_that_lie_pass_nowhere_and_end_nothing() {
+    for v6 in [false, true] {
+        let mut gate = Gate::new(&stanzas(USUAL));
+        established(&mut gate, v6);
+        let about = with_data(segment(v6, false, ACK, (101, 301)), b"data");
+        gate.forwards(INSIDE, &about);
+        let header = if v6 { 8 + 40 } else { 8 + 20 };
+        let counts = gate.counts(v6);
+        let error = || unreachable(&about);
+        let lies = [
+            // A number that is not on its way.
+            (
+                altered(error(), |quote| quote[header + 4] = 9),
+                "track_quote_sequence",
+            ),
+            // A port of no flow.
+            (
+                altered(error(), |quote| quote[header + 1] ^= 1),
+                "track_quote_no_flow",
+            ),
+            // A protocol of no flow: what was TCP's is UDP's.
+            (
+                altered(error(), |quote| quote[if v6 { 8 + 6 } else { 8 + 9 }] = 17),
+                "track_quote_no_flow",
+            ),
+            // To another host than the one it quotes.
+            (
+                altered(error(), |quote| {
+                    quote[header - if v6 { 17 } else { 5 }] ^= 1
+                }),
+                "track_quote_address",
+            ),
+            // Too short for ports.
+            (
+                altered(error(), |quote| quote.truncate(header + 2)),
+                "track_quote_malformed",
+            ),
+            (
+                {
+                    let mut error = error();
+                    error.payload[3] ^= 1;
+                    error
+                },
+                "track_quote_checksum",
+            ),
+        ];
+        for (lie, reason) in &lies {
+            gate.refuses(OUTSIDE, lie, reason);
+        }
+        assert_eq!(gate.counts(v6), counts);
+        gate.forwards(OUTSIDE, &error());
+        assert_eq!(gate.counts(v6), counts, "an error counts in no flow");
+        goes_on(&mut gate, v6);
+    }
+}
+
+#[test]
+fn segments_outside_the_windows_pass_nowhere_and_change_nothing() {
+    for v6 in [false, true] {
+        let mut gate = Gate::new(&stanzas(USUAL));
+        gate.forwards(INSIDE, &between(v6, false, (5000, 22), SYN, (100, 0)));
+        gate.forwards(
+            OUTSIDE,
+            &between(v6, true, (22, 5000), SYN | ACK, (300, 101)),
+        );
+        gate.forwards(INSIDE, &between(v6, false, (5000, 22), ACK, (101, 301)));
+        let counts = gate.counts(v6);
+        for at in (1..32).chain(33..64_u32) {
+            let far = at << 26;
+            let blind = between(v6, true, (22, 5000), ACK, (300_u32.wrapping_add(far), 101));
+            let reason = if far < 1 << 31 {
+                "track_tcp_window"
+            } else {
+                "track_tcp_old"
+            };
+            gate.refuses(OUTSIDE, &blind, reason);
+            let blind = between(v6, true, (22, 5000), RST, (300_u32.wrapping_add(far), 0));
+            gate.refuses(OUTSIDE, &blind, "track_tcp_reset");
+            let blind = between(v6, true, (22, 5000), ACK, (301, 101_u32.wrapping_add(far)));
+            let reason = if far < 1 << 31 {
+                "track_tcp_ack_unsent"
+            } else {
+                "track_tcp_ack_old"
+            };
+            gate.refuses(OUTSIDE, &blind, reason);
+        }
+        assert_eq!(gate.counts(v6), counts);
+        goes_on(&mut gate, v6);
+    }
+}
+
+#[test]
+fn scans_of_addresses_outside_begin_no_flow() {
+    let mut stanzas = masquerade("192.0.2.77", 1024..=65535);
+    stanzas.nat.pools[0].is_interface = false;
+    // Whoever is outside would be let in.
+    stanzas.policy = self::stanzas(&USUAL.replace(
+        "\"inside\"\nto = \"outside\"",
+        "\"outside\"\nto = \"inside\"",
+    ))
+    .policy;
+    let mut gate = Gate::new(&stanzas);
+    for port in 0..1500 {
+        gate.refuses(
+            OUTSIDE,
+            &answer_to("192.0.2.77", port * 41),
+            "nat_no_mapping",
+        );
+    }
+    assert_eq!(gate.flows(), 0);
+}
+
+#[test]
+fn a_clock_that_jumps_ends_nothing_early_and_harms_nobody() {
+    for v6 in [false, true] {
+        let mut gate = Gate::new(&capped(stanzas(USUAL), 2));
+        gate.later(10_000_000);
+        established(&mut gate, v6);
+        // Back by two hours and a half: nothing is too old, and time goes on from what it was.
+        gate.lab.now -= 9_000_000_000_000;
+        goes_on(&mut gate, v6);
+        gate.forwards(INSIDE, &datagrams(v6).0);
+        gate.later(1);
+        assert_eq!(gate.flows(), 2);
+        gate.forwards(OUTSIDE, &datagrams(v6).1);
+        // A cookie of before is one of the future now, and no connection's.
+        let syn = |port| between(v6, false, (port, 22), SYN, (7000, 0));
+        for port in 0..2 {
+            gate.forwards(INSIDE, &syn(10_000 + port));
+        }
+        let cookie = one(&mut gate, INSIDE, &syn(6000)).seq;
+        gate.lab.now -= 900_000_000_000;
+        let brings = between(v6, false, (6000, 22), ACK, (7001, cookie.wrapping_add(1)));
+        gate.refuses(INSIDE, &brings, "track_tcp_cookie");
+        goes_on(&mut gate, v6);
+        // A hundred years on: all end, a bounded number in each turn, and others begin.
+        gate.later(3_200_000_000_000);
+        assert_eq!(gate.flows(), 0);
+        established(&mut gate, v6);
+    }
+}

@@ -31,6 +31,9 @@ pub struct FlowsConfig {
     pub ipv4: u32,
     /// The same of IPv6.
     pub ipv6: u32,
+    /// The most connections of one worker that one side has not confirmed: beyond, SYNs are
+    /// answered by cookies. A quarter of all flows where it is not said.
+    pub half_open: Option<u32>,
     /// Whether the receive queues of all ports put both directions of a flow into the queues of one
     /// number, which one worker polls.
     pub symmetric_rss: bool,
@@ -41,8 +44,17 @@ impl Default for FlowsConfig {
         Self {
             ipv4: 1 << 18,
             ipv6: 1 << 16,
+            half_open: None,
             symmetric_rss: false,
         }
+    }
+}
+
+impl FlowsConfig {
+    /// The most half-open connections.
+    pub fn most_half_open(&self) -> usize {
+        let quarter = (self.ipv4 / 4).saturating_add(self.ipv6 / 4);
+        self.half_open.unwrap_or(quarter) as usize
     }
 }
 
@@ -95,9 +107,11 @@ fn flows(file: &Section<'_>) -> FlowsConfig {
         return usual;
     };
     let most = |key| section.number(key, 1..=100_000_000);
+    let half_open = section.number("half_open", 0..=200_000_000);
     let flows = FlowsConfig {
         ipv4: most("ipv4").map_or(usual.ipv4, |at| at.value),
         ipv6: most("ipv6").map_or(usual.ipv6, |at| at.value),
+        half_open: half_open.map(|at| at.value),
         symmetric_rss: (section.switch("symmetric_rss")).map_or(usual.symmetric_rss, |at| at.value),
     };
     section.end();

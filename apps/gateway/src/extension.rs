@@ -212,6 +212,7 @@ struct Sums {
     /// Of IPv4 and IPv6.
     flows: [u64; 2],
     room: [u64; 2],
+    half_open: u64,
     refusals: [u64; 7],
     evictions: u64,
     counts: Counts,
@@ -224,6 +225,7 @@ impl Sums {
         Self {
             flows: [flows.v4().len() as u64, flows.v6().len() as u64],
             room: [flows.v4().capacity() as u64, flows.v6().capacity() as u64],
+            half_open: flows.half_open() as u64,
             refusals: [
                 sum(|all| all.table),
                 sum(|all| all.state),
@@ -246,10 +248,13 @@ impl Sums {
         for (sum, more) in self.refusals.iter_mut().zip(other.refusals) {
             *sum += more;
         }
+        self.half_open += other.half_open;
         self.evictions += other.evictions;
         self.counts.begun += other.counts.begun;
         self.counts.ended += other.counts.ended;
         self.counts.forbidden += other.counts.forbidden;
+        self.counts.cookies += other.counts.cookies;
+        self.counts.cookies_returned += other.counts.cookies_returned;
     }
 
     fn show(&self, page: &mut Exposition) {
@@ -263,6 +268,9 @@ impl Sums {
                 page.sample(&[("family", name)], value);
             }
         }
+        let help = "Connections that one side has not confirmed yet.";
+        page.family("flows_half_open", FamilyKind::Gauge, "", help);
+        page.sample(&[], self.half_open);
         let counters = [
             ("flows_begun", "Flows that have begun.", self.counts.begun),
             (
@@ -279,6 +287,16 @@ impl Sums {
                 "flows_evicted",
                 "Half-open connections that made room for other flows.",
                 self.evictions,
+            ),
+            (
+                "syn_cookies",
+                "SYNs that were answered by a cookie.",
+                self.counts.cookies,
+            ),
+            (
+                "syn_cookies_returned",
+                "Connections whose SYN cookie has come back.",
+                self.counts.cookies_returned,
             ),
         ];
         for (family, help, value) in counters {

@@ -133,6 +133,8 @@ struct Seen {
     /// What it becomes, where it is translated.
     becomes: Option<Ends>,
     state: u8,
+    /// It has begun with a SYN cookie.
+    cookie: bool,
     age: u64,
     idle: u64,
     packets: [u64; 2],
@@ -156,6 +158,7 @@ fn look<F: FlowKey<K>, const K: usize>(
                 ends,
                 becomes: (flow.reverse != flow.key.reversed()).then_some(becomes),
                 state: flow.state,
+                cookie: flow.user.began_with_cookie(),
                 age: now.saturating_sub(flow.created),
                 idle: now.saturating_sub(flow.last_seen),
                 packets: flow.packets,
@@ -223,6 +226,7 @@ fn row(seen: &Seen, worker: usize, at_work: &AtWork<'_>) -> Value {
         "becomes_source": seen.becomes.map(|(ends, ..)| end(ends[0])),
         "becomes_destination": seen.becomes.map(|(ends, ..)| end(ends[1])),
         "state": State::of(seen.state).name(),
+        "cookie": seen.cookie,
         "vrf": vrf.map_or("?", |vrf| &vrf.name),
         "age_s": seen.age / 1000,
         "idle_s": seen.idle / 1000,

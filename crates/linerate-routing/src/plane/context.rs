@@ -17,14 +17,11 @@ use super::exceptions::Exceptions;
 use super::hops::{Action, Hop};
 use super::interface::{Installed, InterfaceState};
 use super::lookup;
+use super::original::{self, Headers, ORIGINAL};
 use super::punt::Reason;
 use super::reasons::Reasons;
 use super::transmit::Output;
 use crate::model::InterfaceId;
-
-/// As much of a packet as translation changes: up to the checksum of TCP behind IPv6, or behind
-/// most options of IPv4.
-const ORIGINAL: usize = 64;
 
 /// The verdict on a packet that does not reach the lookup.
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +140,16 @@ impl Packets {
             let headers = frame.get_mut(HEADER_LEN..).unwrap_or_default();
             let len = headers.len().min(ORIGINAL);
             headers[..len].copy_from_slice(&self.originals[index][..len]);
+        }
+    }
+
+    /// Puts behind a packet, as far as there is room, what [`restore`](Self::restore) would write:
+    /// for errors of the slow worker. See [`original::take`].
+    pub(super) fn leave_original(&self, index: usize, packet: &mut Packet) -> Headers {
+        let is_same = index >= Burst::CAPACITY || self.translated >> index & 1 == 0;
+        match is_same {
+            true => Headers::Same,
+            false => original::put(packet, &self.originals[index]),
         }
     }
 

@@ -54,6 +54,7 @@ mod lookup;
 mod multipath;
 mod options;
 mod origin;
+mod original;
 mod packet_path;
 mod parse;
 mod path;

@@ -18,7 +18,7 @@ use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
 use crate::nat::{self, Held, Translated, Tuple};
 use crate::policy::FirstPacket;
-use crate::track::{self, Reason};
+use crate::track::{self, State, Way};
 
 impl Flows {
     /// Whether the policies in force permit a flow, by the zones of the interfaces that its first
@@ -98,20 +98,26 @@ impl Flows {
         };
         let reasons = &self.reasons;
         let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
+        let half_open = self.half_open();
         let first_state = match &key {
-            Either::V4(key) => self.tracker.first(&key.0, &upper, 0, now),
-            Either::V6(key) => self.tracker.first(&key.0, &upper, 0, now),
+            Either::V4(key) => self.tracker.first(&key.0, &upper, half_open, now),
+            Either::V6(key) => self.tracker.first(&key.0, &upper, half_open, now),
         };
-        let (tcp, state) = match first_state {
-            track::First::Begin(tcp, state) => (tcp, state),
-            // The tracker has no cookies: too many half-open connections evict the oldest.
-            track::First::Answer(_) | track::First::Proxy(..) => {
-                return Err(self.reasons.of(Reason::TcpCookie));
+        if let track::First::Drop(reason) = first_state {
+            return Err(self.reasons.of(reason));
+        }
+        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
+        self.permits(index, &aim, (id, to), context)?;
+        let (tcp, state, onward) = match first_state {
+            track::First::Begin(tcp, state) => (tcp, state, None),
+            track::First::Proxy(tcp, made) => (tcp, State::Proxied, Some(made)),
+            track::First::Answer(made) => {
+                context.note(index, "flows", || "answered by a SYN cookie".into());
+                self.counts.cookies += 1;
+                return self.becomes(index, (Way::Back, made), packet, context);
             }
             track::First::Drop(reason) => return Err(self.reasons.of(reason)),
         };
-        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
-        self.permits(index, &aim, (id, to), context)?;
         let (to, random) = (self.at(to), self.random());
         let becomes = self.nat.source(&first, &destination, to, now, random);
         let becomes = becomes.map_err(|why| self.reasons.of_nat(why))?;
@@ -191,6 +197,11 @@ impl Flows {
                     _ => self.reasons.flow_table,
                 }));
             }
+        }
+        if let Some(made) = onward {
+            context.note(index, "flows", || "its SYN cookie has come back".into());
+            self.counts.cookies_returned += 1;
+            self.becomes(index, (Way::Onward, made), packet, context)?;
         }
         if becomes.tuple == tuple {
             return Ok(());

@@ -9,9 +9,13 @@
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 //!
-//! `first.rs` begins flows, `translate.rs` writes headers.
+//! `first.rs` begins flows, `translate.rs` writes headers, `clear.rs` ends flows when it is told
+//! to; `shared.rs` is what control makes for all that, `notes.rs` what traces say.
 
+mod clear;
 mod first;
+mod notes;
+mod shared;
 mod translate;
 
 use std::hash::{BuildHasher, RandomState};
@@ -20,6 +24,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{DropId, Egress, NEVER, Stage};
+use linerate_routing::plane::hits::Hits as Logged;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Context, Verdict, ones};
 use linerate_tables::TableError;
@@ -38,6 +43,8 @@ use crate::nat::{self, Held, Nat, Tuple};
 use crate::policy::{self, Policy};
 use crate::track::{Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next};
 
+pub use shared::{Hits, Part, Prepared};
+
 /// Flows that one turn ends at most, of each family: see [`Flows::turn`].
 const EXPIRY_BUDGET: usize = 256;
 /// Ticks of the tables a second.
@@ -54,6 +61,15 @@ pub struct Tracked {
     /// The zone that it came in from.
     zone: u16,
     held: Held,
+    /// The code point of its first packet, by which newer policies decide.
+    dscp: u8,
+}
+
+impl Tracked {
+    /// The number of the zone that its first packet came in from.
+    pub fn zone(&self) -> u16 {
+        self.zone
+    }
 }
 
 /// Flows of one family.
@@ -100,6 +116,8 @@ pub struct Counts {
     pub ended: u64,
     /// Flows that ended because newer policies do not permit them.
     pub forbidden: u64,
+    /// Flows that ended because a user said so.
+    pub cleared: u64,
 }
 
 /// What all workers have of a configuration.
@@ -109,6 +127,8 @@ pub struct Shared {
     pub policy: Arc<Policy>,
     /// What is translated.
     pub rules: Arc<Rules>,
+    /// What the policy's rules have decided, by worker.
+    pub hits: Hits,
     /// The number of both, which no others in this process have.
     number: u32,
 }
@@ -126,9 +146,21 @@ impl Shared {
         settings: &Settings,
         old: Option<&Self>,
     ) -> Result<Self, policy::Error> {
+        let prepared = Prepared::new(stanzas, old)?;
+        Ok(Self::of(stanzas, settings, old, &prepared))
+    }
+
+    /// The same of what was prepared of the stanzas, with the same `old`: short.
+    pub fn of(
+        stanzas: &Stanzas,
+        settings: &Settings,
+        old: Option<&Self>,
+        prepared: &Prepared,
+    ) -> Self {
         let interfaces = || settings.interfaces.iter().map(|one| one.name.as_str());
         let names: Vec<&str> = interfaces().collect();
-        let policy = Policy::build(&stanzas.policy, &names, old.map(|old| &old.policy))?;
+        let before = old.map(|old| &old.policy);
+        let policy = Policy::of(&stanzas.policy, &names, before, &prepared.lists);
         let interface = |place: u16| {
             let name = stanzas.interfaces.get(usize::from(place));
             let number = name.and_then(|name| interfaces().position(|one| one == name));
@@ -142,7 +174,12 @@ impl Shared {
         let config = stanzas.nat.clone().with_numbers(interface, zone);
         let rules = match old.filter(|old| old.rules.config == config) {
             Some(same) => same.rules.clone(),
-            None => Arc::new(Rules::new(config, old.map(|old| &*old.rules))),
+            None => Arc::new(prepared.rules.numbered(config)),
+        };
+        let hits = match old {
+            Some(old) if Arc::ptr_eq(&old.policy, &policy) => old.hits.clone(),
+            Some(old) => Hits::of(&policy, &old.hits),
+            None => Hits::default(),
         };
         let is_same =
             |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.rules, &rules);
@@ -150,11 +187,12 @@ impl Shared {
             Some(same) => same.number,
             None => NUMBER.fetch_add(1, Ordering::Relaxed),
         };
-        Ok(Self {
+        Self {
             policy,
             rules,
+            hits,
             number,
-        })
+        }
     }
 
     /// Whether both are those of `other`.
@@ -174,6 +212,8 @@ pub struct Flows {
     number: u32,
     /// What its rules have decided here.
     hits: policy::Counts,
+    /// Packets that rules log, until control asks.
+    logged: Logged,
     reasons: Reasons,
     counts: Counts,
     hash: Hash,
@@ -215,7 +255,8 @@ impl Flows {
             v6: Table::new(&of("flows of IPv6", config.ipv6), ticks(now_ns))?,
             tracker: Tracker::default(),
             nat,
-            hits: policy::Counts::new(&shared.policy, &policy::Counts::default()),
+            hits: shared.hits.worker(&shared.policy, worker),
+            logged: Logged::default(),
             policy: shared.policy,
             number: shared.number,
             reasons: Reasons {
@@ -239,19 +280,10 @@ impl Flows {
 
     /// Takes another configuration over, and leaves the one that it had.
     pub fn install(&mut self, change: &mut Change) {
-        let own = change.own.take().and_then(|own| own.downcast().ok());
-        let new = own.and_then(|own: Box<linerate_control::Own>| own.downcast::<Shared>().ok());
-        let Some(new) = new else { return };
-        let rules = self.nat.rules().clone();
-        let hits = policy::Counts::new(&new.policy, &self.hits);
-        let hits = std::mem::replace(&mut self.hits, hits);
-        let policy = std::mem::replace(&mut self.policy, new.policy.clone());
-        if !Arc::ptr_eq(&rules, &new.rules) {
-            // Flows of mappings that are gone end at their next packet.
-            self.nat.install(new.rules.clone());
+        let own = change.own.as_mut();
+        if let Some(part) = own.and_then(|own| own.downcast_mut::<Part>()) {
+            self.exchange(part);
         }
-        self.number = new.number;
-        change.own = Some(Box::new((policy, rules, hits)));
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.
@@ -271,9 +303,9 @@ impl Flows {
         &self.v6
     }
 
-    /// What the policy's rules have decided here.
-    pub fn hits(&self) -> &policy::Counts {
-        &self.hits
+    /// Packets that rules have logged since this was asked last.
+    pub fn take_logged(&mut self) -> Logged {
+        std::mem::take(&mut self.logged)
     }
 
     /// What it has counted.
@@ -334,7 +366,7 @@ enum Judged<F> {
     /// It passes, and gets the addresses and ports of this key, if of any.
     Pass(Option<(F, Differences)>),
     /// Policy or translation have changed since.
-    Old(Held),
+    Old(Held, u8),
     /// It begins another flow.
     Anew,
     Drop(Reason),
@@ -355,7 +387,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
         return Judged::Anew;
     };
     if flow.user.permitted_by != number {
-        return Judged::Old(flow.user.held);
+        return Judged::Old(flow.user.held, flow.user.dscp);
     }
     let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
     let becomes = flow.translated.then(|| {
@@ -417,13 +449,14 @@ macro_rules! known {
                 let number = self.number;
                 let (table, tracker) = (&mut self.$table, &self.tracker);
                 let mut judged = judge(table, tracker, hit, (key, &upper), now, number);
-                if let Judged::Old(held) = judged {
+                if let Judged::Old(held, dscp) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
                     };
                     let (_, original, translated, _) = gone_of(&flow);
                     let tuples = (original, translated);
-                    let decided = self.decide_again(index, hit, tuples, held, packet, context);
+                    let kept = (held, dscp);
+                    let decided = self.decide_again(index, hit, tuples, kept, packet, context);
                     if let Err(verdict) = decided {
                         if let Some(flow) = self.$table.remove(hit.flow) {
                             let (held, original, translated, zone) = gone_of(&flow);
@@ -444,7 +477,7 @@ macro_rules! known {
                     }
                     Judged::Drop(reason) => Err(self.reasons.of(reason)),
                     // The flow before is closed: it goes, whatever becomes of this one.
-                    Judged::Anew | Judged::Old(_) => {
+                    Judged::Anew | Judged::Old(..) => {
                         if let Some(flow) = self.$table.remove(hit.flow) {
                             let (held, original, translated, zone) = gone_of(&flow);
                             self.nat.release(held, &original, &translated, zone, now);
@@ -475,6 +508,10 @@ impl Stage<Context<'_>> for Flows {
         };
         self.has_begun = false;
         self.find(now, tracked & !errors, burst.mask(), context);
+        match context.traced() & tracked & !errors {
+            0 => {}
+            traced => self.note_known(traced, context),
+        }
         let v4 = context.packets.parsed.class.v4;
         let mut live = context.packets.live;
         for index in ones(tracked) {

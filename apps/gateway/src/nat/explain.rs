@@ -1,7 +1,7 @@
 //! What becomes of a first packet, as far as rules alone say. Ports are taken when it comes, so
 //! which of them it gets, and who has which, stays open here.
 
-use super::rules::{Action, Aim, At, Rules};
+use super::rules::{Action, Aim, At, Pool, Rules};
 use super::{Endpoint, Tuple};
 
 impl Rules {
@@ -29,14 +29,14 @@ impl Rules {
             }
             Aim::Pool(id) => {
                 let pool = self.pool_of(id);
-                let name = pool.map_or("?", |pool| &pool.name);
                 let otherwise = match pool.is_some_and(|pool| pool.is_interface) {
                     true => "it is for the gateway itself",
                     false => "nat_no_mapping",
                 };
                 let text = format!(
-                    "pool {name}: the host inside that has this port, as far as it lets the sender \
-                     in; nobody: {otherwise}"
+                    "{}: the host inside that has this port, as far as it lets the sender in; \
+                     nobody: {otherwise}",
+                    named(pool)
                 );
                 (*tuple, None, Some(text))
             }
@@ -53,13 +53,8 @@ impl Rules {
         to: At,
     ) -> Option<String> {
         let of_pool = |by: &str, pool: u16| {
-            let pool = self.config.pools.get(usize::from(pool));
-            let name = pool.map_or("?", |pool| &pool.name);
-            let what = match pool.is_some_and(|pool| pool.is_interface) {
-                true => "interface",
-                false => "pool",
-            };
-            format!("{by}: the source becomes an address of {what} {name}")
+            let name = named(self.config.pools.get(usize::from(pool)));
+            format!("{by}: the source becomes an address of {name}")
         };
         if let Some(pool) = pool {
             return Some(of_pool("its pool", pool));
@@ -78,5 +73,14 @@ impl Rules {
             Action::Pool(pool) => Some(of_pool(&by, pool)),
             Action::Keep => Some(format!("{by}: the source stays")),
         }
+    }
+}
+
+/// A pool for people; those of interfaces have their names.
+fn named(pool: Option<&Pool>) -> String {
+    match pool {
+        Some(pool) if pool.is_interface => pool.name.clone(),
+        Some(pool) => format!("pool {}", pool.name),
+        None => "?".into(),
     }
 }

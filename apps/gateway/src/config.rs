@@ -85,14 +85,6 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
             file.wrong(line, "nat", problem, "take it out");
         }
     }
-    for rule in policy.lists.iter().flat_map(|list| &list.rules) {
-        for (is_there, what) in [(rule.log, "log"), (rule.dscp.is_some(), "dscp")] {
-            if is_there {
-                let problem = format!("`{what}` is read, but rules do not go by it yet");
-                file.wrong(rule.line, "policy", problem, "take it out");
-            }
-        }
-    }
     Stanzas {
         flows,
         policy,

@@ -1,6 +1,7 @@
 //! What the gateway adds to the control plane of routers: its stanzas, its path, its tables and
 //! metrics.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use linerate_appliance::config::Section;
@@ -8,21 +9,23 @@ use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::error::Error;
 use linerate_appliance::socket::Problem;
-use linerate_control::{AtWork, Config, Extension, Own};
+use linerate_control::{AtWork, Config, Extension, Own, Question};
 use linerate_core::env::{Plan, Role};
 use linerate_core::run::Egress;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{PacketPath, Setup};
 use linerate_routing::worker::on_fast;
 use linerate_tables::flow::Refusals;
+use serde_json::Value;
 
 use crate::config::{self, Stanzas};
+use crate::explain::explain;
 use crate::path::GatewayPath;
 use crate::policy;
 use crate::policy::lists::ListConfig;
 use crate::policy::zones::ZoneConfig;
 use crate::show;
-use crate::stages::flows::{Counts, Flows, Shared};
+use crate::stages::flows::{Counts, Flows, Prepared, Shared};
 
 /// The appliance.
 pub(crate) struct Gateway;
@@ -37,6 +40,11 @@ fn stanzas(config: &Config) -> Arc<Stanzas> {
 /// What was built.
 fn shared(built: Option<&Own>) -> Option<Arc<Shared>> {
     built?.clone().downcast().ok()
+}
+
+/// The same, for a user.
+fn in_force(built: Option<&Own>) -> Result<Arc<Shared>, Problem> {
+    shared(built).ok_or_else(|| Problem::new("there is no policy yet", "ask again"))
 }
 
 /// A policy that cannot be compiled.
@@ -62,6 +70,16 @@ impl Extension for Gateway {
             }
         }
         Some(Arc::new(stanzas))
+    }
+
+    fn prepare(&self, config: &mut Config, old: Option<&Own>) -> Result<(), Error> {
+        let (stanzas, old) = (stanzas(config), shared(old));
+        let prepared = Prepared::new(&stanzas, old.as_deref()).map_err(refused)?;
+        let unreachable = policy::warnings(&prepared.lists, &stanzas.policy);
+        config.warnings.extend(unreachable);
+        config.warnings.sort_by_key(|warning| warning.line);
+        config.prepared = Some(Arc::new(prepared));
+        Ok(())
     }
 
     fn explain(&self, config: &Config) -> Vec<String> {
@@ -144,11 +162,23 @@ impl Extension for Gateway {
         old: Option<&Own>,
     ) -> Result<Option<Own>, Error> {
         let (stanzas, old) = (stanzas(config), shared(old));
-        let new = Shared::new(&stanzas, settings, old.as_deref()).map_err(refused)?;
+        let prepared = config.prepared.clone();
+        let prepared = match prepared.and_then(|one| one.downcast::<Prepared>().ok()) {
+            Some(prepared) => prepared,
+            None => Arc::new(Prepared::new(&stanzas, old.as_deref()).map_err(refused)?),
+        };
+        let new = Shared::of(&stanzas, settings, old.as_deref(), &prepared);
         if let Some(old) = old.filter(|old| old.is(&new)) {
             return Ok(Some(old));
         }
         Ok(Some(Arc::new(new)))
+    }
+
+    fn part(&self, built: &Own, worker: usize) -> Box<dyn Any + Send> {
+        match shared(Some(built)) {
+            Some(shared) => Box::new(shared.part(worker)),
+            None => Box::new(()),
+        }
     }
 
     fn path(
@@ -180,15 +210,48 @@ impl Extension for Gateway {
         at_work: &AtWork<'_>,
         rows: &mut Rows,
     ) -> Result<(), Problem> {
+        let shared = in_force(at_work.built)?;
         match table.what {
-            "flows" => show::flows(filter, at_work, rows),
+            "flows" => show::flows(&shared, filter, at_work, rows),
+            _ => show::policies(&shared, filter, rows),
+        }
+    }
+
+    fn clear(&self, what: &str, filter: &str, at_work: &AtWork<'_>) -> Result<Value, Problem> {
+        match what {
+            "flows" => show::clear(&*in_force(at_work.built)?, filter, at_work),
             _ => {
-                if let Some(shared) = shared(at_work.built) {
-                    show::policies(&shared.policy, filter, at_work, rows);
-                }
-                Ok(())
+                let problem = format!("there is no `{what}` to clear");
+                Err(Problem::new(problem, "clear counters, or flows"))
             }
         }
+    }
+
+    fn explain_flow(&self, question: &Question<'_>) -> Result<Value, Problem> {
+        explain(question, &*in_force(question.built)?)
+    }
+
+    fn logged(&self, at_work: &AtWork<'_>) -> (Vec<String>, u64) {
+        let (mut lines, mut more) = (Vec::new(), 0);
+        let Some(shared) = shared(at_work.built).filter(|shared| shared.policy.logs()) else {
+            return (lines, more);
+        };
+        for worker in at_work.running.handles() {
+            let taken = on_fast(worker, |fast, _| {
+                Some(fast.path::<GatewayPath>()?.flows().take_logged())
+            });
+            let Some(hits) = taken.flatten() else {
+                continue;
+            };
+            more += hits.more;
+            for hit in hits.iter() {
+                let id = hit.gate.interface();
+                let interface = at_work.settings.interfaces.get(usize::from(id.0));
+                let name = interface.map_or("?", |interface| &interface.name);
+                lines.push(shared.policy.line(hit, name));
+            }
+        }
+        (lines, more)
     }
 
     fn metrics(&self, at_work: &AtWork<'_>, page: &mut Exposition) {
@@ -203,6 +266,9 @@ impl Extension for Gateway {
             }
         }
         all.show(page);
+        if let Some(shared) = shared(at_work.built) {
+            show::decided(&shared, page);
+        }
     }
 }
 
@@ -255,6 +321,7 @@ impl Sums {
         self.counts.forbidden += other.counts.forbidden;
         self.counts.cookies += other.counts.cookies;
         self.counts.cookies_returned += other.counts.cookies_returned;
+        self.counts.cleared += other.counts.cleared;
     }
 
     fn show(&self, page: &mut Exposition) {
@@ -282,6 +349,11 @@ impl Sums {
                 "flows_forbidden",
                 "Flows that ended because policies changed.",
                 self.counts.forbidden,
+            ),
+            (
+                "flows_cleared",
+                "Flows that ended because `linerate ctl clear flows` said so.",
+                self.counts.cleared,
             ),
             (
                 "flows_evicted",

@@ -163,10 +163,9 @@ impl Gate {
     fn reload(&mut self, stanzas: &Stanzas) {
         let settings = Arc::new(self.lab.settings.clone());
         self.shared = Shared::new(stanzas, &settings, Some(&self.shared)).unwrap();
-        let shared: linerate_control::Own = Arc::new(self.shared.clone());
         let counters = self.fast.counters();
         let mut change = Change::new(settings.clone(), &settings, &counters, 1);
-        change.own = Some(Box::new(shared));
+        change.own = Some(Box::new(self.shared.part(0)));
         let had = self.fast.install(change, &mut self.lab.egress);
         assert!(had.own.is_some(), "what it had comes back");
     }
@@ -735,4 +734,86 @@ fn the_guide_has_a_row_for_each_drop_reason() {
         .filter(|name| !rows.iter().any(|row| row.contains(&format!("`{name}`"))))
         .collect();
     assert!(missing.is_empty(), "docs/gateway.md lacks: {missing:?}");
+}
+
+/// A frame with this differentiated services code point.
+fn marked(frame: &Frame, dscp: u8) -> Vec<u8> {
+    let mut bytes = Frame {
+        dst_mac: LAN_MAC,
+        ..frame.clone()
+    }
+    .bytes();
+    if frame.src.contains(':') {
+        bytes[14] |= dscp >> 2;
+        bytes[15] |= dscp << 6;
+    } else {
+        bytes[15] = dscp << 2;
+        bytes[24..26].fill(0);
+        let sum = checksum::checksum(&bytes[14..34]);
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn rules_go_by_the_code_point_of_the_first_packet_and_are_logged() {
+    for v6 in [false, true] {
+        let voice = |more: &str| {
+            let rule = "{ action = \"permit\", dscp = 46, log = true, name = \"voice\" }";
+            let policy = "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\n";
+            stanzas(&format!("{policy}rules = [{rule}{more}]\n"))
+        };
+        let mut gate = Gate::new(&voice(""));
+        let (asks, answers) = datagrams(v6);
+        gate.refuses(INSIDE, &asks, "policy");
+        let left = gate.lab.run(&mut gate.fast, INSIDE, &[marked(&asks, 46)]);
+        assert_eq!(left.len(), 1);
+        let logged = |gate: &mut Gate| {
+            let flows = gate.fast.path::<GatewayPath>().unwrap().flows();
+            let hits = flows.take_logged();
+            let line = |hit| gate.shared.policy.line(hit, "lan");
+            (hits.iter().map(line).collect::<Vec<_>>(), hits.more)
+        };
+        let ends = match v6 {
+            false => "10.1.0.9:5000 > 192.0.2.7:53 udp, 60 bytes",
+            true => "[2001:db8:a1::9]:5000 > [2001:db8::7]:53 udp, 80 bytes",
+        };
+        let line = format!("policy inside > outside rule 1 (voice): permit in by lan: {ends}");
+        assert_eq!(logged(&mut gate), (vec![line.clone()], 0));
+        assert_eq!(logged(&mut gate), (vec![], 0));
+        // What older lists have logged is counted when others come, by which it has other numbers.
+        let mut other = asks.clone();
+        other.payload[1] += 1;
+        gate.lab.run(&mut gate.fast, INSIDE, &[marked(&other, 46)]);
+        gate.reload(&voice(", { action = \"deny\" }"));
+        assert_eq!(logged(&mut gate), (vec![], 1));
+        // Answers have another code point, and do not end the flow that a new policy permits.
+        gate.forwards(OUTSIDE, &answers);
+        assert_eq!(logged(&mut gate).0, [line]);
+        assert_eq!(gate.flows(), 2);
+    }
+}
+
+#[test]
+fn a_reload_ends_what_it_refuses_and_counts_it_and_its_counters_come_from_control() {
+    let mut gate = Gate::new(&to_port(53, "deny"));
+    let (asks, answers) = datagrams(false);
+    gate.forwards(INSIDE, &asks);
+    let decided = |gate: &Gate, rule: usize| gate.shared.hits.all()[0].hits(5, rule);
+    assert_eq!(decided(&gate, 0), 1);
+    // The list stays: its counters go on.
+    let before = "[[policy]]\nfrom = \"outside\"\nto = \"inside\"\n";
+    let mut same = to_port(53, "deny");
+    same.policy.lists.extend(stanzas(before).policy.lists);
+    gate.reload(&same);
+    gate.forwards(OUTSIDE, &answers);
+    assert_eq!(decided(&gate, 0), 2);
+    // Another list: new counters, which control reads and the worker writes.
+    gate.reload(&to_port(54, "deny"));
+    assert_eq!([0, 1].map(|rule| decided(&gate, rule)), [0, 0]);
+    gate.refuses(OUTSIDE, &answers, "policy");
+    assert_eq!([0, 1].map(|rule| decided(&gate, rule)), [0, 1]);
+    let counts = gate.fast.path::<GatewayPath>().unwrap().flows().counts();
+    assert_eq!((counts.forbidden, counts.begun), (1, 1));
+    assert_eq!(gate.flows(), 0);
 }

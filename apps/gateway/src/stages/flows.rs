@@ -10,10 +10,14 @@
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 //!
 //! `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself in
-//! a connection that begins with a SYN cookie.
+//! a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to; `shared.rs`
+//! is what control makes for all that, `notes.rs` what traces say.
 
+mod clear;
 mod first;
+mod notes;
 mod proxy;
+mod shared;
 mod translate;
 
 use std::hash::{BuildHasher, RandomState};
@@ -22,6 +26,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::{DropId, Egress, NEVER, Stage};
+use linerate_routing::plane::hits::Hits as Logged;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Context, Verdict, ones};
 use linerate_tables::TableError;
@@ -42,6 +47,8 @@ use crate::track::{
     Cookies, Made, Pickup, Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next,
 };
 
+pub use shared::{Hits, Part, Prepared};
+
 /// Flows that one turn ends at most, of each family: see [`Flows::turn`].
 const EXPIRY_BUDGET: usize = 256;
 /// The segment size that is offered with a SYN cookie: it fits the usual Ethernet in both families.
@@ -60,6 +67,15 @@ pub struct Tracked {
     /// The zone that it came in from.
     zone: u16,
     held: Held,
+    /// The code point of its first packet, by which newer policies decide.
+    dscp: u8,
+}
+
+impl Tracked {
+    /// The number of the zone that its first packet came in from.
+    pub fn zone(&self) -> u16 {
+        self.zone
+    }
 }
 
 impl Tracked {
@@ -117,6 +133,8 @@ pub struct Counts {
     pub cookies: u64,
     /// Of these: whose cookie has come back.
     pub cookies_returned: u64,
+    /// Flows that ended because a user said so.
+    pub cleared: u64,
 }
 
 /// What all workers have of a configuration.
@@ -128,6 +146,8 @@ pub struct Shared {
     pub rules: Arc<Rules>,
     /// Gives SYN cookies: any worker knows those of another.
     cookies: Cookies,
+    /// What the policy's rules have decided, by worker.
+    pub hits: Hits,
     /// The number of both, which no others in this process have.
     number: u32,
 }
@@ -145,9 +165,21 @@ impl Shared {
         settings: &Settings,
         old: Option<&Self>,
     ) -> Result<Self, policy::Error> {
+        let prepared = Prepared::new(stanzas, old)?;
+        Ok(Self::of(stanzas, settings, old, &prepared))
+    }
+
+    /// The same of what was prepared of the stanzas, with the same `old`: short.
+    pub fn of(
+        stanzas: &Stanzas,
+        settings: &Settings,
+        old: Option<&Self>,
+        prepared: &Prepared,
+    ) -> Self {
         let interfaces = || settings.interfaces.iter().map(|one| one.name.as_str());
         let names: Vec<&str> = interfaces().collect();
-        let policy = Policy::build(&stanzas.policy, &names, old.map(|old| &old.policy))?;
+        let before = old.map(|old| &old.policy);
+        let policy = Policy::of(&stanzas.policy, &names, before, &prepared.lists);
         let interface = |place: u16| {
             let name = stanzas.interfaces.get(usize::from(place));
             let number = name.and_then(|name| interfaces().position(|one| one == name));
@@ -161,7 +193,12 @@ impl Shared {
         let config = stanzas.nat.clone().with_numbers(interface, zone);
         let rules = match old.filter(|old| old.rules.config == config) {
             Some(same) => same.rules.clone(),
-            None => Arc::new(Rules::new(config, old.map(|old| &*old.rules))),
+            None => Arc::new(prepared.rules.numbered(config)),
+        };
+        let hits = match old {
+            Some(old) if Arc::ptr_eq(&old.policy, &policy) => old.hits.clone(),
+            Some(old) => Hits::of(&policy, &old.hits),
+            None => Hits::default(),
         };
         let is_same =
             |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.rules, &rules);
@@ -170,9 +207,10 @@ impl Shared {
             None => NUMBER.fetch_add(1, Ordering::Relaxed),
         };
         let cookies = old.map(|old| old.cookies.clone());
-        Ok(Self {
+        Self {
             policy,
             rules,
+            hits,
             cookies: cookies.unwrap_or_else(|| {
                 let random = RandomState::new();
                 let secret = [0, 1].map(|half| u128::from(random.hash_one(half)));
@@ -180,7 +218,7 @@ impl Shared {
                 Cookies::new(secret[0] << 64 | secret[1], most, COOKIE_MSS)
             }),
             number,
-        })
+        }
     }
 
     /// Whether both are those of `other`.
@@ -200,6 +238,8 @@ pub struct Flows {
     number: u32,
     /// What its rules have decided here.
     hits: policy::Counts,
+    /// Packets that rules log, until control asks.
+    logged: Logged,
     reasons: Reasons,
     counts: Counts,
     hash: Hash,
@@ -241,7 +281,8 @@ impl Flows {
             v6: Table::new(&of("flows of IPv6", config.ipv6), ticks(now_ns))?,
             tracker: Tracker::new(Pickup::Strict, Some(shared.cookies)),
             nat,
-            hits: policy::Counts::new(&shared.policy, &policy::Counts::default()),
+            hits: shared.hits.worker(&shared.policy, worker),
+            logged: Logged::default(),
             policy: shared.policy,
             number: shared.number,
             reasons: Reasons {
@@ -265,19 +306,10 @@ impl Flows {
 
     /// Takes another configuration over, and leaves the one that it had.
     pub fn install(&mut self, change: &mut Change) {
-        let own = change.own.take().and_then(|own| own.downcast().ok());
-        let new = own.and_then(|own: Box<linerate_control::Own>| own.downcast::<Shared>().ok());
-        let Some(new) = new else { return };
-        let rules = self.nat.rules().clone();
-        let hits = policy::Counts::new(&new.policy, &self.hits);
-        let hits = std::mem::replace(&mut self.hits, hits);
-        let policy = std::mem::replace(&mut self.policy, new.policy.clone());
-        if !Arc::ptr_eq(&rules, &new.rules) {
-            // Flows of mappings that are gone end at their next packet.
-            self.nat.install(new.rules.clone());
+        let own = change.own.as_mut();
+        if let Some(part) = own.and_then(|own| own.downcast_mut::<Part>()) {
+            self.exchange(part);
         }
-        self.number = new.number;
-        change.own = Some(Box::new((policy, rules, hits)));
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.
@@ -297,9 +329,9 @@ impl Flows {
         &self.v6
     }
 
-    /// What the policy's rules have decided here.
-    pub fn hits(&self) -> &policy::Counts {
-        &self.hits
+    /// Packets that rules have logged since this was asked last.
+    pub fn take_logged(&mut self) -> Logged {
+        std::mem::take(&mut self.logged)
     }
 
     /// What it has counted.
@@ -366,7 +398,7 @@ enum Judged<F> {
     /// It ends here, and this is said to its source, and to its destination.
     Answer(Option<(F, Differences)>, [Option<Made>; 2]),
     /// Policy or translation have changed since.
-    Old(Held),
+    Old(Held, u8),
     /// It begins another flow.
     Anew,
     Drop(Reason),
@@ -387,7 +419,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
         return Judged::Anew;
     };
     if flow.user.permitted_by != number {
-        return Judged::Old(flow.user.held);
+        return Judged::Old(flow.user.held, flow.user.dscp);
     }
     let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
     let is_shifted = matches!(upper, Upper::Tcp(_)) && flow.user.tcp.is_shifted();
@@ -471,13 +503,14 @@ macro_rules! known {
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
                 let mut judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);
-                if let Judged::Old(held) = judged {
+                if let Judged::Old(held, dscp) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
                     };
                     let (_, original, translated, _) = gone_of(&flow);
                     let tuples = (original, translated);
-                    let decided = self.decide_again(index, hit, tuples, held, packet, context);
+                    let kept = (held, dscp);
+                    let decided = self.decide_again(index, hit, tuples, kept, packet, context);
                     if let Err(verdict) = decided {
                         if let Some(flow) = self.$table.remove(hit.flow) {
                             let (held, original, translated, zone) = gone_of(&flow);
@@ -519,7 +552,7 @@ macro_rules! known {
                         }
                     }
                     // The flow before is closed: it goes, whatever becomes of this one.
-                    Judged::Anew | Judged::Old(_) => {
+                    Judged::Anew | Judged::Old(..) => {
                         if let Some(flow) = self.$table.remove(hit.flow) {
                             let (held, original, translated, zone) = gone_of(&flow);
                             self.nat.release(held, &original, &translated, zone, now);
@@ -550,6 +583,10 @@ impl Stage<Context<'_>> for Flows {
         };
         self.has_begun = false;
         self.find(tracked & !errors, burst.mask(), context);
+        match context.traced() & tracked & !errors {
+            0 => {}
+            traced => self.note_known(traced, context),
+        }
         let v4 = context.packets.parsed.class.v4;
         let mut live = context.packets.live;
         for index in ones(tracked) {

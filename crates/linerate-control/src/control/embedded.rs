@@ -45,7 +45,8 @@ impl Embedded {
         drivers: &mut Drivers,
         cpu: u32,
     ) -> Result<Self, Error> {
-        let config = Config::read(appliance, path)?;
+        let mut config = Config::read(appliance, path)?;
+        appliance.prepare(&mut config, None)?;
         let plan = place(&config)?;
         let (mailbox, jobs) = Mailbox::new(appliance.name());
         let reload = reload_by(appliance, mailbox.clone(), path, Arc::new(Own));

@@ -24,6 +24,7 @@ use super::sysctl_guard::SysctlGuard;
 use super::workers::Workers;
 use super::{Control, difference, generation, report};
 use crate::config::Config;
+use crate::question::Question;
 use linerate_appliance::config::PortStanza;
 use linerate_appliance::control::answers::{Answers, Listeners, Methods};
 use linerate_appliance::control::mailbox::Mailbox;
@@ -40,6 +41,7 @@ use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Fast, RouterPath, Setup, Slow, Tables, Tell};
 use linerate_routing::rib::{self, Rib};
 use linerate_routing::worker::{self, RouterStage, on_slow};
+use serde_json::Value;
 
 /// How a run is to be.
 pub(crate) struct Run {
@@ -70,6 +72,22 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
     }
     config.appliance.check(config, &plan)?;
     Ok(plan)
+}
+
+/// What a file says of a flow that comes in from there, as far as the file alone can say.
+pub(crate) fn explain(config: &Config, flow: &str, from: &str) -> Result<Value, Error> {
+    let settings = generation::settings(config, &[], |_| None, None)?;
+    let built = config.appliance.build(config, &settings, None)?;
+    let (rib, _) = table(config, &settings)?;
+    let question = Question {
+        flow,
+        from,
+        config,
+        settings: &settings,
+        built: built.as_ref(),
+        rib: &rib,
+    };
+    Ok(config.appliance.explain_flow(&question)?)
 }
 
 /// Runs a router until it is told to end.

@@ -230,6 +230,12 @@ impl<'a> Context<'a> {
         self.packets.ready != burst.mask()
     }
 
+    /// Which packets of the burst are traced, for a stage that has to look for what it notes.
+    #[inline(always)]
+    pub fn traced(&self) -> Mask {
+        self.exceptions.tracer.traced()
+    }
+
     /// Notes what a stage did with a packet, if that is traced.
     #[inline(always)]
     pub fn note(&mut self, index: usize, stage: &'static str, text: impl FnOnce() -> String) {

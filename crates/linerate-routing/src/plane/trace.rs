@@ -101,6 +101,12 @@ impl Tracer {
         self.traced
     }
 
+    /// Which packets of the burst are traced.
+    #[inline(always)]
+    pub(super) fn traced(&self) -> Mask {
+        self.traced
+    }
+
     /// Whether the packet at `index` of the burst is traced.
     #[inline(always)]
     pub(super) fn is_traced(&self, index: usize) -> bool {

@@ -17,27 +17,36 @@ use crate::dispatch::Hash;
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
 use crate::nat::{self, Held, Translated, Tuple};
-use crate::policy::FirstPacket;
+use crate::policy::{FirstPacket, hits};
 use crate::track::{self, State, Way};
 
 impl Flows {
     /// Whether the policies in force permit a flow, by the zones of the interfaces that its first
     /// packet comes in and leaves by.
     pub(super) fn permits(
-        &self,
+        &mut self,
         index: usize,
-        first: &Tuple,
-        (from, to): (InterfaceId, InterfaceId),
+        (first, dscp): (&Tuple, u8),
+        (by, to): (InterfaceId, InterfaceId),
+        packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
         let (reasons, policy) = (&self.reasons, &self.policy);
         let key = first.key().ok_or(Verdict::Drop(reasons.policy))?;
         // The key of a query has its type in the place of the destination's port.
         let kind = (first.dst.port as u8, 0);
-        let packet = FirstPacket::of(key, Some(kind), 0);
-        let (from, to) = (policy.zone(from), policy.zone(to));
-        let decision = policy.decide(from, to, &packet);
+        let first = FirstPacket::of(key, Some(kind), dscp);
+        let (from, to) = (policy.zone(by), policy.zone(to));
+        let decision = policy.decide(from, to, &first);
         self.hits.hit(&decision);
+        if decision.log {
+            hits::log(
+                &mut self.logged,
+                &decision,
+                by,
+                &first.of_length(packet.len()),
+            );
+        }
         context.note(index, "flows", || {
             let name = |zone| policy.zones().name(zone);
             let list = &policy.lists()[usize::from(decision.list)];
@@ -107,7 +116,8 @@ impl Flows {
             return Err(self.reasons.of(reason));
         }
         let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
-        self.permits(index, &aim, (id, to), context)?;
+        let dscp = dscp(packet, is_v4);
+        self.permits(index, (&aim, dscp), (id, to), packet, context)?;
         let (tcp, state, onward) = match first_state {
             track::First::Begin(tcp, state) => (tcp, state, None),
             track::First::Proxy(tcp, made) => (tcp, State::Proxied, Some(made)),
@@ -128,6 +138,7 @@ impl Flows {
             permitted_by: self.number,
             zone: first.from.zone,
             held: becomes.held,
+            dscp,
         };
         let first_of = |user| First {
             state: state as u8,
@@ -234,7 +245,7 @@ impl Flows {
         index: usize,
         hit: &Hit,
         (original, translated): (Tuple, Tuple),
-        held: Held,
+        (held, dscp): (Held, u8),
         packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
@@ -252,7 +263,7 @@ impl Flows {
             Direction::Reverse => (there, here),
         };
         let decided = match self.nat.is_permitted(held, &translated) {
-            true => self.permits(index, &aim, ends, context),
+            true => self.permits(index, (&aim, dscp), ends, packet, context),
             false => Err(Verdict::Drop(self.reasons.nat_gone)),
         };
         self.counts.forbidden += u64::from(decided.is_err());
@@ -272,6 +283,15 @@ fn begin_in<F: FlowKey<K>, const K: usize>(
         Inserted::New { evicted, .. } => Ok(evicted),
         // It was looked up before.
         Inserted::Found(_) => Err(Refused::Taken),
+    }
+}
+
+/// The differentiated services code point of a packet (RFC 2474 3).
+fn dscp(packet: &Packet, is_v4: bool) -> u8 {
+    let octet = |at: usize| packet.data().get(HEADER_LEN + at).copied().unwrap_or(0);
+    match is_v4 {
+        true => octet(1) >> 2,
+        false => (octet(0) & 0xf) << 2 | octet(1) >> 6,
     }
 }
 

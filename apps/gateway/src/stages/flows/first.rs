@@ -91,8 +91,11 @@ impl Flows {
             from: self.at(id),
             bucket: self.bucket(&tuple),
         };
+        // Before its route is asked for: an outside address may have none, and of what nobody has
+        // asked for nobody is told (RFC 5382 REQ-4).
         let destination = self.nat.destination(&first);
-        let aim = destination.map_or(tuple, |found| found.tuple);
+        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
+        let aim = destination.tuple;
         let Some(to) = leaves(index, aim.dst.address, packet, context) else {
             return Ok(());
         };
@@ -110,7 +113,6 @@ impl Flows {
             }
             track::First::Drop(reason) => return Err(self.reasons.of(reason)),
         };
-        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
         self.permits(index, &aim, (id, to), context)?;
         let (to, random) = (self.at(to), self.random());
         let becomes = self.nat.source(&first, &destination, to, now, random);

@@ -1,6 +1,9 @@
 //! `linerate gateway` between two hosts: who is inside reaches who is outside, and not the other
 //! way round.
 
+pub(crate) mod classes;
+pub(crate) mod requirements;
+
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
 use linerate_testkit::Scratch;

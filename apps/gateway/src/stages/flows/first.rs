@@ -100,8 +100,11 @@ impl Flows {
             from: self.at(id),
             bucket: self.bucket(&tuple),
         };
+        // Before its route is asked for: an outside address may have none, and of what nobody has
+        // asked for nobody is told (RFC 5382 REQ-4).
         let destination = self.nat.destination(&first);
-        let aim = destination.map_or(tuple, |found| found.tuple);
+        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
+        let aim = destination.tuple;
         let Some(to) = leaves(index, aim.dst.address, packet, context) else {
             return Ok(());
         };
@@ -115,7 +118,6 @@ impl Flows {
         if let track::First::Drop(reason) = first_state {
             return Err(self.reasons.of(reason));
         }
-        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
         let dscp = dscp(packet, is_v4);
         self.permits(index, (&aim, dscp), (id, to), packet, context)?;
         let (tcp, state, onward) = match first_state {

@@ -193,6 +193,19 @@ fn rfc_5508_req_3_an_error_with_a_wrong_checksum_is_dropped() {
 }
 
 #[test]
+fn rfc_5508_req_3_a_the_quoted_header_has_a_right_checksum_and_the_rest_is_not_looked_at() {
+    let quotes = |place: usize| {
+        let mut packet = tcp4(1000, 80, 150);
+        packet[place] ^= 1;
+        quote(&about(&packet))
+    };
+    // Identification and checksum of the header; the checksum of TCP.
+    assert_eq!(quotes(5), Err(Reason::QuoteChecksum));
+    assert_eq!(quotes(11), Err(Reason::QuoteChecksum));
+    assert!(quotes(20 + 17).is_ok());
+}
+
+#[test]
 fn an_error_goes_to_the_host_that_it_quotes() {
     let mut error = about(&tcp4(1000, 80, 150));
     error[14 + 19] ^= 1; // the destination of the error

@@ -41,11 +41,7 @@ fn stanzas(policies: &str) -> Stanzas {
     let parsed = config::parse(&text, read);
     assert!(parsed.errors.is_empty(), "{:?}", parsed.errors);
     Stanzas {
-        flows: FlowsConfig {
-            ipv4: 64,
-            ipv6: 64,
-            symmetric_rss: false,
-        },
+        flows: FlowsConfig { ipv4: 64, ipv6: 64 },
         policy: parsed.value,
         ..Stanzas::default()
     }

@@ -18,6 +18,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use linerate_appliance::error::Error;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{DropId, Egress, NEVER, Stage};
 use linerate_routing::plane::settings::Settings;
@@ -30,8 +31,9 @@ use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 use crate::config::{FlowsConfig, Stanzas};
-use crate::dispatch::Hash;
+use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::bits::Bits;
+use crate::nat::ports::Ports;
 use crate::nat::rewrite::Differences;
 use crate::nat::rules::Rules;
 use crate::nat::{self, Held, Nat, Tuple};
@@ -103,13 +105,15 @@ pub struct Counts {
 }
 
 /// What all workers have of a configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Shared {
     /// Zones, and what may begin between them.
     pub policy: Arc<Policy>,
     /// What is translated.
     pub rules: Arc<Rules>,
-    /// The number of both, which no others in this process have.
+    /// Which bucket a packet is of, by what is translated.
+    pub classes: Arc<Classes>,
+    /// The number of policy and rules, which no others in this process have.
     number: u32,
 }
 
@@ -120,15 +124,15 @@ impl Shared {
     /// What the stanzas ask for, between the interfaces of `settings`; what is as in `old` is that.
     ///
     /// # Errors
-    /// A list of rules cannot be compiled.
-    pub fn new(
-        stanzas: &Stanzas,
-        settings: &Settings,
-        old: Option<&Self>,
-    ) -> Result<Self, policy::Error> {
+    /// A list of rules cannot be compiled, or there is no memory for what dispatch goes by.
+    pub fn new(stanzas: &Stanzas, settings: &Settings, old: Option<&Self>) -> Result<Self, Error> {
         let interfaces = || settings.interfaces.iter().map(|one| one.name.as_str());
         let names: Vec<&str> = interfaces().collect();
-        let policy = Policy::build(&stanzas.policy, &names, old.map(|old| &old.policy))?;
+        let policy = Policy::build(&stanzas.policy, &names, old.map(|old| &old.policy));
+        let policy = policy.map_err(|error| Error::Usage {
+            problem: error.to_string(),
+            fix: "divide the list among zones, or take rules out".into(),
+        })?;
         let interface = |place: u16| {
             let name = stanzas.interfaces.get(usize::from(place));
             let number = name.and_then(|name| interfaces().position(|one| one == name));
@@ -144,6 +148,13 @@ impl Shared {
             Some(same) => same.rules.clone(),
             None => Arc::new(Rules::new(config, old.map(|old| &*old.rules))),
         };
+        let classes = match old.filter(|old| Arc::ptr_eq(&old.rules, &rules)) {
+            Some(same) => same.classes.clone(),
+            None => {
+                let hash = old.map_or_else(any_hash, |old| old.classes.hash());
+                Arc::new(Classes::new(hash, &Marked::of_nat(&rules.config))?)
+            }
+        };
         let is_same =
             |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.rules, &rules);
         let number = match old.filter(is_same) {
@@ -153,6 +164,7 @@ impl Shared {
         Ok(Self {
             policy,
             rules,
+            classes,
             number,
         })
     }
@@ -176,7 +188,7 @@ pub struct Flows {
     hits: policy::Counts,
     reasons: Reasons,
     counts: Counts,
-    hash: Hash,
+    classes: Arc<Classes>,
     /// Makes random numbers.
     random: (RandomState, u64),
     /// What each packet of the burst has found.
@@ -230,7 +242,7 @@ impl Flows {
                 nat: nat::Refused::ALL.map(|one| reason(one.name())),
             },
             counts: Counts::default(),
-            hash: Hash::new(random.hash_one(0_u64)),
+            classes: shared.classes,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             has_begun: false,
@@ -251,7 +263,18 @@ impl Flows {
             self.nat.install(new.rules.clone());
         }
         self.number = new.number;
-        change.own = Some(Box::new((policy, rules, hits)));
+        let classes = std::mem::replace(&mut self.classes, new.classes.clone());
+        change.own = Some(Box::new((policy, rules, hits, classes)));
+    }
+
+    /// From the beginning these buckets alone are this worker's.
+    pub fn own(&mut self, mine: Bits) {
+        self.nat.ports = Ports::new(self.nat.rules().outsides(), mine);
+    }
+
+    /// Which bucket a packet is of.
+    pub fn classes(&self) -> &Arc<Classes> {
+        &self.classes
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.
@@ -526,6 +549,11 @@ impl Stage<Context<'_>> for Flows {
     }
 }
 
+/// A hash that nobody outside knows.
+fn any_hash() -> Hash {
+    Hash::new(RandomState::new().hash_one(0_u64))
+}
+
 /// A time of the worker's clock in ticks of the tables: milliseconds.
 fn ticks(now_ns: u64) -> u64 {
     now_ns / (1_000_000_000 / TICKS)
@@ -533,7 +561,7 @@ fn ticks(now_ns: u64) -> u64 {
 
 /// Reads the upper layer of a packet that ends at byte `end` of its frame.
 #[inline(always)]
-fn read(packet: &Packet, is_v4: bool, number: u8, end: u32) -> Result<Upper, Reason> {
+pub(crate) fn read(packet: &Packet, is_v4: bool, number: u8, end: u32) -> Result<Upper, Reason> {
     let l4 = usize::from(packet.meta().l4_offset);
     let upper = packet.data().get(l4..end as usize).filter(|_| l4 != 0);
     Upper::read(!is_v4, number, upper.unwrap_or_default())

@@ -13,7 +13,6 @@ use linerate_wire::FlowKey as Either;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::{Flows, Table, Tracked, gone_of, read};
-use crate::dispatch::Hash;
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
 use crate::nat::{self, Held, Translated, Tuple};
@@ -86,10 +85,11 @@ impl Flows {
             }
         };
         let id = context.packets.interface;
+        let bucket = self.classes.one(&key);
         let first = nat::First {
             tuple,
             from: self.at(id),
-            bucket: self.bucket(&tuple),
+            bucket,
         };
         let destination = self.nat.destination(&first);
         let aim = destination.map_or(tuple, |found| found.tuple);
@@ -139,14 +139,8 @@ impl Flows {
                     differences,
                     ..user
                 });
-                begin_in(
-                    &mut self.v4,
-                    now,
-                    (key, back),
-                    first_bucket(&self.hash, &tuple),
-                    first,
-                )
-                .map(|gone| gone.map(|gone| gone_of(&gone)))
+                begin_in(&mut self.v4, now, (key, back), bucket, first)
+                    .map(|gone| gone.map(|gone| gone_of(&gone)))
             }
             (Either::V6(key), Some(Either::V6(back))) => {
                 let back = back.in_zone(key.zone());
@@ -155,14 +149,8 @@ impl Flows {
                     differences,
                     ..user
                 });
-                begin_in(
-                    &mut self.v6,
-                    now,
-                    (key, back),
-                    first_bucket(&self.hash, &tuple),
-                    first,
-                )
-                .map(|gone| gone.map(|gone| gone_of(&gone)))
+                begin_in(&mut self.v6, now, (key, back), bucket, first)
+                    .map(|gone| gone.map(|gone| gone_of(&gone)))
             }
             // Between the families nothing is translated yet.
             _ => Err(Refused::Stale),
@@ -204,10 +192,6 @@ impl Flows {
             }
             _ => Ok(()),
         }
-    }
-
-    fn bucket(&self, tuple: &Tuple) -> u8 {
-        first_bucket(&self.hash, tuple)
     }
 
     fn random(&mut self) -> u64 {
@@ -261,14 +245,6 @@ fn begin_in<F: FlowKey<K>, const K: usize>(
         Inserted::New { evicted, .. } => Ok(evicted),
         // It was looked up before.
         Inserted::Found(_) => Err(Refused::Taken),
-    }
-}
-
-/// The bucket of a flow: that of who begins it.
-fn first_bucket(hash: &Hash, tuple: &Tuple) -> u8 {
-    match tuple.src.address {
-        IpAddr::V4(v4) => hash.host4(v4.to_bits()),
-        IpAddr::V6(v6) => hash.host6(&v6.octets()),
     }
 }
 

@@ -12,12 +12,6 @@ pub(crate) fn check(stanzas: &Stanzas, (io, eu): (usize, usize)) -> Result<(), E
         Err(Error::Usage { problem, fix })
     };
     let mode = stanzas.dispatch;
-    if eu > 0 && mode != Mode::Dispatcher {
-        return wrong(
-            format!("[plan] eu has {eu} lcores, and dispatch hands them no packets"),
-            "give the role eu no slot, or say [dispatch] mode = \"dispatcher\"",
-        );
-    }
     match mode {
         Mode::Dispatcher if eu == 0 => wrong(
             "[dispatch] mode = \"dispatcher\" hands all flows to lcores of the role eu, and [plan] has none"

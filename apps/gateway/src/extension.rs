@@ -9,6 +9,7 @@ use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::error::Error;
 use linerate_appliance::socket::Problem;
+use linerate_control::extension::Handing;
 use linerate_control::{AtWork, Config, Extension, Own, Question};
 use linerate_core::env::{Plan, Role};
 use linerate_core::run::Egress;
@@ -18,7 +19,9 @@ use linerate_routing::worker::on_fast;
 use linerate_tables::flow::Refusals;
 use serde_json::Value;
 
-use crate::config::{self, Stanzas};
+use crate::config::{self, Mode, Stanzas};
+use crate::dispatch::modes;
+use crate::dispatch::stage::Dispatch;
 use crate::explain::explain;
 use crate::path::GatewayPath;
 use crate::policy;
@@ -47,14 +50,6 @@ fn in_force(built: Option<&Own>) -> Result<Arc<Shared>, Problem> {
     shared(built).ok_or_else(|| Problem::new("there is no policy yet", "ask again"))
 }
 
-/// A policy that cannot be compiled.
-fn refused(error: policy::Error) -> Error {
-    Error::Usage {
-        problem: error.to_string(),
-        fix: "divide the list among zones, or take rules out".into(),
-    }
-}
-
 impl Extension for Gateway {
     fn name(&self) -> &'static str {
         "gateway"
@@ -63,18 +58,19 @@ impl Extension for Gateway {
     fn read(&self, file: &Section<'_>, config: &mut Config) -> Option<Own> {
         let stanzas = config::read(file, config);
         // Flows are known by ports, which fragments other than the first lack.
-        for zone in &stanzas.policy.zones {
-            let is_in = |name: &String| zone.interfaces.contains(name);
-            for interface in config.interfaces.iter_mut().filter(|one| is_in(&one.name)) {
-                interface.reassemble = true;
-            }
+        let zones = &stanzas.policy.zones;
+        for interface in &mut config.interfaces {
+            let is_in_zone = zones
+                .iter()
+                .any(|zone| zone.interfaces.contains(&interface.name));
+            interface.reassemble |= is_in_zone || stanzas.dispatch.hands_over();
         }
         Some(Arc::new(stanzas))
     }
 
     fn prepare(&self, config: &mut Config, old: Option<&Own>) -> Result<(), Error> {
         let (stanzas, old) = (stanzas(config), shared(old));
-        let prepared = Prepared::new(&stanzas, old.as_deref()).map_err(refused)?;
+        let prepared = Prepared::new(&stanzas, old.as_deref())?;
         let unreachable = policy::warnings(&prepared.lists, &stanzas.policy);
         config.warnings.extend(unreachable);
         config.warnings.sort_by_key(|warning| warning.line);
@@ -107,27 +103,16 @@ impl Extension for Gateway {
     }
 
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
-        let workers = plan.role(Role::Io).count();
-        let stanzas = stanzas(config);
-        if workers > 1 && !stanzas.nat.is_empty() {
-            // Translated, the two directions of a flow have no hash in common.
-            return Err(Error::Usage {
-                problem: format!("[plan] io has {workers} lcores, and [nat] translates for one"),
-                fix: "give the role io one slot, or take [nat] out".into(),
-            });
+        let of = |role| plan.role(role).count();
+        modes::check(&stanzas(config), (of(Role::Io), of(Role::Eu)))
+    }
+
+    fn handing(&self, config: &Config) -> Handing {
+        match stanzas(config).dispatch {
+            Mode::None | Mode::Rss => Handing::None,
+            Mode::Dispatcher => Handing::ToEu,
+            Mode::Balanced => Handing::Among,
         }
-        if workers <= 1 || stanzas.flows.symmetric_rss {
-            return Ok(());
-        }
-        Err(Error::Usage {
-            problem: format!(
-                "[plan] io has {workers} lcores, and each would know only its own flows: the two \
-                 directions of a flow come in by different ports, so by different workers"
-            ),
-            fix: "give the role io one slot; or, where the receive queues of all ports put both \
-                  directions into the queues of one number, say [flows] symmetric_rss = true"
-                .into(),
-        })
     }
 
     fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
@@ -145,6 +130,9 @@ impl Extension for Gateway {
     fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
         let (old, new) = (stanzas(old), stanzas(new));
         let mut keys = Vec::new();
+        if old.dispatch != new.dispatch {
+            keys.push("[dispatch]".into());
+        }
         if old.flows != new.flows {
             keys.push("[flows]".into());
         }
@@ -165,9 +153,9 @@ impl Extension for Gateway {
         let prepared = config.prepared.clone();
         let prepared = match prepared.and_then(|one| one.downcast::<Prepared>().ok()) {
             Some(prepared) => prepared,
-            None => Arc::new(Prepared::new(&stanzas, old.as_deref()).map_err(refused)?),
+            None => Arc::new(Prepared::new(&stanzas, old.as_deref())?),
         };
-        let new = Shared::of(&stanzas, settings, old.as_deref(), &prepared);
+        let new = Shared::of(&stanzas, settings, old.as_deref(), &prepared)?;
         if let Some(old) = old.filter(|old| old.is(&new)) {
             return Ok(Some(old));
         }
@@ -192,11 +180,16 @@ impl Extension for Gateway {
         let stanzas = stanzas(config);
         let shared = match shared(built) {
             Some(shared) => (*shared).clone(),
-            None => Shared::new(&stanzas, &setup.settings, None).map_err(refused)?,
+            None => Shared::new(&stanzas, &setup.settings, None)?,
         };
         let now_ns = setup.clock.ns(setup.clock.now());
-        let flows = Flows::new(&stanzas.flows, shared, worker, now_ns, egress)?;
-        Ok(Box::new(GatewayPath::new(setup, flows)))
+        let mut flows = Flows::new(&stanzas.flows, shared, worker, now_ns, egress)?;
+        let classes = flows.classes().clone();
+        let dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, egress);
+        if let Some(dispatch) = &dispatch {
+            flows.own(dispatch.mine());
+        }
+        Ok(Box::new(GatewayPath::with(setup, flows, dispatch)))
     }
 
     fn tables(&self) -> &'static [&'static Table] {

@@ -50,6 +50,18 @@ pub struct AtWork<'a> {
     pub built: Option<&'a Own>,
 }
 
+/// Which fast workers hand packets to which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handing {
+    /// None to any: each handles what it receives.
+    #[default]
+    None,
+    /// Those of the role io to each other; those that have no queue to poll live on it.
+    Among,
+    /// Those of the role io to those of the role eu.
+    ToEu,
+}
+
 /// What an appliance adds. Without any of the optional methods it is a router.
 pub trait Extension: Sync {
     /// The name of its command.
@@ -91,6 +103,12 @@ pub trait Extension: Sync {
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
         let _ = (config, plan);
         Ok(())
+    }
+
+    /// Which of its fast workers hand packets to which, for as long as it runs.
+    fn handing(&self, config: &Config) -> Handing {
+        let _ = config;
+        Handing::None
     }
 
     /// What of them a reload has changed: a key, its name in the singular, and how many.

@@ -188,18 +188,50 @@ fn all_that_is_wrong_with_zones_and_policies_is_said_at_once() {
 }
 
 #[test]
-fn several_workers_need_queues_that_keep_directions_together() {
+fn modes_of_dispatch_say_what_they_lack() {
     let scratch = Scratch::new();
-    let plan = "[plan]\nbg = \"0\"\nio = \"1,2\"\ncpus = \"0,0,0\"\n";
-    let text = format!("{plan}{PORTS}[flows]\nipv4 = 1000\n");
-    let wrong = misconfigured(&["gateway", &written(&scratch, &text), "--check=file"]);
-    assert!(wrong.contains("[plan] io has 2 lcores"), "{wrong}");
-    assert!(wrong.contains("symmetric_rss = true"), "{wrong}");
-    let text = text + "symmetric_rss = true\n";
-    said(&["gateway", &written(&scratch, &text), "--check=file"]);
-    let text = text + "[nat]\n[[nat.static]]\ninside = \"10.0.0.1\"\noutside = \"192.0.2.9\"\n";
-    let wrong = misconfigured(&["gateway", &written(&scratch, &text), "--check=file"]);
-    assert!(wrong.contains("[nat] translates for one"), "{wrong}");
+    let text = |io: &str, eu: &str, rest: &str| {
+        let plan = format!("[plan]\nbg = \"0\"\nio = \"{io}\"\n{eu}cpus = \"0,0,0,0\"\n");
+        format!("{plan}{PORTS}[flows]\nipv4 = 1000\n{rest}")
+    };
+    let wrong = |io, eu, rest: &str| {
+        let file = written(&scratch, &text(io, eu, rest));
+        misconfigured(&["gateway", &file, "--check=file"])
+    };
+    let fits = |io, eu, rest: &str| {
+        let file = written(&scratch, &text(io, eu, rest));
+        said(&["gateway", &file, "--check=file"])
+    };
+    let mode = |mode: &str, rest: &str| format!("[dispatch]\nmode = \"{mode}\"\n{rest}");
+    let nat = "[nat]\n[[nat.pool]]\nname = \"p\"\naddresses = [\"192.0.2.9\"]\n\
+               [[nat.source]]\npool = \"p\"\n";
+    let of_some = format!("{nat}source = \"10.0.0.0/8\"\n");
+    let eu = "eu = \"2,3\"\n";
+
+    let said = wrong("1,2", "", "");
+    assert!(said.contains("[plan] io has 2 lcores"), "{said}");
+    assert!(said.contains("[dispatch] mode = \"balanced\""), "{said}");
+    fits("1,2", "", &mode("rss", ""));
+    let said = wrong("1,2", "", &mode("rss", nat));
+    assert!(
+        said.contains("pool `p` has mapping = \"independent\""),
+        "{said}"
+    );
+    let dependent = nat.replace("name", "mapping = \"dependent\"\nname");
+    let said = wrong("1,2", "", &mode("rss", &dependent));
+    assert!(said.contains("the key of its hash"), "{said}");
+    fits("1", "", &mode("rss", nat));
+    fits("1,2", "", &mode("balanced", &of_some));
+    let said = wrong("1,2", "", &mode("balanced", nat));
+    assert!(said.contains("has no `source`"), "{said}");
+    let said = wrong("1-3", "", &mode("dispatcher", ""));
+    assert!(said.contains("[plan] has none"), "{said}");
+    fits("1", eu, &mode("dispatcher", &of_some));
+    // Slots that nobody asks for are of the role eu.
+    fits("1", "", &mode("dispatcher", &of_some));
+    fits("1", "", &mode("balanced", ""));
+    let said = wrong("1", "", &mode("even", ""));
+    assert!(said.contains("dispatch.mode: `even` is unknown"), "{said}");
 }
 
 /// Standard error of a command that must fail.

@@ -24,6 +24,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use linerate_appliance::error::Error;
 use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::{DropId, Egress, NEVER, Stage};
 use linerate_routing::plane::hits::Hits as Logged;
@@ -37,8 +38,9 @@ use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 use crate::config::{FlowsConfig, Stanzas};
-use crate::dispatch::Hash;
+use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::bits::Bits;
+use crate::nat::ports::Ports;
 use crate::nat::rewrite::Differences;
 use crate::nat::rules::Rules;
 use crate::nat::{self, Held, Nat, Tuple};
@@ -138,7 +140,7 @@ pub struct Counts {
 }
 
 /// What all workers have of a configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Shared {
     /// Zones, and what may begin between them.
     pub policy: Arc<Policy>,
@@ -148,7 +150,9 @@ pub struct Shared {
     cookies: Cookies,
     /// What the policy's rules have decided, by worker.
     pub hits: Hits,
-    /// The number of both, which no others in this process have.
+    /// Which bucket a packet is of, by what is translated.
+    pub classes: Arc<Classes>,
+    /// The number of policy and rules, which no others in this process have.
     number: u32,
 }
 
@@ -159,23 +163,22 @@ impl Shared {
     /// What the stanzas ask for, between the interfaces of `settings`; what is as in `old` is that.
     ///
     /// # Errors
-    /// A list of rules cannot be compiled.
-    pub fn new(
-        stanzas: &Stanzas,
-        settings: &Settings,
-        old: Option<&Self>,
-    ) -> Result<Self, policy::Error> {
+    /// A list of rules cannot be compiled, or there is no memory for what dispatch goes by.
+    pub fn new(stanzas: &Stanzas, settings: &Settings, old: Option<&Self>) -> Result<Self, Error> {
         let prepared = Prepared::new(stanzas, old)?;
-        Ok(Self::of(stanzas, settings, old, &prepared))
+        Ok(Self::of(stanzas, settings, old, &prepared)?)
     }
 
     /// The same of what was prepared of the stanzas, with the same `old`: short.
+    ///
+    /// # Errors
+    /// There is no memory for what dispatch goes by.
     pub fn of(
         stanzas: &Stanzas,
         settings: &Settings,
         old: Option<&Self>,
         prepared: &Prepared,
-    ) -> Self {
+    ) -> Result<Self, TableError> {
         let interfaces = || settings.interfaces.iter().map(|one| one.name.as_str());
         let names: Vec<&str> = interfaces().collect();
         let before = old.map(|old| &old.policy);
@@ -200,6 +203,13 @@ impl Shared {
             Some(old) => Hits::of(&policy, &old.hits),
             None => Hits::default(),
         };
+        let classes = match old.filter(|old| Arc::ptr_eq(&old.rules, &rules)) {
+            Some(same) => same.classes.clone(),
+            None => {
+                let hash = old.map_or_else(any_hash, |old| old.classes.hash());
+                Arc::new(Classes::new(hash, &Marked::of_nat(&rules.config))?)
+            }
+        };
         let is_same =
             |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.rules, &rules);
         let number = match old.filter(is_same) {
@@ -207,10 +217,11 @@ impl Shared {
             None => NUMBER.fetch_add(1, Ordering::Relaxed),
         };
         let cookies = old.map(|old| old.cookies.clone());
-        Self {
+        Ok(Self {
             policy,
             rules,
             hits,
+            classes,
             cookies: cookies.unwrap_or_else(|| {
                 let random = RandomState::new();
                 let secret = [0, 1].map(|half| u128::from(random.hash_one(half)));
@@ -218,7 +229,7 @@ impl Shared {
                 Cookies::new(secret[0] << 64 | secret[1], most, COOKIE_MSS)
             }),
             number,
-        }
+        })
     }
 
     /// Whether both are those of `other`.
@@ -242,7 +253,7 @@ pub struct Flows {
     logged: Logged,
     reasons: Reasons,
     counts: Counts,
-    hash: Hash,
+    classes: Arc<Classes>,
     /// Makes random numbers.
     random: (RandomState, u64),
     /// What each packet of the burst has found.
@@ -297,7 +308,7 @@ impl Flows {
                 nat: nat::Refused::ALL.map(|one| reason(one.name())),
             },
             counts: Counts::default(),
-            hash: Hash::new(random.hash_one(0_u64)),
+            classes: shared.classes,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             has_begun: false,
@@ -310,6 +321,16 @@ impl Flows {
         if let Some(part) = own.and_then(|own| own.downcast_mut::<Part>()) {
             self.exchange(part);
         }
+    }
+
+    /// From the beginning these buckets alone are this worker's.
+    pub fn own(&mut self, mine: Bits) {
+        self.nat.ports = Ports::new(self.nat.rules().outsides(), mine);
+    }
+
+    /// Which bucket a packet is of.
+    pub fn classes(&self) -> &Arc<Classes> {
+        &self.classes
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.
@@ -635,6 +656,11 @@ impl Stage<Context<'_>> for Flows {
     }
 }
 
+/// A hash that nobody outside knows.
+fn any_hash() -> Hash {
+    Hash::new(RandomState::new().hash_one(0_u64))
+}
+
 /// A time of the worker's clock in ticks of the tables: milliseconds.
 fn ticks(now_ns: u64) -> u64 {
     now_ns / (1_000_000_000 / TICKS)
@@ -652,7 +678,7 @@ fn shift(tcp: Option<Tcp>, direction: Direction, end: u32, packet: &mut Packet) 
 
 /// Reads the upper layer of a packet that ends at byte `end` of its frame.
 #[inline(always)]
-fn read(packet: &Packet, is_v4: bool, number: u8, end: u32) -> Result<Upper, Reason> {
+pub(crate) fn read(packet: &Packet, is_v4: bool, number: u8, end: u32) -> Result<Upper, Reason> {
     let l4 = usize::from(packet.meta().l4_offset);
     let upper = packet.data().get(l4..end as usize).filter(|_| l4 != 0);
     Upper::read(!is_v4, number, upper.unwrap_or_default())

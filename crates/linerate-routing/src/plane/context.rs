@@ -111,9 +111,10 @@ impl Packets {
         }
     }
 
-    /// Another burst begins.
+    /// Another burst begins, or what is left of one after it came by another way: the packets of one
+    /// interface.
     #[inline(always)]
-    pub(super) fn begin(&mut self, interface: InterfaceId, tags: Tags) {
+    pub fn begin(&mut self, interface: InterfaceId, tags: Tags) {
         (self.interface, self.tags) = (interface, tags);
         self.first_whole = None;
         self.here = Mask::MAX;
@@ -196,6 +197,12 @@ impl<'a> Context<'a> {
     #[inline(always)]
     pub fn interface(&self) -> &'a InterfaceState {
         &self.installed.interfaces[usize::from(self.packets.interface.0)]
+    }
+
+    /// Whether there is an interface of that number.
+    #[inline(always)]
+    pub fn has_interface(&self, id: InterfaceId) -> bool {
+        self.installed.has(id)
     }
 
     /// When the burst came, in nanoseconds of the worker's clock.

@@ -113,6 +113,24 @@ impl Tracer {
         self.traced != 0 && index < Burst::CAPACITY && self.traced >> index & 1 != 0
     }
 
+    /// Whether any packet of the burst is traced.
+    #[inline(always)]
+    pub(super) fn is_any_traced(&self) -> bool {
+        self.traced != 0
+    }
+
+    /// The packets at these places are the burst now, the others have left it.
+    #[cold]
+    pub(super) fn close_up(&mut self, places: &[usize]) {
+        self.traced = 0;
+        for (index, _) in &mut self.records {
+            if let Some(to) = places.iter().position(|from| from == index) {
+                *index = to;
+                self.traced |= 1 << to;
+            }
+        }
+    }
+
     /// Notes a step.
     #[cold]
     pub(super) fn note(&mut self, index: usize, stage: &'static str, text: String) {

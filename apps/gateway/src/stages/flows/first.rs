@@ -13,7 +13,6 @@ use linerate_wire::FlowKey as Either;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::{Flows, Table, Tracked, gone_of, read};
-use crate::dispatch::Hash;
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
 use crate::nat::{self, Held, Translated, Tuple};
@@ -95,10 +94,11 @@ impl Flows {
             }
         };
         let id = context.packets.interface;
+        let bucket = self.classes.one(&key);
         let first = nat::First {
             tuple,
             from: self.at(id),
-            bucket: self.bucket(&tuple),
+            bucket,
         };
         // Before its route is asked for: an outside address may have none, and of what nobody has
         // asked for nobody is told (RFC 5382 REQ-4).
@@ -158,14 +158,8 @@ impl Flows {
                     differences,
                     ..user
                 });
-                begin_in(
-                    &mut self.v4,
-                    now,
-                    (key, back),
-                    first_bucket(&self.hash, &tuple),
-                    first,
-                )
-                .map(|gone| gone.map(|gone| gone_of(&gone)))
+                begin_in(&mut self.v4, now, (key, back), bucket, first)
+                    .map(|gone| gone.map(|gone| gone_of(&gone)))
             }
             (Either::V6(key), Some(Either::V6(back))) => {
                 let back = back.in_zone(key.zone());
@@ -174,14 +168,8 @@ impl Flows {
                     differences,
                     ..user
                 });
-                begin_in(
-                    &mut self.v6,
-                    now,
-                    (key, back),
-                    first_bucket(&self.hash, &tuple),
-                    first,
-                )
-                .map(|gone| gone.map(|gone| gone_of(&gone)))
+                begin_in(&mut self.v6, now, (key, back), bucket, first)
+                    .map(|gone| gone.map(|gone| gone_of(&gone)))
             }
             // Between the families nothing is translated yet.
             _ => Err(Refused::Stale),
@@ -228,10 +216,6 @@ impl Flows {
             }
             _ => Ok(()),
         }
-    }
-
-    fn bucket(&self, tuple: &Tuple) -> u8 {
-        first_bucket(&self.hash, tuple)
     }
 
     fn random(&mut self) -> u64 {
@@ -294,14 +278,6 @@ fn dscp(packet: &Packet, is_v4: bool) -> u8 {
     match is_v4 {
         true => octet(1) >> 2,
         false => (octet(0) & 0xf) << 2 | octet(1) >> 6,
-    }
-}
-
-/// The bucket of a flow: that of who begins it.
-fn first_bucket(hash: &Hash, tuple: &Tuple) -> u8 {
-    match tuple.src.address {
-        IpAddr::V4(v4) => hash.host4(v4.to_bits()),
-        IpAddr::V6(v6) => hash.host6(&v6.octets()),
     }
 }
 

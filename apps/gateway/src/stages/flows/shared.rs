@@ -2,10 +2,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use linerate_appliance::error::Error;
+
 use super::{Flows, Shared};
 use crate::config::Stanzas;
 use crate::nat::rules::Rules;
-use crate::policy::{self, Counts, List, Policy};
+use crate::policy::{Counts, List, Policy};
 
 /// What takes long of a configuration: lists of rules, and the addresses of pools. It is made on
 /// the thread that reads the file.
@@ -22,9 +24,13 @@ impl Prepared {
     ///
     /// # Errors
     /// A list of rules cannot be compiled.
-    pub fn new(stanzas: &Stanzas, old: Option<&Shared>) -> Result<Self, policy::Error> {
+    pub fn new(stanzas: &Stanzas, old: Option<&Shared>) -> Result<Self, Error> {
+        let lists = Policy::prepare(&stanzas.policy, old.map(|old| &old.policy));
         Ok(Self {
-            lists: Policy::prepare(&stanzas.policy, old.map(|old| &old.policy))?,
+            lists: lists.map_err(|error| Error::Usage {
+                problem: error.to_string(),
+                fix: "divide the list among zones, or take rules out".into(),
+            })?,
             rules: Rules::new(stanzas.nat.clone(), old.map(|old| &*old.rules)),
         })
     }
@@ -62,7 +68,6 @@ impl Hits {
 
 /// The part of one worker in a change: its counters were made for it, and what it had before comes
 /// back by it, so that a worker neither takes nor frees memory.
-#[derive(Debug)]
 pub struct Part {
     pub(super) shared: Shared,
     pub(super) hits: Counts,
@@ -89,6 +94,7 @@ impl Flows {
         std::mem::swap(&mut self.hits, &mut part.hits);
         std::mem::swap(&mut self.policy, &mut part.shared.policy);
         std::mem::swap(&mut self.number, &mut part.shared.number);
+        std::mem::swap(&mut self.classes, &mut part.shared.classes);
         if !Arc::ptr_eq(self.nat.rules(), &part.shared.rules) {
             // Flows of mappings that are gone end at their next packet.
             let old = self.nat.rules().clone();

@@ -353,9 +353,15 @@ fn a_flood_of_fragments_holds_a_bounded_number_and_established_flows_go_on() {
     }
 }
 
-/// An error whose checksum is made right again after a change.
+/// An error whose checksum, and that of the IPv4 header that it quotes, are made right again after
+/// a change.
 fn altered(mut error: Frame, change: impl FnOnce(&mut Vec<u8>)) -> Frame {
     change(&mut error.payload);
+    if !error.src.contains(':') {
+        error.payload[8 + 10..8 + 12].fill(0);
+        let sum = !checksum::sum(&error.payload[8..8 + 20]);
+        error.payload[8 + 10..8 + 12].copy_from_slice(&sum.to_be_bytes());
+    }
     error.payload[2..4].fill(0);
     let bytes = error.bytes();
     let headers = linerate_wire::parse(&bytes).unwrap();

@@ -1,4 +1,5 @@
-//! The gateway's own stanzas: `[dispatch]`, `[flows]`, `[[zone]]`, `[[set]]`, `[[policy]]` and `[nat]`.
+//! The gateway's own stanzas: `[dispatch]`, `[flows]`, `[[zone]]`, `[[set]]`, `[[policy]]` and
+//! `[nat]`.
 //!
 //! Interfaces, access lists and all else are a router's ([`linerate_control::config`]), read
 //! before. Zones name interfaces by name: a reload gives interfaces other numbers.

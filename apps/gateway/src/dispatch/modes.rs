@@ -14,7 +14,8 @@ pub(crate) fn check(stanzas: &Stanzas, (io, eu): (usize, usize)) -> Result<(), E
     let mode = stanzas.dispatch;
     match mode {
         Mode::Dispatcher if eu == 0 => wrong(
-            "[dispatch] mode = \"dispatcher\" hands all flows to lcores of the role eu, and [plan] has none"
+            "[dispatch] mode = \"dispatcher\" hands all flows to lcores of the role eu, and [plan] \
+             has none"
                 .into(),
             "give the role eu a slot, or say [dispatch] mode = \"balanced\"",
         ),
@@ -23,8 +24,8 @@ pub(crate) fn check(stanzas: &Stanzas, (io, eu): (usize, usize)) -> Result<(), E
                 "[plan] io has {io} lcores, and each would know only its own flows: the two \
                  directions of a flow come in by different ports, so by different workers"
             ),
-            "give the role io one slot; or say [dispatch] mode = \"balanced\", by which each hands the \
-             packets of others' flows over",
+            "give the role io one slot; or say [dispatch] mode = \"balanced\", by which each hands \
+             the packets of others' flows over",
         ),
         Mode::Rss if io > 1 => rss(stanzas),
         _ => Ok(()),
@@ -48,14 +49,16 @@ fn rss(stanzas: &Stanzas) -> Result<(), Error> {
     let mut used = used.chain(pools);
     let problem = match used.find(|pool| pool.is_independent) {
         Some(pool) => format!(
-            "[dispatch] mode = \"rss\": pool `{}` has mapping = \"independent\": answers to a mapping \
-             come from anyone, and the hash of a port goes by who sends, so they come into any \
-             queue",
+            "[dispatch] mode = \"rss\": pool `{}` has mapping = \"independent\": answers to a \
+             mapping come from anyone, and the hash of a port goes by who sends, so they come into \
+             any queue",
             pool.name
         ),
-        None => "[dispatch] mode = \"rss\" and [nat]: answers to another address come into another queue, \
-                 and no port says the key of its hash"
-            .into(),
+        None => {
+            "[dispatch] mode = \"rss\" and [nat]: answers to another address come into another \
+                 queue, and no port says the key of its hash"
+                .into()
+        }
     };
     Err(Error::Usage {
         problem,

@@ -85,8 +85,8 @@ impl Sorter {
         }
     }
 
-    /// Hands those packets of `mask` over whose buckets are others'; the rest stays in the burst, in
-    /// order. `whole`: those that were put together from fragments. Returns which positions have
+    /// Hands those packets of `mask` over whose buckets are others'; the rest stays in the burst,
+    /// in order. `whole`: those that were put together from fragments. Returns which positions have
     /// left.
     #[inline]
     pub fn sort(

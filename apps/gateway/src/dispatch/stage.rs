@@ -104,8 +104,8 @@ impl Dispatch {
         self.rest.extend(packets);
     }
 
-    /// A burst from another worker, or what is left of one: the packets of one interface stay in it,
-    /// as its burst.
+    /// A burst from another worker, or what is left of one: the packets of one interface stay in
+    /// it, as its burst.
     fn take(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
         self.sorter.admit(burst, out);
         while let Some((interface, whole)) = self.next(burst) {

@@ -9,9 +9,9 @@
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 //!
-//! `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself in
-//! a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to; `shared.rs`
-//! is what control makes for all that, `notes.rs` what traces say.
+//! `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself
+//! in a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to;
+//! `shared.rs` is what control makes for all that, `notes.rs` what traces say.
 
 mod clear;
 mod first;

@@ -342,8 +342,8 @@ fn seed(settings: &Settings) -> u64 {
     })
 }
 
-/// The fast workers' shares, each with a ring to the slow one, and the slow one's as the last. Rings
-/// to fast ones that take packets are numbered from behind that to the slow one.
+/// The fast workers' shares, each with a ring to the slow one, and the slow one's as the last.
+/// Rings to fast ones that take packets are numbered from behind that to the slow one.
 fn shares(
     shapes: &[PortShape],
     (io, eu): (usize, usize),

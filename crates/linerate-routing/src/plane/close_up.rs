@@ -1,5 +1,5 @@
-//! Close up: packets have left the burst for another worker's, and what is known of the others moves
-//! to their new positions.
+//! Close up: packets have left the burst for another worker's, and what is known of the others
+//! moves to their new positions.
 
 use linerate_tables::parse::{Checks, Classes, Mask};
 

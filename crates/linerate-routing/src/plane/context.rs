@@ -111,8 +111,8 @@ impl Packets {
         }
     }
 
-    /// Another burst begins, or what is left of one after it came by another way: the packets of one
-    /// interface.
+    /// Another burst begins, or what is left of one after it came by another way: the packets of
+    /// one interface.
     #[inline(always)]
     pub fn begin(&mut self, interface: InterfaceId, tags: Tags) {
         (self.interface, self.tags) = (interface, tags);

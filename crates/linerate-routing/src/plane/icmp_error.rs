@@ -422,8 +422,9 @@ impl Context<'_> {
         }
     }
 
-    /// Sends a packet of ours to `to`, by the routes of the interface that the burst came by. `write`
-    /// writes it from its IP header on, into at most so many bytes, and says how many it has.
+    /// Sends a packet of ours to `to`, by the routes of the interface that the burst came by.
+    /// `write` writes it from its IP header on, into at most so many bytes, and says how many it
+    /// has.
     #[cold]
     pub fn send(
         &mut self,

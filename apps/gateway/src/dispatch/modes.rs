@@ -14,7 +14,8 @@ pub(crate) fn check(stanzas: &Stanzas, (io, eu): (usize, usize)) -> Result<(), E
     let mode = stanzas.dispatch;
     match mode {
         Mode::Dispatcher if eu == 0 => wrong(
-            "[dispatch] mode = \"dispatcher\" hands all flows to lcores of the role eu, and [plan] has none"
+            "[dispatch] mode = \"dispatcher\" hands all flows to lcores of the role eu, and \
+             [plan] has none"
                 .into(),
             "give the role eu a slot, or say [dispatch] mode = \"balanced\"",
         ),

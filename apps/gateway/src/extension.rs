@@ -103,8 +103,7 @@ impl Extension for Gateway {
     }
 
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
-        let of = |role| plan.role(role).count();
-        modes::check(&stanzas(config), (of(Role::Io), of(Role::Eu)))
+        modes::check(&stanzas(config), plan.role(Role::Io).count())
     }
 
     fn handing(&self, config: &Config) -> Handing {

@@ -1,32 +1,23 @@
-//! Which modes of dispatch a plan of lcores can have, and what of NAT each can do.
+//! Which modes of dispatch a plan of lcores can have, and what of NAT each can do. A plan has an
+//! lcore of each role at least.
 
 use linerate_appliance::error::Error;
 
 use crate::config::{Mode, Stanzas};
 use crate::nat::rules::Action;
 
-/// Checks stanzas against the number of lcores of the roles io and eu.
-pub(crate) fn check(stanzas: &Stanzas, (io, eu): (usize, usize)) -> Result<(), Error> {
-    let wrong = |problem: String, fix: &str| {
-        let fix = fix.into();
-        Err(Error::Usage { problem, fix })
-    };
-    let mode = stanzas.dispatch;
-    match mode {
-        Mode::Dispatcher if eu == 0 => wrong(
-            "[dispatch] mode = \"dispatcher\" hands all flows to lcores of the role eu, and [plan] \
-             has none"
-                .into(),
-            "give the role eu a slot, or say [dispatch] mode = \"balanced\"",
-        ),
-        Mode::None if io > 1 => wrong(
-            format!(
+/// Checks stanzas against the number of lcores of the role io.
+pub(crate) fn check(stanzas: &Stanzas, io: usize) -> Result<(), Error> {
+    match stanzas.dispatch {
+        Mode::None if io > 1 => Err(Error::Usage {
+            problem: format!(
                 "[plan] io has {io} lcores, and each would know only its own flows: the two \
                  directions of a flow come in by different ports, so by different workers"
             ),
-            "give the role io one slot; or say [dispatch] mode = \"balanced\", by which each hands \
-             the packets of others' flows over",
-        ),
+            fix: "give the role io one slot; or say [dispatch] mode = \"balanced\", by which each \
+                  hands the packets of others' flows over"
+                .into(),
+        }),
         Mode::Rss if io > 1 => rss(stanzas),
         _ => Ok(()),
     }

@@ -33,6 +33,8 @@ use crate::path::GatewayPath;
 use crate::policy;
 use crate::stages::flows::{Flows, Shared};
 
+mod running;
+
 const OUTSIDE: u16 = 0;
 const INSIDE: u16 = 1;
 /// Where packets of other workers come by.

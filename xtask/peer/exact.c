@@ -1,6 +1,6 @@
 // rte_hash beside our exact match. Each way that DPDK offers (CRC or Jenkins hash; hashed inside or
 // before; key positions or data) is tried for a moment, and the fastest is timed. Keys, their order
-// and the sizes of tables are those of apps/bench/src/exact.rs.
+// and the sizes of tables are those of apps/micro/src/exact.rs.
 
 #include <stdio.h>
 #include <stdlib.h>

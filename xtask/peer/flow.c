@@ -1,7 +1,7 @@
 // A flow table as one builds it on DPDK: rte_hash gives a position, the entry beside it is counted
 // in. One entry for both directions, so keys are brought into one direction first. Each way to look
 // up is tried for a moment, and the fastest is timed. Keys are those of
-// apps/bench/src/flow.rs.
+// apps/micro/src/flow.rs.
 
 #include <stdio.h>
 #include <stdlib.h>

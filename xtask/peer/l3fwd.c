@@ -74,7 +74,7 @@ static uint64_t mixed(uint64_t number)
 	return z ^ (z >> 31);
 }
 
-// The flow of that number, as apps/bench/src/l3fwd.rs makes it.
+// The flow of that number, as apps/micro/src/l3fwd.rs makes it.
 static union key make_flow(uint64_t number)
 {
 	uint64_t low = mixed(number), high = mixed(~number);

@@ -1,5 +1,5 @@
 // rte_ip_frag: IPv4 datagrams of 2 and of 8 fragments, from a fragment in the burst to the freed chain.
-// Sizes, sources and orders are those of apps/bench/src/reassembly.rs; fragments are
+// Sizes, sources and orders are those of apps/micro/src/reassembly.rs; fragments are
 // written between the timed parts, as there. Each size of the table's buckets is tried for a moment, and
 // the fastest is timed. The datagram is a chain of mbufs; what it costs to make one buffer of it, as ours
 // is, is shown beside.

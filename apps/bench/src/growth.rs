@@ -7,9 +7,9 @@ use std::time::Duration;
 use linerate_core::env::Clock;
 use serde::Serialize;
 
-use super::{Run, cpus};
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts};
+use linerate_micro::{Growth, Run, cpus, growths};
 use linerate_tester::chart::{Curve, count, curves, duration, escape};
 use linerate_tester::html::document;
 
@@ -29,23 +29,6 @@ pub(crate) struct Args {
     /// Also write the curves as a page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
-}
-
-/// One curve.
-pub(crate) struct Growth {
-    pub(super) name: &'static str,
-    /// What is counted: "routes", "rules", "entries".
-    pub(super) of: &'static str,
-    pub(super) sizes: &'static [u64],
-    pub(super) run: fn(u64, Run) -> Result<Point, Error>,
-}
-
-/// One point of a curve.
-pub(crate) struct Point {
-    /// Nanoseconds per lookup.
-    pub(super) ns: f64,
-    /// All memory of the table over what it holds.
-    pub(super) bytes_each: f64,
 }
 
 #[derive(Serialize)]
@@ -68,20 +51,6 @@ impl Line {
             self.bytes_each
         )
     }
-}
-
-fn growths() -> impl Iterator<Item = &'static Growth> {
-    let rooms = [
-        super::exact::GROWTH,
-        super::lpm4::GROWTH,
-        super::lpm6::GROWTH,
-        super::acl::GROWTH,
-        super::parse::GROWTH,
-        super::rss::GROWTH,
-        super::flow::GROWTH,
-        super::timers::GROWTH,
-    ];
-    rooms.into_iter().flatten()
 }
 
 pub(super) fn run(args: &Args) -> Result<(), Error> {

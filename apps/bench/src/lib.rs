@@ -1,55 +1,24 @@
 //! `linerate bench`: measurements, one row at a time.
 //!
 //! `rfc2544`, `ndr` and their parts measure a device, `diff` compares two of their reports: that is
-//! [`linerate_tester`]'s. `micro` times this program's own parts. Each row prints its figure, the
-//! pages under it and what else explains it; `cargo xtask compare` runs the same rows in turns with
-//! DPDK's. `input` writes what a row works on, so that DPDK works on the same; `growth` shows how
-//! tables grow; `rss` is [`apps::rss`](linerate_inspect::rss)'s.
+//! [`linerate_tester`]'s. `micro` times this program's own parts, the rows of [`linerate_micro`].
+//! Each prints its figure, the pages under it and what else explains it; `cargo xtask compare` runs
+//! the same rows in turns with DPDK's. `input` writes what a row works on, so that DPDK works on
+//! the same; `growth` shows how tables grow; `rss` is [`apps::rss`](linerate_inspect::rss)'s.
 #![forbid(unsafe_code)]
 // The binary uses two functions; the rest is public for benchmarks and fuzzing only.
 #![allow(missing_docs)]
 
-mod acl;
-mod balance;
-mod exact;
-mod flow;
-mod forward;
-mod gateway;
 mod growth;
-mod l3fwd;
-mod lpm;
-mod lpm4;
-mod lpm6;
-mod memif;
-mod meter;
-mod parse;
-mod pktgen;
-mod pktgen_rx;
-mod pool;
-mod port;
-mod probe;
-mod random;
-mod reassembly;
-mod ring;
-mod router;
-mod router_fpm;
 mod router_reload;
-mod router_updates;
-mod rss;
-mod shm;
-mod timers;
-mod vhost;
-mod zebra;
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use linerate_core::env::{CpuList, Lcore};
-use serde::Serialize;
 
 use linerate_appliance::error::Error;
 use linerate_appliance::output;
+use linerate_micro::{Row, Run, cpus, inputs, port};
 use linerate_tester::{diff, method, suite};
 
 /// Benchmark a device by RFC 2544 and others, or time this program's own parts.
@@ -119,156 +88,8 @@ struct MicroArgs {
     list: bool,
 }
 
-/// What a row measured.
-#[derive(Serialize)]
-pub struct Sample {
-    row: &'static str,
-    value: f64,
-    unit: &'static str,
-    /// What backs the memory that the row works on.
-    pages: String,
-    #[serde(skip_serializing_if = "serde_json::Map::is_empty")]
-    detail: serde_json::Map<String, serde_json::Value>,
-}
-
-impl Sample {
-    fn new(row: &'static str, value: f64, unit: &'static str, pages: impl ToString) -> Self {
-        Self {
-            row,
-            value,
-            unit,
-            pages: pages.to_string(),
-            detail: serde_json::Map::new(),
-        }
-    }
-
-    /// As one line, or as one JSON object.
-    fn print(&self, json: bool) -> Result<(), Error> {
-        let line = match json {
-            true => serde_json::to_string(self).map_err(std::io::Error::from)?,
-            false => format!(
-                "{:28} {:10.3} {:5} {}",
-                self.row, self.value, self.unit, self.pages
-            ),
-        };
-        output::print(&format!("{line}\n"))
-    }
-
-    fn with(mut self, key: &str, value: impl Into<serde_json::Value>) -> Self {
-        self.detail.insert(key.into(), value.into());
-        self
-    }
-}
-
-/// How a row is to be run.
-pub struct Run {
-    duration: Duration,
-    /// The CPUs of the first and the second lcore.
-    cpus: [u32; 2],
-    /// Whether to use small tables, which makes the figure meaningless.
-    quick: bool,
-}
-
-impl Run {
-    /// A short run over small tables, on one CPU.
-    #[cfg(test)]
-    fn quick() -> Self {
-        let cpu = linerate_core::env::allowed_cpus()
-            .expect("this thread runs")
-            .as_slice()[0];
-        Self {
-            duration: Duration::from_millis(10),
-            cpus: [cpu; 2],
-            quick: true,
-        }
-    }
-
-    /// Calls `turn` until the time is over, a tenth of it beforehand to warm up. Returns
-    /// nanoseconds per element; `turn` says how many elements it passed.
-    fn time(&self, mut turn: impl FnMut() -> u64) -> f64 {
-        self.time_for(self.duration / 10, &mut turn);
-        self.time_for(self.duration, &mut turn)
-    }
-
-    fn time_for(&self, duration: Duration, turn: &mut impl FnMut() -> u64) -> f64 {
-        let began = Instant::now();
-        let mut elements = 0;
-        loop {
-            // The clock is read once per many turns.
-            for _ in 0..256 {
-                elements += turn();
-            }
-            let elapsed = began.elapsed();
-            if elapsed >= duration {
-                return elapsed.as_nanos() as f64 / elements.max(1) as f64;
-            }
-        }
-    }
-
-    /// Runs `work` on the first CPU.
-    fn pinned<T: Send + 'static>(
-        self,
-        work: impl FnOnce(&Self) -> T + Send + 'static,
-    ) -> Result<T, Error> {
-        let cpu = self.cpus[0];
-        Ok(Lcore::spawn("bench", Some(cpu), move || work(&self))?.join()?)
-    }
-}
-
-/// One row: its name, what it says, and how it runs.
-pub struct Row {
-    name: &'static str,
-    about: &'static str,
-    run: fn(&'static str, Run) -> Result<Sample, Error>,
-}
-
-/// The input of a row, for other programs: the row's name and the function that writes its file.
-pub struct Input {
-    row: &'static str,
-    write: fn(&Path) -> Result<(), Error>,
-}
-
 fn rows() -> impl Iterator<Item = &'static Row> {
-    let rooms = [
-        probe::ROWS,
-        ring::ROWS,
-        pool::ROWS,
-        forward::ROWS,
-        memif::ROWS,
-        vhost::ROWS,
-        shm::ROWS,
-        l3fwd::ROWS,
-        router::ROWS,
-        gateway::ROWS,
-        parse::ROWS,
-        rss::ROWS,
-        exact::ROWS,
-        lpm4::ROWS,
-        lpm6::ROWS,
-        acl::ROWS,
-        flow::ROWS,
-        timers::ROWS,
-        meter::ROWS,
-        balance::ROWS,
-        reassembly::ROWS,
-        pktgen::ROWS,
-        pktgen_rx::ROWS,
-        router_fpm::ROWS,
-        router_updates::ROWS,
-        router_reload::ROWS,
-    ];
-    rooms.into_iter().flatten()
-}
-
-fn inputs() -> impl Iterator<Item = &'static Input> {
-    let rooms = [
-        l3fwd::INPUTS,
-        gateway::INPUTS,
-        lpm4::INPUTS,
-        lpm6::INPUTS,
-        acl::INPUTS,
-    ];
-    rooms.into_iter().flatten()
+    linerate_micro::rows().chain(router_reload::ROWS)
 }
 
 pub fn run(args: &Args) -> Result<(), Error> {
@@ -347,17 +168,4 @@ fn micro(args: &MicroArgs) -> Result<(), Error> {
         sample.print(args.json)?;
     }
     Ok(())
-}
-
-/// The CPUs of the first and the second lcore.
-fn cpus(list: Option<&str>) -> Result<[u32; 2], Error> {
-    let allowed: Vec<u32> = match list {
-        Some(list) => CpuList::parse("cpus", list)?.iter().collect(),
-        None => linerate_core::env::allowed_cpus()
-            .map_err(Error::Output)?
-            .iter()
-            .collect(),
-    };
-    let first = allowed.first().copied().unwrap_or(0);
-    Ok([first, allowed.get(1).copied().unwrap_or(first)])
 }

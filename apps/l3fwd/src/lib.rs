@@ -158,47 +158,25 @@ struct PortMacs {
     src: Vec<Option<MacAddr>>,
 }
 
+/// Forwards by the tables that were asked for.
 pub fn run(args: &Args) -> Result<(), Error> {
     let settings = Settings::read(args)?;
-    match settings.mode {
-        Mode::Lpm | Mode::Fib => forward(args, settings, |tables| {
-            Longest::new(&tables.v4.routes, &tables.v6.routes)
-        }),
-        Mode::Em => forward(args, settings, |tables| {
-            ExactMatch::new(&tables.v4.flows, &tables.v6.flows)
-        }),
-        Mode::Acl => forward(args, settings, |tables| {
-            FirstMatch::new(&tables.v4.acl, &tables.v6.acl)
-        }),
-    }
-}
-
-/// Makes the tables that workers look packets up in.
-type Make<L> = fn(&Tables) -> Result<L, TableError>;
-
-/// Forwards by tables that `make` makes.
-fn forward<L: Lookup + Clone>(args: &Args, settings: Settings, make: Make<L>) -> Result<(), Error> {
     let (mode, Tables { v4, v6, .. }) = (settings.mode, &settings.tables);
     let entries = format!("{} IPv4 and {} IPv6 entries", v4.len(), v6.len());
     let describe = |_| format!(" -> {mode}, {entries}");
-    let lookup = make(&settings.tables)?;
+    let lookup = settings.lookup()?;
     let (run, ports) = (settings.run.clone(), settings.ports.clone());
     // A table may lead anywhere.
     runtime::forward(&run, &ports, None, describe, |own| {
         let hops = settings.hops(&own);
-        let stage = move |egress: &mut Egress| path(lookup.clone(), &hops, egress);
-        let read = || read_again(args.clone(), settings, own, make);
+        let stage = move |egress: &mut Egress| path(lookup.share(), &hops, egress);
+        let read = || read_again(args.clone(), settings, own);
         (stage, args.has_files().then(read))
     })
 }
 
 /// How a reload comes by new tables: it reads all files again, and makes them.
-fn read_again<L: Lookup + Clone>(
-    args: Args,
-    mut now: Settings,
-    own: Vec<MacAddr>,
-    make: Make<L>,
-) -> Read<stage::Path<L>> {
+fn read_again(args: Args, mut now: Settings, own: Vec<MacAddr>) -> Read<stage::Path> {
     Box::new(move || {
         let new = Settings::read(&args)?;
         let file = args.config.as_deref().unwrap_or(Path::new(""));
@@ -207,11 +185,11 @@ fn read_again<L: Lookup + Clone>(
             reload::refuse(file, "l3fwd", &["l3fwd.lookup".into()])?;
         }
         let changes = now.changes(&new);
-        let (lookup, hops) = (make(&new.tables)?, new.hops(&own));
+        let (lookup, hops) = (new.lookup()?, new.hops(&own));
         now = new;
-        let take_over: TakeOver<stage::Path<L>> = Box::new(move |running: &Running<_>| {
+        let take_over: TakeOver<stage::Path> = Box::new(move |running: &Running<_>| {
             for worker in running.handles() {
-                let (lookup, hops) = (lookup.clone(), hops.clone().into());
+                let (lookup, hops) = (lookup.share(), hops.clone().into());
                 // What it had is freed here, not by the worker. One that has ended needs none.
                 drop(worker.call(move |worker| stage::exchange(&mut worker.stage, lookup, hops)));
             }
@@ -292,6 +270,16 @@ impl Settings {
             macs: PortMacs { dst, src },
             mode,
             ports,
+        })
+    }
+
+    /// The tables that workers look packets up in.
+    fn lookup(&self) -> Result<Box<dyn Lookup>, TableError> {
+        let Tables { v4, v6, .. } = &self.tables;
+        Ok(match self.mode {
+            Mode::Lpm | Mode::Fib => Box::new(Longest::new(&v4.routes, &v6.routes)?),
+            Mode::Em => Box::new(ExactMatch::new(&v4.flows, &v6.flows)?),
+            Mode::Acl => Box::new(FirstMatch::new(&v4.acl, &v6.acl)?),
         })
     }
 

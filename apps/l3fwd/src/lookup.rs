@@ -17,7 +17,8 @@ use linerate_tables::lpm::{
 use linerate_tables::parse::{Mask, Parsed};
 use linerate_wire::{FlowKey4, FlowKey6};
 
-/// What a stage looks packets up in.
+/// What a stage looks packets up in: behind one call a burst, so that there is one path and not
+/// one for each kind of table.
 pub trait Lookup: Send + 'static {
     /// Writes the number of the next hop of each packet in `v4` and `v6`, at its position;
     /// [`NO_ROUTE`] where there is none. At other positions it may write what it likes.
@@ -29,6 +30,9 @@ pub trait Lookup: Send + 'static {
         v6: Mask,
         numbers: &mut [u32; Burst::CAPACITY],
     );
+
+    /// The same tables, for another worker.
+    fn share(&self) -> Box<dyn Lookup>;
 }
 
 /// Longest prefix match.
@@ -74,7 +78,6 @@ impl Longest {
 }
 
 impl Lookup for Longest {
-    #[inline(always)]
     fn find(
         &mut self,
         burst: &Burst,
@@ -102,6 +105,10 @@ impl Lookup for Longest {
                 |hop| hop,
             );
         }
+    }
+
+    fn share(&self) -> Box<dyn Lookup> {
+        Box::new(self.clone())
     }
 }
 
@@ -132,7 +139,6 @@ impl ExactMatch {
 }
 
 impl Lookup for ExactMatch {
-    #[inline(always)]
     fn find(
         &mut self,
         burst: &Burst,
@@ -159,6 +165,10 @@ impl Lookup for ExactMatch {
                 |hop| hop.unwrap_or(NO_ROUTE),
             );
         }
+    }
+
+    fn share(&self) -> Box<dyn Lookup> {
+        Box::new(self.clone())
     }
 }
 
@@ -193,7 +203,6 @@ fn filled<const W: usize>(rules: &[(Match<W>, u32)]) -> Result<Acl<W>, TableErro
 }
 
 impl Lookup for FirstMatch {
-    #[inline(always)]
     fn find(
         &mut self,
         burst: &Burst,
@@ -234,6 +243,10 @@ impl Lookup for FirstMatch {
                 |hop| hop,
             );
         }
+    }
+
+    fn share(&self) -> Box<dyn Lookup> {
+        Box::new(self.clone())
     }
 }
 

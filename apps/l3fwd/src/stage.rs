@@ -99,12 +99,12 @@ pub struct Context {
 impl BurstContext for Context {}
 
 /// The path of one worker.
-pub type Path<L> = WithContext<Context, Chain<L>>;
+pub type Path = WithContext<Context, Chain>;
 
-type Chain<L> = Then<Then<Then<Named<Parse>, Named<Find<L>>>, Named<Rewrite>>, Named<Transmit>>;
+type Chain = Then<Then<Then<Named<Parse>, Named<Find>>, Named<Rewrite>>, Named<Transmit>>;
 
 /// The path of one worker: it sends by `hops`, whose numbers `lookup` gives.
-pub fn path<L: Lookup>(lookup: L, hops: &[NextHop], egress: &mut Egress) -> Path<L> {
+pub fn path(lookup: Box<dyn Lookup>, hops: &[NextHop], egress: &mut Egress) -> Path {
     let isa = Isa::detect();
     named("parse", Parse(Parser::new(isa)))
         .then("lookup", Find(lookup))
@@ -127,7 +127,11 @@ pub fn path<L: Lookup>(lookup: L, hops: &[NextHop], egress: &mut Egress) -> Path
 
 /// Gives a path other tables, between two bursts. Returns those that it had, to be freed by
 /// somebody who has the time.
-pub fn exchange<L>(path: &mut Path<L>, lookup: L, hops: Box<[NextHop]>) -> (L, Box<[NextHop]>) {
+pub fn exchange(
+    path: &mut Path,
+    lookup: Box<dyn Lookup>,
+    hops: Box<[NextHop]>,
+) -> (Box<dyn Lookup>, Box<[NextHop]>) {
     let chain = path.stage_mut().first_mut();
     let rewrite = chain.second_mut().stage_mut();
     let hops = std::mem::replace(&mut rewrite.hops, hops);
@@ -149,9 +153,9 @@ impl Stage<Context> for Parse {
 }
 
 /// Finds the next hops.
-pub struct Find<L>(L);
+pub struct Find(Box<dyn Lookup>);
 
-impl<L: Lookup> Stage<Context> for Find<L> {
+impl Stage<Context> for Find {
     #[inline(always)]
     fn run(&mut self, burst: &mut Burst, context: &mut Context, _: &mut Egress) {
         let (v4, v6) = (context.v4, context.v6);

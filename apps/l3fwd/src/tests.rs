@@ -79,7 +79,7 @@ fn forward(lookup: impl Lookup, frames: &[Vec<u8>]) -> (Sent, BTreeMap<String, u
         NextHop::out(1, NEXT[1]),
         NextHop::denied(),
     ];
-    let mut stage = path(lookup, &hops, &mut egress);
+    let mut stage = path(Box::new(lookup), &hops, &mut egress);
     for frames in frames.chunks(64) {
         let mut burst = Burst::new();
         egress.cache.fill(&pool, &mut burst, frames.len());

@@ -7,8 +7,8 @@ use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::port::{Port, PortConfig, RxQueue, TxQueue};
 use linerate_drivers::Drivers;
 
-use crate::l3fwd::Frame;
 use linerate_appliance::error::Error;
+use linerate_micro::l3fwd::Frame;
 
 /// Position of the number: behind the headers of Ethernet, IPv4 and UDP.
 const NUMBER: std::ops::Range<usize> = 42..50;

@@ -24,12 +24,12 @@ use linerate_drivers::Drivers;
 use linerate_tables::lpm::synth::{Pattern, destinations};
 use serde_json::Value;
 
-use super::l3fwd::Frame;
-use super::{Row, Run, Sample, router};
 use files::{Files, ROUTER};
 use line::{Line, Pace};
 use linerate_appliance::error::Error;
 use linerate_control::{Appliance, Embedded};
+use linerate_micro::l3fwd::Frame;
+use linerate_micro::{Row, Run, Sample, router};
 use linerate_tester::device::{Involved, StartReadings};
 
 pub(super) const ROWS: &[Row] = &[Row {

@@ -5,9 +5,6 @@ use super::hash::{Hash, KeyedHash};
 use super::layout::{Layout, Value};
 use std::hint::select_unpredictable;
 
-/// Looks up keys into values, as many of one as of the other.
-pub(crate) type Kernel<const K: usize, V> = fn(&Exact<K, V>, &[[u8; K]], &mut [Option<V>]);
-
 /// Keys whose buckets are fetched at once.
 pub(crate) const BLOCK: usize = 64;
 
@@ -49,6 +46,16 @@ pub(crate) fn hash_each<const K: usize>(
     }
 }
 
+/// As `array::map`, whose steps are calls where a crate is compiled in several units.
+#[inline(always)]
+fn of_each(hashes: &[Hash; BLOCK], part: impl Fn(Hash) -> u32) -> [u32; BLOCK] {
+    let mut parts = [0; BLOCK];
+    for (part_of, &hash) in parts.iter_mut().zip(hashes) {
+        *part_of = part(hash);
+    }
+    parts
+}
+
 /// Up to [`BLOCK`] lookups: `at` gives the bytes of a bucket.
 #[inline(always)]
 fn probe<'a, const K: usize, V: Value, const CERTAIN: bool>(
@@ -60,7 +67,7 @@ fn probe<'a, const K: usize, V: Value, const CERTAIN: bool>(
     at: impl Fn(u32) -> &'a [u8],
 ) {
     // All of them, whatever the burst: the compiler makes vectors of it.
-    let mut buckets = hashes.map(|hash| table.spread.of(hash.first()));
+    let mut buckets = of_each(hashes, |hash| table.spread.of(hash.first()));
     let mut slots = [0; BLOCK];
     let count = keys.len().min(BLOCK);
     // Slices of one length, indexed: chained iterators keep their state in memory, which is slow.
@@ -71,7 +78,7 @@ fn probe<'a, const K: usize, V: Value, const CERTAIN: bool>(
     }
     if table.is_beyond_caches() {
         // A second bucket that may be needed comes with the first, not after it.
-        let far = hashes.map(|hash| table.spread.of(hash.second()));
+        let far = of_each(hashes, |hash| table.spread.of(hash.second()));
         for index in 0..count {
             let spilled = table.spills.has(buckets[index]);
             let bucket = select_unpredictable(spilled, far[index], buckets[index]);

@@ -53,6 +53,7 @@ mod spread;
 mod tests;
 
 use crate::TableError;
+use crate::simd::exact::Kernel;
 pub use hash::Seed;
 use hash::{Hash, KeyedHash};
 pub use iter::Cursor;
@@ -126,7 +127,7 @@ pub struct Exact<const K: usize, V> {
     stash: Vec<([u8; K], V)>,
     /// Entries that were moved from one bucket to another.
     moved: u64,
-    bulk: bulk::Kernel<K, V>,
+    kernel: Kernel,
 }
 
 /// Where an entry lives.
@@ -163,7 +164,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
             spills: Spills::new(most),
             stash: Vec::new(),
             moved: 0,
-            bulk: crate::simd::exact::pick(config.isa),
+            kernel: Kernel::pick(config.isa),
         };
         table.segments.reach(&table.name, base)?;
         table.measure();
@@ -218,7 +219,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
     /// Unless both slices are of one length.
     pub fn lookup_bulk(&self, keys: &[[u8; K]], values: &mut [Option<V>]) {
         assert_eq!(keys.len(), values.len(), "one place for each key's value");
-        (self.bulk)(self, keys, values);
+        self.kernel.lookup(self, keys, values);
     }
 
     /// Sets the value of `key`; returns the one it had.

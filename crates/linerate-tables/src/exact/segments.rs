@@ -2,6 +2,7 @@
 
 use super::layout::{LINE, Layout, Line, Value};
 use crate::TableError;
+use crate::simd::flattened;
 use linerate_core::mem::HugeArray;
 use std::marker::PhantomData;
 
@@ -59,7 +60,7 @@ impl<const K: usize, V: Value> Segments<K, V> {
     pub(super) fn bucket(&self, bucket: u32) -> &[u8] {
         let segment = &self.segments[(bucket >> self.shift) as usize];
         let within = (bucket & ((1 << self.shift) - 1)) as usize * Self::LINES;
-        segment[within..within + Self::LINES].as_flattened()
+        flattened(&segment[within..within + Self::LINES])
     }
 
     /// The same, to change them.
@@ -91,6 +92,6 @@ impl<'a, const K: usize, V: Value> Piece<'a, K, V> {
     #[inline(always)]
     pub(super) fn bucket(&self, bucket: u32) -> &'a [u8] {
         let at = bucket as usize * Layout::<K, V>::LINES;
-        self.0[at..at + Layout::<K, V>::LINES].as_flattened()
+        flattened(&self.0[at..at + Layout::<K, V>::LINES])
     }
 }

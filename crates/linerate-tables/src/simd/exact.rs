@@ -4,37 +4,73 @@
 //! 512 bits (two of 256) finds which of them is the one that is looked for, without tags. Buckets
 //! of other shapes compare tags, of all slots at once, on every level.
 
+use crate::exact::Exact;
 use crate::exact::Value;
-use crate::exact::bulk::{self, Kernel};
+use crate::exact::bulk;
 use crate::exact::layout::Layout;
 use linerate_core::env::Isa;
 
-/// The best kernel of a level.
-pub(crate) fn pick<const K: usize, V: Value>(isa: Isa) -> Kernel<K, V> {
+/// A level that this CPU has. Not the function itself: tables that nobody looks bursts up in are
+/// not to be compiled with one for each level.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Kernel(Level);
+
+#[derive(Clone, Copy, Debug)]
+enum Level {
+    Portable,
     #[cfg(target_arch = "x86_64")]
-    {
-        let isa = isa.available();
-        if matches!(isa, Isa::Avx512 { .. }) {
-            // SAFETY: the CPU has what the level stands for: `available` says no more than it has.
-            return |table, keys, values| unsafe { x86_64::avx512(table, keys, values) };
-        }
-        if isa >= Isa::Avx2 {
-            // SAFETY: as above.
-            return |table, keys, values| unsafe { x86_64::avx2(table, keys, values) };
+    Avx2,
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Kernel {
+    /// The best up to `isa`, and never one that the CPU lacks.
+    pub(crate) fn pick(isa: Isa) -> Self {
+        Self(match isa.available() {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 { .. } => Level::Avx512,
+            #[cfg(target_arch = "x86_64")]
+            isa if isa >= Isa::Avx2 => Level::Avx2,
+            _ => Level::Portable,
+        })
+    }
+
+    /// Looks up keys into values, as many of one as of the other.
+    #[inline]
+    pub(crate) fn lookup<const K: usize, V: Value>(
+        self,
+        table: &Exact<K, V>,
+        keys: &[[u8; K]],
+        values: &mut [Option<V>],
+    ) {
+        match self.0 {
+            Level::Portable => portable(table, keys, values),
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `pick` was told that the CPU has the level.
+            Level::Avx2 => unsafe { x86_64::avx2(table, keys, values) },
+            #[cfg(target_arch = "x86_64")]
+            // SAFETY: `pick` was told that the CPU has the level.
+            Level::Avx512 => unsafe { x86_64::avx512(table, keys, values) },
         }
     }
-    let _ = isa;
-    |table, keys, values| {
-        let by_tag = bulk::by_tag::<K, V>;
-        bulk::lookup::<K, V, false>(table, keys, values, bulk::hash_each, by_tag);
-    }
+}
+
+// Not inlined, so that its stack is none of the others'.
+#[inline(never)]
+fn portable<const K: usize, V: Value>(
+    table: &Exact<K, V>,
+    keys: &[[u8; K]],
+    values: &mut [Option<V>],
+) {
+    let by_tag = bulk::by_tag::<K, V>;
+    bulk::lookup::<K, V, false>(table, keys, values, bulk::hash_each, by_tag);
 }
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use super::super::hash::x86_64::hash_avx512;
-    use super::{Layout, Value, bulk};
-    use crate::exact::Exact;
+    use super::{Exact, Layout, Value, bulk};
     use std::arch::x86_64::*;
 
     /// Whether a bucket is one line with three 16-byte keys at its front.

@@ -39,7 +39,7 @@ pub(crate) mod x86_64 {
     #[target_feature(enable = "avx512f,avx512bw,avx512dq")]
     fn hash8<const K: usize>(hash: &KeyedHash, keys: &[[u8; K]; 8], into: &mut [Hash; 8]) {
         let mut sum = match K {
-            16 => sums_of_16_bytes(hash, keys.as_flattened()),
+            16 => sums_of_16_bytes(hash, crate::simd::flattened(keys)),
             _ => sums(hash, keys),
         };
         for factor in hash.mix {

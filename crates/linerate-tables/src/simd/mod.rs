@@ -18,3 +18,11 @@ pub(crate) mod lpm6;
 pub(crate) mod parse;
 pub(crate) mod rewrite;
 pub(crate) mod rss;
+
+/// The bytes of lines, one after the other: `as_flattened`, which is a call where a crate is
+/// compiled in several units.
+#[inline(always)]
+pub(crate) fn flattened<const N: usize>(lines: &[[u8; N]]) -> &[u8] {
+    // SAFETY: an array of bytes is these bytes and nothing else.
+    unsafe { std::slice::from_raw_parts(lines.as_ptr().cast(), lines.len() * N) }
+}

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 
-use super::growth::{Growth, Point};
 use super::random::mixed;
+use super::{Growth, Point};
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 

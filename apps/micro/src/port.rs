@@ -68,7 +68,7 @@ impl Role {
 }
 
 #[derive(clap::Parser)]
-pub(super) struct Args {
+pub struct Args {
     /// What to do with the ports
     role: Role,
     /// One or two ports, each KIND:TARGET[,key=value...]
@@ -97,7 +97,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-pub(super) fn run(args: &Args) -> Result<(), Error> {
+pub fn run(args: &Args) -> Result<(), Error> {
     let specs: Vec<_> = args.ports.iter().map(|spec| (None, spec.clone())).collect();
     let opened = OpenPorts::open(&specs, Clock::calibrate())?;
     let end = End {

@@ -1,7 +1,7 @@
 //! Longest prefix match, IPv4.
 
-use super::growth::{Growth, Point};
 use super::lpm::{ADDRESSES, BATCH, FURTHER, part, time_lookups};
+use super::{Growth, Point};
 use super::{Input, Row, Run, Sample};
 use linerate_appliance::error::Error;
 use linerate_core::env::Clock;

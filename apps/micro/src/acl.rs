@@ -10,7 +10,7 @@ use linerate_tables::acl::{
     Acl, Acl4, AclConfig, AclWriter, Bits, Match4, PacketKey, PacketKey4, Prefix, Rule4,
 };
 
-use super::growth::{Growth, Point};
+use super::{Growth, Point};
 use super::{Input, Row, Run, Sample};
 use linerate_appliance::error::Error;
 

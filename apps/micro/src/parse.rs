@@ -6,8 +6,8 @@ use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
 use linerate_tables::parse::{Checksums, Crc32c, Parsed, Parser};
 
-use super::growth::{Growth, Point};
 use super::random::mixed;
+use super::{Growth, Point};
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 

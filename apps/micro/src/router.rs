@@ -22,7 +22,7 @@ use linerate_routing::plane::hops::{Action, Hop, HopChange, HopTable};
 use linerate_routing::plane::settings::{Interface, PortMap, Settings, Urpf};
 use linerate_routing::plane::{Fast, Setup, Tables};
 
-pub(super) const ROWS: &[Row] = &[Row {
+pub const ROWS: &[Row] = &[Row {
     name: "router.ip4.1m",
     about: "route by a million routes to 1000 next hops, all checks on, by Zipf's law",
     run: route,
@@ -32,7 +32,7 @@ pub(super) const ROWS: &[Row] = &[Row {
 const OURS: MacAddr = MacAddr::local(9);
 
 /// Routing tables, and who writes them.
-pub(super) struct Written {
+pub struct Written {
     fib4: SharedLpm4,
     fib6: SharedLpm6,
     hops: Publisher<HopTable, HopChange>,
@@ -40,7 +40,7 @@ pub(super) struct Written {
 
 impl Written {
     /// Tables with these IPv4 routes, and next hops by their numbers.
-    pub(super) fn new(
+    pub fn new(
         routes: &[(Prefix4, u32)],
         next_hops: impl Iterator<Item = Hop>,
     ) -> Result<Self, Error> {
@@ -67,7 +67,7 @@ impl Written {
     }
 
     /// What a worker's stage with these tables and settings is made of.
-    pub(super) fn setup(&self, settings: Settings, clock: Clock) -> Setup {
+    pub fn setup(&self, settings: Settings, clock: Clock) -> Setup {
         Setup {
             settings: Arc::new(settings),
             tables: Tables {
@@ -85,7 +85,7 @@ impl Written {
 }
 
 /// Two plain interfaces in networks of their own.
-pub(super) fn two_links() -> Settings {
+pub fn two_links() -> Settings {
     settings([[192, 0, 2, 1], [192, 0, 3, 1]], 24)
 }
 
@@ -117,7 +117,7 @@ fn next_hop(number: u32) -> Hop {
 }
 
 /// A neighbour on the link of a port.
-pub(super) fn hop(number: u32, port: u16) -> Hop {
+pub fn hop(number: u32, port: u16) -> Hop {
     let [.., a, b] = number.to_be_bytes();
     Hop {
         macs: Macs::new(MacAddr([2, 0, 0, 1, a, b]), OURS),
@@ -130,13 +130,13 @@ pub(super) fn hop(number: u32, port: u16) -> Hop {
 }
 
 /// The captures that both ports play.
-pub(super) fn captures(what: &Routes, routes: &[(Prefix4, u32)]) -> Result<Captures, Error> {
+pub fn captures(what: &Routes, routes: &[(Prefix4, u32)]) -> Result<Captures, Error> {
     let addresses = destinations(routes, what.pattern, what.frames, 2);
     Captures::temporary((0..).zip(addresses).map(|(number, dst)| asks(number, dst)))
 }
 
 /// The `number`-th frame, from an address of 11.0.0.0 to 74.255.255.255, a range without martians.
-pub(super) fn asks(number: u64, dst: u32) -> Frame {
+pub fn asks(number: u64, dst: u32) -> Frame {
     let (src, ports) = (0x0b00_0000 + (mixed(number) as u32 >> 2), mixed(!number));
     frame(&FlowKey4::new(
         src.to_be_bytes(),
@@ -148,7 +148,7 @@ pub(super) fn asks(number: u64, dst: u32) -> Frame {
 }
 
 /// Two plain interfaces, each on the port of its number, with an address each.
-pub(super) fn settings(addresses: [[u8; 4]; 2], len: u8) -> Settings {
+pub fn settings(addresses: [[u8; 4]; 2], len: u8) -> Settings {
     let interface = |port: u16| Interface {
         name: ["a", "b"][usize::from(port)].into(),
         port,

@@ -8,8 +8,8 @@ use linerate_tables::exact::Seed;
 use linerate_tables::flow::{First, FlowConfig, FlowKey, FlowTable, FlowTable4, states};
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
-use super::growth::{Growth, Point};
 use super::random::{below, mixed};
+use super::{Growth, Point};
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 

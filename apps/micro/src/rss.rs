@@ -4,7 +4,7 @@
 //! its array of pointers ready made. The inverse asks for 1000 ports of one of 8 queues behind a
 //! RETA of 128 entries, for another tuple each time.
 
-use super::growth::{Growth, Point};
+use super::{Growth, Point};
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 use linerate_tables::rss::{Inverse, MICROSOFT_KEY, PortField, Reta, Toeplitz};

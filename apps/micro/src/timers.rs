@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use linerate_core::mem::PageKind;
 use linerate_tables::wheel::Wheel;
 
-use super::growth::{Growth, Point};
 use super::random::below;
+use super::{Growth, Point};
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 

@@ -28,7 +28,6 @@ use linerate_routing::fpm::Fpm;
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::{Fast, Setup, Tables};
 use linerate_routing::rib::{Progress, Rib};
-use linerate_tester::report::median;
 
 pub(super) const ROWS: &[Row] = &[Row {
     name: "router.updates",
@@ -245,6 +244,14 @@ fn cost_percent(with: &[f64], without: &[f64]) -> f64 {
         .map(|(with, around)| 100.0 * (1.0 - with / around))
         .collect();
     median(&costs).unwrap_or(f64::NAN)
+}
+
+/// The middle value, or what is between the two in the middle; `None` of none.
+fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let high = *sorted.get(sorted.len() / 2)?;
+    Some((sorted[(sorted.len() - 1) / 2] + high) / 2.0)
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ const LPM_1M: &str = "l3fwd.lpm.1m";
 const EM_1K: &str = "l3fwd.em.1k";
 const EM_4M: &str = "l3fwd.em.4m";
 
-pub(super) const ROWS: &[Row] = &[
+pub const ROWS: &[Row] = &[
     Row {
         name: LPM_1K,
         about: "forward by the longest match among 1000 routes, between two looping captures",
@@ -52,7 +52,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// Inputs for DPDK's side.
-pub(super) const INPUTS: &[Input] = &[
+pub const INPUTS: &[Input] = &[
     Input {
         row: LPM_1K,
         write: |path| SMALL.write(path),
@@ -78,7 +78,7 @@ const SMALL: Routes = Routes {
     frames: 1024,
 };
 /// The full table, for the router's row too.
-pub(super) const FULL: Routes = Routes {
+pub const FULL: Routes = Routes {
     routes: 1_000_000,
     next_hops: 1000,
     pattern: Pattern::Zipf,
@@ -97,7 +97,7 @@ const MANY: Flows = Flows {
 };
 
 /// A routing table, and the destinations that are looked up.
-pub(super) struct Routes {
+pub struct Routes {
     pub(super) routes: usize,
     pub(super) next_hops: u32,
     pub(super) pattern: Pattern,
@@ -105,7 +105,7 @@ pub(super) struct Routes {
 }
 
 impl Routes {
-    pub(super) fn table(&self) -> Vec<(Prefix4, u32)> {
+    pub fn table(&self) -> Vec<(Prefix4, u32)> {
         routes4(&Spec {
             next_hops: self.next_hops,
             ..Spec::new(self.routes, 1)
@@ -192,10 +192,10 @@ impl Flows {
 }
 
 /// 60 bytes, 64 with the check sequence.
-pub(super) type Frame = [u8; 60];
+pub type Frame = [u8; 60];
 
 /// A UDP frame of this flow, whose IPv4 header is sound; UDP has no checksum.
-pub(super) fn frame(key: &FlowKey4) -> Frame {
+pub fn frame(key: &FlowKey4) -> Frame {
     let mut frame = [0; 60];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 9, 2, 0, 0, 0, 0, 8, 8, 0]);
     frame[14..26].copy_from_slice(&[0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
@@ -230,7 +230,7 @@ fn write(
 }
 
 /// The captures of both ports, deleted with this value.
-pub(super) struct Captures {
+pub struct Captures {
     files: [PathBuf; 2],
     _folder: PrivateFolder,
 }
@@ -245,7 +245,7 @@ impl Captures {
     }
 
     /// A capture of its own for each port.
-    pub(super) fn write_each(path: &Path, frames: [&[Frame]; 2]) -> Result<[PathBuf; 2], Error> {
+    pub fn write_each(path: &Path, frames: [&[Frame]; 2]) -> Result<[PathBuf; 2], Error> {
         let files = [0, 1].map(|port| beside(path, &format!("{port}.pcap")));
         for (path, frames) in files.iter().zip(frames) {
             write(path, |file| {
@@ -267,7 +267,7 @@ impl Captures {
     }
 
     /// Each port's own frames.
-    pub(super) fn of_each(frames: [&[Frame]; 2]) -> Result<Self, Error> {
+    pub fn of_each(frames: [&[Frame]; 2]) -> Result<Self, Error> {
         let folder = PrivateFolder::new("bench")?;
         Ok(Self {
             files: Self::write_each(&folder.join("each"), frames)?,
@@ -275,7 +275,7 @@ impl Captures {
         })
     }
 
-    pub(super) fn temporary(frames: impl Iterator<Item = Frame>) -> Result<Self, Error> {
+    pub fn temporary(frames: impl Iterator<Item = Frame>) -> Result<Self, Error> {
         let folder = PrivateFolder::new("bench")?;
         Ok(Self {
             files: Self::write(&folder.join("l3fwd"), frames)?,
@@ -284,7 +284,7 @@ impl Captures {
     }
 
     /// Ports that play them over and over.
-    pub(super) fn specs(&self) -> [String; 2] {
+    pub fn specs(&self) -> [String; 2] {
         self.files
             .each_ref()
             .map(|path| format!("pcap:rx={},loop=on,preload=256", path.display()))
@@ -333,7 +333,7 @@ fn measure(
         NextHop::out(port, macs)
     };
     let hops: Vec<NextHop> = (0..hops).map(made).collect();
-    let stage = path(lookup, &hops, &mut egress);
+    let stage = path(Box::new(lookup), &hops, &mut egress);
     let drops = egress.drop_counts();
     let specs = captures.specs();
     let mpps = run.pinned(move |run| between(run, &specs, pool, stage, egress))??;

@@ -63,6 +63,8 @@ struct End {
     pool: Pool,
     taken: u64,
     received: u64,
+    /// Frames that may be under way, there and back.
+    window: u64,
 }
 
 const FRAME_BYTES: usize = 60;
@@ -89,6 +91,7 @@ impl End {
             pool: pools.primary().clone(),
             taken: 0,
             received: 0,
+            window: 512,
         }
     }
 
@@ -154,13 +157,13 @@ impl End {
         let (mut sent, mut next) = (numbers.start, numbers.start);
         let mut moved = Instant::now();
         while next < numbers.end {
-            let end = (sent + 32).min(numbers.end).min(next + 512);
+            let end = (sent + 32).min(numbers.end).min(next + self.window);
             sent += self.send(queue, sent..end);
             for number in self.receive(queue) {
                 assert_eq!(number, next, "once, and in order");
                 (next, moved) = (next + 1, Instant::now());
             }
-            if sent == numbers.end || sent - next >= 512 {
+            if sent == numbers.end || sent - next >= self.window {
                 std::thread::yield_now();
             }
             let (port, late) = (&self.port, moved.elapsed() > PATIENCE);
@@ -240,11 +243,15 @@ fn two_processes_exchange_frames() {
     end.check_books();
 }
 
+/// Rings of which much goes in a turn, where both processes have no CPU at a time.
+const LONG: &str = ",size=8192";
+
 #[test]
 #[ignore = "long: ten million frames between two processes"]
 fn two_processes_exchange_ten_million_frames() {
     let folder = Scratch::new();
-    let mut end = server(&folder, "", 1);
+    let mut end = server(&folder, LONG, 1);
+    end.window = 8000;
     let _other = Process::of("other_echoes_as_client", &folder.path().join("ring"));
     end.wait_up();
     end.exchange(0, 0..10_000_000);
@@ -373,12 +380,13 @@ fn program_in_c(folder: &Scratch) -> Option<PathBuf> {
 }
 
 /// Starts the program in C three times, one after the other, with so many frames for each.
-fn with_a_program_in_c(frames: u64) {
+fn with_a_program_in_c(frames: u64, size: &str, window: u64) {
     let folder = Scratch::new();
     let Some(program) = program_in_c(&folder) else {
         return;
     };
-    let mut end = server(&folder, ",size=256", 2);
+    let mut end = server(&folder, size, 2);
+    end.window = window;
     for round in 0..3 {
         let other = Process::start(Command::new(&program).arg(folder.path().join("ring")));
         let start = Instant::now();
@@ -401,13 +409,13 @@ fn with_a_program_in_c(frames: u64) {
 
 #[test]
 fn a_program_in_c_is_the_peer() {
-    with_a_program_in_c(5000);
+    with_a_program_in_c(5000, ",size=256", 512);
 }
 
 #[test]
 #[ignore = "long: ten million frames to a program in C"]
 fn a_program_in_c_is_the_peer_for_ten_million_frames() {
-    with_a_program_in_c(10_000_000 / 6);
+    with_a_program_in_c(10_000_000 / 6, LONG, 8000);
 }
 
 #[test]

@@ -194,9 +194,11 @@ impl<'a> Stream<'a> {
             lost,
             longest_wait: (wait, number),
         } = self.receive.join().unwrap();
+        let report = l2fwd.report();
         let said = format!(
             "{lost:?} of {sent} datagrams are lost; longest wait {wait:?}, for {number}; longest \
-             pause of the sender {longest_pause:?}"
+             pause of the sender {longest_pause:?}, of the worker {} ns",
+            report.0["lcores"][0]["longest_gap_ns"]
         );
         println!("{said}");
         if !lost.is_empty() {
@@ -206,7 +208,7 @@ impl<'a> Stream<'a> {
                 links + &String::from_utf8_lossy(&sockets)
             };
             let [left, right] = self.namespaces.map(counts);
-            panic!("{said}\n{left}\n{right}\n{}", l2fwd.report());
+            panic!("{said}\n{left}\n{right}\n{report}");
         }
         assert!(sent > 1000);
     }

@@ -653,7 +653,10 @@ fn port_keys_are_read_as_they_are_written() {
     check_sums(&snapshot);
     let port = &snapshot.ports[0];
     assert_eq!((port.tx_burst, port.rx_burst), (3, 5));
-    assert_eq!(port.rx.packets + port.unsent, 1000);
+    // A frame that is given up is made up for, as often as `count` says: where the CPU is taken for
+    // longer than `give_up`, all of them are.
+    let made_up = port.unsent.min(1000);
+    assert_eq!(port.rx.packets + port.unsent, 1000 + made_up);
     let mut refused = config(&["ring:a,loop=on"], &[]);
     refused.ports[0].tx_burst = Some(0);
     let error = Session::open(refused, &mut Drivers::new(), Clock::calibrate());

@@ -33,10 +33,13 @@ const DOC: &str = "usr/share/doc/linerate";
 #[rustfmt::skip]
 const FILES: &[(&str, &str)] = &[
     ("packaging/linerate-router.service",        "usr/lib/systemd/system/linerate-router.service"),
+    ("packaging/linerate-gateway.service",       "usr/lib/systemd/system/linerate-gateway.service"),
     ("packaging/linerate.sysusers",              "usr/lib/sysusers.d/linerate.conf"),
     ("packaging/router.toml",                    "usr/share/doc/linerate/examples/router.toml"),
+    ("packaging/gateway.toml",                   "usr/share/doc/linerate/examples/gateway.toml"),
     ("packaging/pktgen.toml",                    "usr/share/doc/linerate/examples/pktgen.toml"),
     ("docs/grafana/router.json", "usr/share/doc/linerate/examples/grafana-router.json"),
+    ("docs/grafana/gateway.json", "usr/share/doc/linerate/examples/grafana-gateway.json"),
     ("packaging/debian/lintian-overrides",       "usr/share/lintian/overrides/linerate"),
     ("apps/pktgen/python/linerate_pktgen.py", "usr/lib/python3/dist-packages/linerate_pktgen.py"),
     ("apps/pktgen/python/example.ipynb",     "usr/share/doc/linerate/examples/pktgen.ipynb"),

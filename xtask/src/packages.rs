@@ -63,10 +63,12 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("tshark",      "tshark",       "reading back the pcapng files and test frames we \
         write"),
     program("frr",         "vtysh",        "BGP and OSPF through the router in the long scenarios"),
-    program("python3-scapy","scapy",      "fragments of every shape through the router"),
+    program("python3-scapy","scapy",      "fragments of every shape, and what the RFCs ask of a \
+        NAT"),
     Package { name: "python3-prometheus-client", probe: Probe::File("/usr/lib/python3/\
         dist-packages/prometheus_client/openmetrics/parser.py"), used_for: "whether \
         Prometheus reads the router's metrics", long: false },
+    program("coturn",      "turnserver",   "which mapping and filtering a stranger finds"),
     program("traceroute",  "traceroute",   "whether the router shows itself"),
     program("systemd",     "systemd-analyze", "whether the router's unit is right, and how little \
         it may do"),

@@ -1,19 +1,23 @@
-//! The gateway's own stanzas: `[flows]`, `[[zone]]`, `[[set]]`, `[[policy]]` and `[nat]`.
+//! The gateway's own stanzas: `[dispatch]`, `[flows]`, `[[zone]]`, `[[set]]`, `[[policy]]` and
+//! `[nat]`.
 //!
 //! Interfaces, access lists and all else are a router's ([`linerate_control::config`]), read
 //! before. Zones name interfaces by name: a reload gives interfaces other numbers.
 
 use std::path::Path;
 
-use linerate_appliance::config::Section;
+use linerate_appliance::config::{At, Section};
 use linerate_control::Config;
 
+use crate::nat::rules::{Action, SourceRule};
 use crate::nat::{rules, stanza};
 use crate::policy::{self, PolicyConfig};
 
 /// What the gateway's stanzas say.
 #[derive(Clone, Debug, Default)]
 pub struct Stanzas {
+    /// `[dispatch]`.
+    pub dispatch: Mode,
     /// `[flows]`.
     pub flows: FlowsConfig,
     /// `[[zone]]`, `[[set]]` and `[[policy]]`.
@@ -24,6 +28,35 @@ pub struct Stanzas {
     pub interfaces: Vec<String>,
 }
 
+/// `[dispatch] mode`: which worker handles a packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// The one that there is.
+    #[default]
+    None,
+    /// The one that polls its receive queue: the queues of all ports put both directions of a flow
+    /// into those of one number.
+    Rss,
+    /// One of the role eu, to which those of the role io hand it.
+    Dispatcher,
+    /// One of the role io, to which the others hand it.
+    Balanced,
+}
+
+impl Mode {
+    const ALL: [(&str, Self); 4] = [
+        ("none", Self::None),
+        ("rss", Self::Rss),
+        ("dispatcher", Self::Dispatcher),
+        ("balanced", Self::Balanced),
+    ];
+
+    /// Whether workers hand packets to each other.
+    pub fn hands_over(self) -> bool {
+        matches!(self, Self::Dispatcher | Self::Balanced)
+    }
+}
+
 /// `[flows]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FlowsConfig {
@@ -31,9 +64,9 @@ pub struct FlowsConfig {
     pub ipv4: u32,
     /// The same of IPv6.
     pub ipv6: u32,
-    /// Whether the receive queues of all ports put both directions of a flow into the queues of one
-    /// number, which one worker polls.
-    pub symmetric_rss: bool,
+    /// The most connections of one worker that one side has not confirmed: beyond, SYNs are
+    /// answered by cookies. A quarter of all flows where it is not said.
+    pub half_open: Option<u32>,
 }
 
 impl Default for FlowsConfig {
@@ -41,13 +74,27 @@ impl Default for FlowsConfig {
         Self {
             ipv4: 1 << 18,
             ipv6: 1 << 16,
-            symmetric_rss: false,
+            half_open: None,
         }
+    }
+}
+
+impl FlowsConfig {
+    /// The most half-open connections.
+    pub fn most_half_open(&self) -> usize {
+        let quarter = (self.ipv4 / 4).saturating_add(self.ipv6 / 4);
+        self.half_open.unwrap_or(quarter) as usize
     }
 }
 
 /// Reads the gateway's stanzas.
 pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
+    let dispatch = file.table("dispatch", "dispatch", "a table: [dispatch]");
+    let dispatch = dispatch.and_then(|section| {
+        let mode = section.choice("mode", &Mode::ALL);
+        section.end();
+        mode
+    });
     let flows = flows(file);
     let interfaces = config.interfaces.iter();
     let names: Vec<&str> = (interfaces.clone()).map(|one| one.name.as_str()).collect();
@@ -73,15 +120,19 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
             file.wrong(line, "nat", problem, "take it out");
         }
     }
-    for rule in policy.lists.iter().flat_map(|list| &list.rules) {
-        for (is_there, what) in [(rule.log, "log"), (rule.dscp.is_some(), "dscp")] {
-            if is_there {
-                let problem = format!("`{what}` is read, but rules do not go by it yet");
-                file.wrong(rule.line, "policy", problem, "take it out");
-            }
+    let dispatch = dispatch.map_or(Mode::None, |At { value, line }| {
+        let without =
+            |rule: &&SourceRule| matches!(rule.action, Action::Pool(_)) && rule.source.is_none();
+        if value.hands_over() && nat.sources.iter().any(|rule| without(&rule)) {
+            let problem = "a [[nat.source]] has no `source`: which worker has a host's flows is \
+                           found by its address";
+            let fix = "say in each the networks whose sources become others";
+            file.wrong(line, "dispatch.mode", problem, fix);
         }
-    }
+        value
+    });
     Stanzas {
+        dispatch,
         flows,
         policy,
         nat,
@@ -95,10 +146,11 @@ fn flows(file: &Section<'_>) -> FlowsConfig {
         return usual;
     };
     let most = |key| section.number(key, 1..=100_000_000);
+    let half_open = section.number("half_open", 0..=200_000_000);
     let flows = FlowsConfig {
         ipv4: most("ipv4").map_or(usual.ipv4, |at| at.value),
         ipv6: most("ipv6").map_or(usual.ipv6, |at| at.value),
-        symmetric_rss: (section.switch("symmetric_rss")).map_or(usual.symmetric_rss, |at| at.value),
+        half_open: half_open.map(|at| at.value),
     };
     section.end();
     flows

@@ -1,6 +1,7 @@
 //! What the gateway adds to the control plane of routers: its stanzas, its path, its tables and
 //! metrics.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use linerate_appliance::config::Section;
@@ -8,21 +9,26 @@ use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::error::Error;
 use linerate_appliance::socket::Problem;
-use linerate_control::{AtWork, Config, Extension, Own};
+use linerate_control::extension::Handing;
+use linerate_control::{AtWork, Config, Extension, Own, Question};
 use linerate_core::env::{Plan, Role};
 use linerate_core::run::Egress;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{PacketPath, Setup};
 use linerate_routing::worker::on_fast;
 use linerate_tables::flow::Refusals;
+use serde_json::Value;
 
-use crate::config::{self, Stanzas};
+use crate::config::{self, Mode, Stanzas};
+use crate::dispatch::modes;
+use crate::dispatch::stage::Dispatch;
+use crate::explain::explain;
 use crate::path::GatewayPath;
 use crate::policy;
 use crate::policy::lists::ListConfig;
 use crate::policy::zones::ZoneConfig;
 use crate::show;
-use crate::stages::flows::{Counts, Flows, Shared};
+use crate::stages::flows::{Counts, Flows, Prepared, Shared};
 
 /// The appliance.
 pub(crate) struct Gateway;
@@ -39,12 +45,9 @@ fn shared(built: Option<&Own>) -> Option<Arc<Shared>> {
     built?.clone().downcast().ok()
 }
 
-/// A policy that cannot be compiled.
-fn refused(error: policy::Error) -> Error {
-    Error::Usage {
-        problem: error.to_string(),
-        fix: "divide the list among zones, or take rules out".into(),
-    }
+/// The same, for a user.
+fn in_force(built: Option<&Own>) -> Result<Arc<Shared>, Problem> {
+    shared(built).ok_or_else(|| Problem::new("there is no policy yet", "ask again"))
 }
 
 impl Extension for Gateway {
@@ -55,13 +58,24 @@ impl Extension for Gateway {
     fn read(&self, file: &Section<'_>, config: &mut Config) -> Option<Own> {
         let stanzas = config::read(file, config);
         // Flows are known by ports, which fragments other than the first lack.
-        for zone in &stanzas.policy.zones {
-            let is_in = |name: &String| zone.interfaces.contains(name);
-            for interface in config.interfaces.iter_mut().filter(|one| is_in(&one.name)) {
-                interface.reassemble = true;
-            }
+        let zones = &stanzas.policy.zones;
+        for interface in &mut config.interfaces {
+            let is_in_zone = zones
+                .iter()
+                .any(|zone| zone.interfaces.contains(&interface.name));
+            interface.reassemble |= is_in_zone || stanzas.dispatch.hands_over();
         }
         Some(Arc::new(stanzas))
+    }
+
+    fn prepare(&self, config: &mut Config, old: Option<&Own>) -> Result<(), Error> {
+        let (stanzas, old) = (stanzas(config), shared(old));
+        let prepared = Prepared::new(&stanzas, old.as_deref())?;
+        let unreachable = policy::warnings(&prepared.lists, &stanzas.policy);
+        config.warnings.extend(unreachable);
+        config.warnings.sort_by_key(|warning| warning.line);
+        config.prepared = Some(Arc::new(prepared));
+        Ok(())
     }
 
     fn explain(&self, config: &Config) -> Vec<String> {
@@ -89,27 +103,15 @@ impl Extension for Gateway {
     }
 
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
-        let workers = plan.role(Role::Io).count();
-        let stanzas = stanzas(config);
-        if workers > 1 && !stanzas.nat.is_empty() {
-            // Translated, the two directions of a flow have no hash in common.
-            return Err(Error::Usage {
-                problem: format!("[plan] io has {workers} lcores, and [nat] translates for one"),
-                fix: "give the role io one slot, or take [nat] out".into(),
-            });
+        modes::check(&stanzas(config), plan.role(Role::Io).count())
+    }
+
+    fn handing(&self, config: &Config) -> Handing {
+        match stanzas(config).dispatch {
+            Mode::None | Mode::Rss => Handing::None,
+            Mode::Dispatcher => Handing::ToEu,
+            Mode::Balanced => Handing::Among,
         }
-        if workers <= 1 || stanzas.flows.symmetric_rss {
-            return Ok(());
-        }
-        Err(Error::Usage {
-            problem: format!(
-                "[plan] io has {workers} lcores, and each would know only its own flows: the two \
-                 directions of a flow come in by different ports, so by different workers"
-            ),
-            fix: "give the role io one slot; or, where the receive queues of all ports put both \
-                  directions into the queues of one number, say [flows] symmetric_rss = true"
-                .into(),
-        })
     }
 
     fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
@@ -127,6 +129,9 @@ impl Extension for Gateway {
     fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
         let (old, new) = (stanzas(old), stanzas(new));
         let mut keys = Vec::new();
+        if old.dispatch != new.dispatch {
+            keys.push("[dispatch]".into());
+        }
         if old.flows != new.flows {
             keys.push("[flows]".into());
         }
@@ -144,11 +149,23 @@ impl Extension for Gateway {
         old: Option<&Own>,
     ) -> Result<Option<Own>, Error> {
         let (stanzas, old) = (stanzas(config), shared(old));
-        let new = Shared::new(&stanzas, settings, old.as_deref()).map_err(refused)?;
+        let prepared = config.prepared.clone();
+        let prepared = match prepared.and_then(|one| one.downcast::<Prepared>().ok()) {
+            Some(prepared) => prepared,
+            None => Arc::new(Prepared::new(&stanzas, old.as_deref())?),
+        };
+        let new = Shared::of(&stanzas, settings, old.as_deref(), &prepared)?;
         if let Some(old) = old.filter(|old| old.is(&new)) {
             return Ok(Some(old));
         }
         Ok(Some(Arc::new(new)))
+    }
+
+    fn part(&self, built: &Own, worker: usize) -> Box<dyn Any + Send> {
+        match shared(Some(built)) {
+            Some(shared) => Box::new(shared.part(worker)),
+            None => Box::new(()),
+        }
     }
 
     fn path(
@@ -162,11 +179,16 @@ impl Extension for Gateway {
         let stanzas = stanzas(config);
         let shared = match shared(built) {
             Some(shared) => (*shared).clone(),
-            None => Shared::new(&stanzas, &setup.settings, None).map_err(refused)?,
+            None => Shared::new(&stanzas, &setup.settings, None)?,
         };
         let now_ns = setup.clock.ns(setup.clock.now());
-        let flows = Flows::new(&stanzas.flows, shared, worker, now_ns, egress)?;
-        Ok(Box::new(GatewayPath::new(setup, flows)))
+        let mut flows = Flows::new(&stanzas.flows, shared, worker, now_ns, egress)?;
+        let classes = flows.classes().clone();
+        let dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, egress);
+        if let Some(dispatch) = &dispatch {
+            flows.own(dispatch.mine());
+        }
+        Ok(Box::new(GatewayPath::with(setup, flows, dispatch)))
     }
 
     fn tables(&self) -> &'static [&'static Table] {
@@ -180,15 +202,48 @@ impl Extension for Gateway {
         at_work: &AtWork<'_>,
         rows: &mut Rows,
     ) -> Result<(), Problem> {
+        let shared = in_force(at_work.built)?;
         match table.what {
-            "flows" => show::flows(filter, at_work, rows),
+            "flows" => show::flows(&shared, filter, at_work, rows),
+            _ => show::policies(&shared, filter, rows),
+        }
+    }
+
+    fn clear(&self, what: &str, filter: &str, at_work: &AtWork<'_>) -> Result<Value, Problem> {
+        match what {
+            "flows" => show::clear(&*in_force(at_work.built)?, filter, at_work),
             _ => {
-                if let Some(shared) = shared(at_work.built) {
-                    show::policies(&shared.policy, filter, at_work, rows);
-                }
-                Ok(())
+                let problem = format!("there is no `{what}` to clear");
+                Err(Problem::new(problem, "clear counters, or flows"))
             }
         }
+    }
+
+    fn explain_flow(&self, question: &Question<'_>) -> Result<Value, Problem> {
+        explain(question, &*in_force(question.built)?)
+    }
+
+    fn logged(&self, at_work: &AtWork<'_>) -> (Vec<String>, u64) {
+        let (mut lines, mut more) = (Vec::new(), 0);
+        let Some(shared) = shared(at_work.built).filter(|shared| shared.policy.logs()) else {
+            return (lines, more);
+        };
+        for worker in at_work.running.handles() {
+            let taken = on_fast(worker, |fast, _| {
+                Some(fast.path::<GatewayPath>()?.flows().take_logged())
+            });
+            let Some(hits) = taken.flatten() else {
+                continue;
+            };
+            more += hits.more;
+            for hit in hits.iter() {
+                let id = hit.gate.interface();
+                let interface = at_work.settings.interfaces.get(usize::from(id.0));
+                let name = interface.map_or("?", |interface| &interface.name);
+                lines.push(shared.policy.line(hit, name));
+            }
+        }
+        (lines, more)
     }
 
     fn metrics(&self, at_work: &AtWork<'_>, page: &mut Exposition) {
@@ -203,6 +258,9 @@ impl Extension for Gateway {
             }
         }
         all.show(page);
+        if let Some(shared) = shared(at_work.built) {
+            show::decided(&shared, page);
+        }
     }
 }
 
@@ -212,6 +270,7 @@ struct Sums {
     /// Of IPv4 and IPv6.
     flows: [u64; 2],
     room: [u64; 2],
+    half_open: u64,
     refusals: [u64; 7],
     evictions: u64,
     counts: Counts,
@@ -224,6 +283,7 @@ impl Sums {
         Self {
             flows: [flows.v4().len() as u64, flows.v6().len() as u64],
             room: [flows.v4().capacity() as u64, flows.v6().capacity() as u64],
+            half_open: flows.half_open() as u64,
             refusals: [
                 sum(|all| all.table),
                 sum(|all| all.state),
@@ -246,10 +306,14 @@ impl Sums {
         for (sum, more) in self.refusals.iter_mut().zip(other.refusals) {
             *sum += more;
         }
+        self.half_open += other.half_open;
         self.evictions += other.evictions;
         self.counts.begun += other.counts.begun;
         self.counts.ended += other.counts.ended;
         self.counts.forbidden += other.counts.forbidden;
+        self.counts.cookies += other.counts.cookies;
+        self.counts.cookies_returned += other.counts.cookies_returned;
+        self.counts.cleared += other.counts.cleared;
     }
 
     fn show(&self, page: &mut Exposition) {
@@ -263,6 +327,9 @@ impl Sums {
                 page.sample(&[("family", name)], value);
             }
         }
+        let help = "Connections that one side has not confirmed yet.";
+        page.family("flows_half_open", FamilyKind::Gauge, "", help);
+        page.sample(&[], self.half_open);
         let counters = [
             ("flows_begun", "Flows that have begun.", self.counts.begun),
             (
@@ -276,9 +343,24 @@ impl Sums {
                 self.counts.forbidden,
             ),
             (
+                "flows_cleared",
+                "Flows that ended because `linerate ctl clear flows` said so.",
+                self.counts.cleared,
+            ),
+            (
                 "flows_evicted",
                 "Half-open connections that made room for other flows.",
                 self.evictions,
+            ),
+            (
+                "syn_cookies",
+                "SYNs that were answered by a cookie.",
+                self.counts.cookies,
+            ),
+            (
+                "syn_cookies_returned",
+                "Connections whose SYN cookie has come back.",
+                self.counts.cookies_returned,
             ),
         ];
         for (family, help, value) in counters {

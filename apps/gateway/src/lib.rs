@@ -8,6 +8,7 @@
 //! | [`track`] | connection tracking: what may follow what in a flow |
 //! | [`nat`] | translation of addresses: pools, ports, mappings, headers |
 //! | [`policy`] | zones, and which flows may begin between them |
+//! | `explain` | why a flow may begin or may not |
 //! | `extension` | what it adds to the control plane of routers: its tables and metrics, too |
 //!
 //! All else is a router's: its file and control plane are [`linerate_control`], its stages
@@ -16,6 +17,7 @@
 
 pub mod config;
 pub mod dispatch;
+mod explain;
 mod extension;
 pub mod nat;
 pub mod path;
@@ -48,6 +50,8 @@ enum Supplement {
     Example,
     /// The unit of a systemd service
     Unit,
+    /// A dashboard of its metrics for Grafana
+    Dashboard,
     /// The user that the gateway is once root has started it, for systemd-sysusers
     Sysusers,
 }
@@ -57,6 +61,7 @@ impl Supplement {
         match self {
             Self::Example => include_str!("../../../packaging/gateway.toml"),
             Self::Unit => include_str!("../../../packaging/linerate-gateway.service"),
+            Self::Dashboard => include_str!("../../../docs/grafana/gateway.json"),
             Self::Sysusers => include_str!("../../../packaging/linerate.sysusers"),
         }
     }

@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! receive ─► [vlan] ─► parse ─► validate ─► [reassembly ─► policer ─► acl_in ─► reverse_path]
-//!   ─► flows ─► lookup ─► [acl_out] ─► rewrite ─► [exceptions] ─► transmit
+//!   ─► [dispatch] ─► flows ─► lookup ─► [acl_out] ─► rewrite ─► [exceptions] ─► transmit
+//!         │   ▲
+//!         ▼   └─ validate ◄─ parse ◄─ rings from other workers
+//!       rings to other workers
 //! ```
 //!
 //! `flows` comes behind all that judges a packet alone, and before the lookup, which goes by the
@@ -17,6 +20,7 @@ use linerate_routing::plane::stages::{
 };
 use linerate_routing::plane::{Change, Context, PacketPath, Setup, Tags};
 
+use crate::dispatch::stage::Dispatch;
 use crate::stages::flows::Flows;
 
 /// The stages.
@@ -29,6 +33,7 @@ pub struct GatewayPath {
     policer: Named<Policer>,
     acl_in: Named<AclIn>,
     reverse_path: Named<ReversePath>,
+    dispatch: Option<Named<Dispatch>>,
     flows: Named<Flows>,
     lookup: Named<Lookup>,
     acl_out: Named<AclOut>,
@@ -40,6 +45,11 @@ pub struct GatewayPath {
 impl GatewayPath {
     /// The path of one worker, with its flows.
     pub fn new(setup: &Setup, flows: Flows) -> Self {
+        Self::with(setup, flows, None)
+    }
+
+    /// The same where packets are handed to other workers.
+    pub fn with(setup: &Setup, flows: Flows, dispatch: Option<Dispatch>) -> Self {
         let isa = setup.isa;
         Self {
             receive: named("receive", Receive),
@@ -50,6 +60,7 @@ impl GatewayPath {
             policer: named("policer", Policer::default()),
             acl_in: named("acl_in", AclIn::default()),
             reverse_path: named("reverse_path", ReversePath),
+            dispatch: dispatch.map(|dispatch| named("dispatch", dispatch)),
             flows: named("flows", flows),
             lookup: named("lookup", Lookup::new(setup.clock)),
             acl_out: named("acl_out", AclOut::default()),
@@ -64,8 +75,13 @@ impl GatewayPath {
         self.flows.stage_mut()
     }
 
+    /// The stage that hands packets to other workers, if there is one.
+    pub fn dispatch(&mut self) -> Option<&mut Dispatch> {
+        self.dispatch.as_mut().map(Named::stage_mut)
+    }
+
     /// All stages, for what is done with every one.
-    fn all(&mut self) -> [&mut dyn for<'a> Stage<Context<'a>>; 14] {
+    fn all(&mut self) -> impl Iterator<Item = &mut dyn for<'a> Stage<Context<'a>>> {
         // No `..`: a stage that is missing here would be missing in captures and in the books.
         let Self {
             receive,
@@ -76,6 +92,7 @@ impl GatewayPath {
             policer,
             acl_in,
             reverse_path,
+            dispatch,
             flows,
             lookup,
             acl_out,
@@ -83,7 +100,7 @@ impl GatewayPath {
             exceptions,
             transmit,
         } = self;
-        [
+        let before: [&mut dyn for<'a> Stage<Context<'a>>; 8] = [
             receive,
             vlan,
             parse,
@@ -92,13 +109,12 @@ impl GatewayPath {
             policer,
             acl_in,
             reverse_path,
-            flows,
-            lookup,
-            acl_out,
-            rewrite,
-            exceptions,
-            transmit,
-        ]
+        ];
+        let behind: [&mut dyn for<'a> Stage<Context<'a>>; 6] =
+            [flows, lookup, acl_out, rewrite, exceptions, transmit];
+        let dispatch = dispatch.iter_mut();
+        let dispatch = dispatch.map(|stage| -> &mut dyn for<'a> Stage<Context<'a>> { stage });
+        before.into_iter().chain(dispatch).chain(behind)
     }
 
     /// A burst whose frames have no tags.
@@ -108,6 +124,15 @@ impl GatewayPath {
         if context.interface().asks {
             self.run_asked(burst, context, out);
         }
+        if let Some(dispatch) = &mut self.dispatch {
+            dispatch.run(burst, context, out);
+        }
+        self.run_own(burst, context, out);
+    }
+
+    /// Packets whose flows are this worker's, and those that have none.
+    #[inline(always)]
+    fn run_own(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
         if !burst.is_empty() {
             self.flows.run(burst, context, out);
             self.lookup.run(burst, context, out);
@@ -120,6 +145,25 @@ impl GatewayPath {
             }
         }
         self.transmit.run(burst, context, out);
+    }
+
+    /// A burst from another worker, one interface after the other; with an empty one, what has
+    /// waited for its bucket.
+    pub fn run_handed(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        loop {
+            let Some(dispatch) = &mut self.dispatch else {
+                return;
+            };
+            dispatch.run(burst, context, out);
+            if burst.is_empty() {
+                return;
+            }
+            let whole = dispatch.stage().whole();
+            self.parse.run(burst, context, out);
+            self.validate.run(burst, context, out);
+            context.packets.marks.whole |= whole;
+            self.run_own(burst, context, out);
+        }
     }
 
     /// The stages that only some interfaces ask for.
@@ -148,6 +192,10 @@ impl GatewayPath {
 
 impl Stage<Context<'_>> for GatewayPath {
     fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        let dispatch = self.dispatch.as_ref().map(Named::stage);
+        if dispatch.is_some_and(|dispatch| dispatch.is_handed(burst.port)) {
+            return self.run_handed(burst, context, out);
+        }
         self.receive.run(burst, context, out);
         if burst.is_empty() {
             return;
@@ -178,15 +226,15 @@ impl Stage<Context<'_>> for GatewayPath {
     }
 
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
-        self.all().into_iter().for_each(|stage| stage.points(visit));
+        self.all().for_each(|stage| stage.points(visit));
     }
 
     fn held(&self) -> u64 {
-        self.reassembly.held()
+        self.reassembly.held() + self.dispatch.as_ref().map_or(0, Stage::held)
     }
 
     fn held_packets(&self) -> u64 {
-        self.reassembly.held_packets()
+        self.reassembly.held_packets() + self.dispatch.as_ref().map_or(0, Stage::held_packets)
     }
 }
 
@@ -197,6 +245,10 @@ impl PacketPath for GatewayPath {
         self.acl_in.stage_mut().install(change, egress);
         self.acl_out.stage_mut().install(change, egress);
         self.flows.stage_mut().install(change);
+        if let Some(dispatch) = &mut self.dispatch {
+            let classes = self.flows.stage().classes().clone();
+            dispatch.stage_mut().install(classes);
+        }
     }
 
     fn next_expiry_ns(&self) -> Option<u64> {

@@ -7,11 +7,14 @@ use std::path::Path;
 use std::sync::Arc;
 
 use linerate_appliance::config::{self, Section};
+use linerate_core::packet::Burst;
 use linerate_core::run::Stage;
 use linerate_routing::plane::testing::{
-    Frame, HOST_MAC, LAN_MAC, Lab, ROUTER_MAC, WAN_MAC, forwarded, udp,
+    Frame, HOST_MAC, LAN_MAC, Lab, Left, ROUTER_MAC, SLOW, WAN_MAC, forwarded, udp,
 };
-use linerate_routing::plane::{Change, Fast};
+use linerate_routing::plane::{Change, Fast, Slow};
+use linerate_stack::neighbour::Config;
+use linerate_tables::flow::Cursor;
 use linerate_wire::ipv6::Ipv6;
 use linerate_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use linerate_wire::{checksum, protocol};
@@ -21,6 +24,8 @@ use crate::nat::rules::{Action, Place, Pool, SourceRule};
 use crate::path::GatewayPath;
 use crate::policy;
 use crate::stages::flows::{Flows, Shared};
+
+mod floods;
 
 const OUTSIDE: u16 = 0;
 const INSIDE: u16 = 1;
@@ -44,7 +49,7 @@ fn stanzas(policies: &str) -> Stanzas {
         flows: FlowsConfig {
             ipv4: 64,
             ipv6: 64,
-            symmetric_rss: false,
+            ..FlowsConfig::default()
         },
         policy: parsed.value,
         ..Stanzas::default()
@@ -76,14 +81,19 @@ impl Gate {
         Self { lab, fast, shared }
     }
 
-    /// Whether a frame that comes in by a port goes on, and for which reason it was dropped.
-    fn passes(&mut self, port: u16, frame: &Frame) -> Result<Vec<u8>, String> {
-        let before = self.lab.drops();
+    /// What leaves when a frame comes in by a port.
+    fn sends(&mut self, port: u16, frame: &Frame) -> Vec<Left> {
         let frame = Frame {
             dst_mac: if port == OUTSIDE { WAN_MAC } else { LAN_MAC },
             ..frame.clone()
         };
-        let left = self.lab.run(&mut self.fast, port, &[frame.bytes()]);
+        self.lab.run(&mut self.fast, port, &[frame.bytes()])
+    }
+
+    /// Whether a frame that comes in by a port goes on, and for which reason it was dropped.
+    fn passes(&mut self, port: u16, frame: &Frame) -> Result<Vec<u8>, String> {
+        let before = self.lab.drops();
+        let left = self.sends(port, frame);
         let drops = self.lab.drops();
         let new = |(name, count): (&String, &u64)| {
             (before.get(name) != Some(count)).then(|| name.clone())
@@ -127,14 +137,35 @@ impl Gate {
         path.flows().v4().len() + path.flows().v6().len()
     }
 
+    /// Packets and bytes of all flows of a family, of both directions.
+    fn counts(&mut self, v6: bool) -> [[u64; 2]; 2] {
+        let flows = self.fast.path::<GatewayPath>().unwrap().flows();
+        let mut sums = [[0; 2]; 2];
+        let mut add = |packets: [u64; 2], bytes: [u64; 2]| {
+            for at in 0..2 {
+                sums[0][at] += packets[at];
+                sums[1][at] += bytes[at];
+            }
+        };
+        let mut cursor = Cursor::default();
+        match v6 {
+            false => flows
+                .v4()
+                .dump(&mut cursor, 64, |flow| add(flow.packets, flow.bytes)),
+            true => flows
+                .v6()
+                .dump(&mut cursor, 64, |flow| add(flow.packets, flow.bytes)),
+        };
+        sums
+    }
+
     /// Gives it other policies, as control does.
     fn reload(&mut self, stanzas: &Stanzas) {
         let settings = Arc::new(self.lab.settings.clone());
         self.shared = Shared::new(stanzas, &settings, Some(&self.shared)).unwrap();
-        let shared: linerate_control::Own = Arc::new(self.shared.clone());
         let counters = self.fast.counters();
         let mut change = Change::new(settings.clone(), &settings, &counters, 1);
-        change.own = Some(Box::new(shared));
+        change.own = Some(Box::new(self.shared.part(0)));
         let had = self.fast.install(change, &mut self.lab.egress);
         assert!(had.own.is_some(), "what it had comes back");
     }
@@ -240,6 +271,31 @@ fn only_a_syn_begins_a_connection() {
 }
 
 #[test]
+fn what_tracking_refuses_neither_counts_nor_keeps_its_flow_alive() {
+    for v6 in [false, true] {
+        let mut gate = Gate::new(&stanzas(USUAL));
+        gate.forwards(INSIDE, &segment(v6, false, SYN, (100, 0)));
+        gate.forwards(OUTSIDE, &segment(v6, true, SYN | ACK, (300, 101)));
+        gate.forwards(INSIDE, &segment(v6, false, ACK, (101, 301)));
+        let before = gate.counts(v6);
+        assert_eq!(before[0], [2, 1]);
+        for (flags, numbers, reason) in [
+            (RST, (1 << 30, 0), "track_tcp_reset"),
+            (ACK, (1 << 30, 101), "track_tcp_window"),
+            (ACK, (301, 1 << 30), "track_tcp_ack_unsent"),
+            (SYN | FIN, (301, 101), "track_tcp_flags"),
+        ] {
+            // A stranger who knows the addresses does not keep the connection open.
+            gate.later(1_800_000);
+            gate.refuses(OUTSIDE, &segment(v6, true, flags, numbers), reason);
+        }
+        assert_eq!(gate.counts(v6), before);
+        gate.later(250_000);
+        assert_eq!(gate.flows(), 0);
+    }
+}
+
+#[test]
 fn rfc5508_3_1_pings_are_told_apart_by_their_identifiers() {
     for v6 in [false, true] {
         let mut gate = Gate::new(&stanzas(USUAL));
@@ -253,6 +309,14 @@ fn rfc5508_3_1_pings_are_told_apart_by_their_identifiers() {
 
 /// What a router beyond says of a packet that it could not deliver.
 fn unreachable(about: &Frame) -> Frame {
+    match about.src.contains(':') {
+        false => unreachable_from("10.2.0.1", about),
+        true => unreachable_from("2001:db8:a2::1", about),
+    }
+}
+
+/// The same, of the router of that address.
+fn unreachable_from(router: &'static str, about: &Frame) -> Frame {
     let v6 = about.src.contains(':');
     let mut payload = match v6 {
         false => vec![3, 1, 0, 0, 0, 0, 0, 0],
@@ -262,10 +326,7 @@ fn unreachable(about: &Frame) -> Frame {
     let mut error = Frame {
         protocol: if v6 { protocol::ICMPV6 } else { protocol::ICMP },
         payload,
-        ..match v6 {
-            false => Frame::between("10.2.0.1", about.src),
-            true => Frame::between("2001:db8:a2::1", about.src),
-        }
+        ..Frame::between(router, about.src)
     };
     let bytes = error.bytes();
     let headers = linerate_wire::parse(&bytes).unwrap();
@@ -577,6 +638,52 @@ fn rfc5508_4_2_what_the_gateway_says_is_about_what_was_sent() {
 }
 
 #[test]
+fn rfc5508_4_2_a_host_is_told_that_nobody_answers_for_what_it_sent() {
+    for (stanzas, dst) in [
+        (stanzas(USUAL), "192.0.2.99"),
+        (stanzas(USUAL), "2001:db8::99"),
+        (masquerade("192.0.2.1", 1024..=65535), "192.0.2.99"),
+        (masquerade("2001:db8::1", 1024..=65535), "2001:db8::99"),
+    ] {
+        let mut gate = Gate::new(&stanzas);
+        let setup = gate.lab.setup();
+        let (tell, config) = (Box::new(|_| {}), Config::default());
+        let mut slow = Slow::new(setup, config, tell, &mut gate.lab.egress).unwrap();
+        gate.lab.now = 1_000_000_000_000_000; // long after any address was probed for
+        gate.lab.left();
+        let v6 = dst.contains(':');
+        let asks = Frame {
+            dst,
+            dst_mac: LAN_MAC,
+            ..datagrams(v6).0
+        };
+        let mut burst = Burst::new();
+        (burst.port, burst.now) = (INSIDE, gate.lab.now);
+        burst.push(gate.lab.packet(&asks.bytes())).unwrap();
+        gate.fast.run(&mut burst, &mut (), &mut gate.lab.egress);
+        gate.lab.take_punts(&mut burst);
+        assert_eq!(burst.len(), 1, "{:?}", gate.lab.drops());
+        (burst.port, burst.now) = (SLOW, gate.lab.now);
+        slow.run(&mut burst, &mut (), &mut gate.lab.egress);
+        let mut told = Vec::new();
+        for tenths in 1..60 {
+            let now = gate.lab.now + tenths * 100_000_000;
+            slow.turn(now, &mut (), &mut gate.lab.egress);
+            told.extend(gate.lab.left());
+        }
+        // Destination unreachable, among what is said to find neighbours.
+        let (at, kind) = if v6 { (54, 1) } else { (34, 3) };
+        told.retain(|left| left.frame[at] == kind && left.port == INSIDE);
+        assert_eq!(told.len(), 1, "{:?}", gate.lab.drops());
+        let told = &told[0].frame;
+        assert_eq!(ends(told).1.0.to_string(), asks.src);
+        // The quote: addresses and ports as they came.
+        let (from, ends) = if v6 { (62, 8..44) } else { (42, 12..24) };
+        assert_eq!(told[from..][ends.clone()], asks.bytes()[14..][ends]);
+    }
+}
+
+#[test]
 fn a_port_is_given_back_when_its_flow_ends() {
     let mut gate = Gate::new(&masquerade("192.0.2.1", 5000..=5001));
     let from = |port: u16| {
@@ -627,4 +734,86 @@ fn the_guide_has_a_row_for_each_drop_reason() {
         .filter(|name| !rows.iter().any(|row| row.contains(&format!("`{name}`"))))
         .collect();
     assert!(missing.is_empty(), "docs/gateway.md lacks: {missing:?}");
+}
+
+/// A frame with this differentiated services code point.
+fn marked(frame: &Frame, dscp: u8) -> Vec<u8> {
+    let mut bytes = Frame {
+        dst_mac: LAN_MAC,
+        ..frame.clone()
+    }
+    .bytes();
+    if frame.src.contains(':') {
+        bytes[14] |= dscp >> 2;
+        bytes[15] |= dscp << 6;
+    } else {
+        bytes[15] = dscp << 2;
+        bytes[24..26].fill(0);
+        let sum = checksum::checksum(&bytes[14..34]);
+        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
+    }
+    bytes
+}
+
+#[test]
+fn rules_go_by_the_code_point_of_the_first_packet_and_are_logged() {
+    for v6 in [false, true] {
+        let voice = |more: &str| {
+            let rule = "{ action = \"permit\", dscp = 46, log = true, name = \"voice\" }";
+            let policy = "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\n";
+            stanzas(&format!("{policy}rules = [{rule}{more}]\n"))
+        };
+        let mut gate = Gate::new(&voice(""));
+        let (asks, answers) = datagrams(v6);
+        gate.refuses(INSIDE, &asks, "policy");
+        let left = gate.lab.run(&mut gate.fast, INSIDE, &[marked(&asks, 46)]);
+        assert_eq!(left.len(), 1);
+        let logged = |gate: &mut Gate| {
+            let flows = gate.fast.path::<GatewayPath>().unwrap().flows();
+            let hits = flows.take_logged();
+            let line = |hit| gate.shared.policy.line(hit, "lan");
+            (hits.iter().map(line).collect::<Vec<_>>(), hits.more)
+        };
+        let ends = match v6 {
+            false => "10.1.0.9:5000 > 192.0.2.7:53 udp, 60 bytes",
+            true => "[2001:db8:a1::9]:5000 > [2001:db8::7]:53 udp, 80 bytes",
+        };
+        let line = format!("policy inside > outside rule 1 (voice): permit in by lan: {ends}");
+        assert_eq!(logged(&mut gate), (vec![line.clone()], 0));
+        assert_eq!(logged(&mut gate), (vec![], 0));
+        // What older lists have logged is counted when others come, by which it has other numbers.
+        let mut other = asks.clone();
+        other.payload[1] += 1;
+        gate.lab.run(&mut gate.fast, INSIDE, &[marked(&other, 46)]);
+        gate.reload(&voice(", { action = \"deny\" }"));
+        assert_eq!(logged(&mut gate), (vec![], 1));
+        // Answers have another code point, and do not end the flow that a new policy permits.
+        gate.forwards(OUTSIDE, &answers);
+        assert_eq!(logged(&mut gate).0, [line]);
+        assert_eq!(gate.flows(), 2);
+    }
+}
+
+#[test]
+fn a_reload_ends_what_it_refuses_and_counts_it_and_its_counters_come_from_control() {
+    let mut gate = Gate::new(&to_port(53, "deny"));
+    let (asks, answers) = datagrams(false);
+    gate.forwards(INSIDE, &asks);
+    let decided = |gate: &Gate, rule: usize| gate.shared.hits.all()[0].hits(5, rule);
+    assert_eq!(decided(&gate, 0), 1);
+    // The list stays: its counters go on.
+    let before = "[[policy]]\nfrom = \"outside\"\nto = \"inside\"\n";
+    let mut same = to_port(53, "deny");
+    same.policy.lists.extend(stanzas(before).policy.lists);
+    gate.reload(&same);
+    gate.forwards(OUTSIDE, &answers);
+    assert_eq!(decided(&gate, 0), 2);
+    // Another list: new counters, which control reads and the worker writes.
+    gate.reload(&to_port(54, "deny"));
+    assert_eq!([0, 1].map(|rule| decided(&gate, rule)), [0, 0]);
+    gate.refuses(OUTSIDE, &answers, "policy");
+    assert_eq!([0, 1].map(|rule| decided(&gate, rule)), [0, 1]);
+    let counts = gate.fast.path::<GatewayPath>().unwrap().flows().counts();
+    assert_eq!((counts.forbidden, counts.begun), (1, 1));
+    assert_eq!(gate.flows(), 0);
 }

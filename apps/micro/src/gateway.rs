@@ -13,14 +13,14 @@ use linerate_core::ring::spsc;
 use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker};
 use linerate_drivers::Drivers;
 use linerate_gateway::config::{FlowsConfig, Stanzas};
-use linerate_gateway::dispatch::{Bucket, Classes, Hash, Owners, Sorter};
+use linerate_gateway::dispatch::{Bucket, Classes, Hash, Marked, Owners, Sorter};
 use linerate_gateway::nat::rules;
 use linerate_gateway::path::GatewayPath;
 use linerate_gateway::policy::stanza;
 use linerate_gateway::stages::flows::{Flows, Shared};
 use linerate_tables::lpm::Prefix4;
 use linerate_tables::lpm::synth::{Pattern, Spec, destinations, routes4};
-use linerate_tables::parse::Parsed;
+use linerate_tables::parse::{Mask, Parsed};
 use linerate_wire::{FlowKey4, protocol};
 
 use super::forward::{connect, open, rate};
@@ -222,6 +222,7 @@ fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> R
         ..rules::Config::default()
     };
     let stanzas = Stanzas {
+        dispatch: Default::default(),
         flows: FlowsConfig {
             ipv4: (flows as u32).max(1000),
             ipv6: 64,
@@ -231,8 +232,7 @@ fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> R
         nat,
         interfaces: vec!["a".into(), "b".into()],
     };
-    let shared = Shared::new(&stanzas, &setup.settings, None);
-    let shared = shared.map_err(std::io::Error::other)?;
+    let shared = Shared::new(&stanzas, &setup.settings, None)?;
     let now_ns = setup.clock.ns(setup.clock.now());
     let flows = Flows::new(&stanzas.flows, shared, 0, now_ns, egress)?;
     let path = Box::new(GatewayPath::new(&setup, flows));
@@ -253,10 +253,10 @@ impl Stage for Hop {
     #[inline]
     fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
         let mut buckets = [0; Burst::CAPACITY];
-        self.sorter.admit(burst, &mut buckets, out);
+        self.sorter.admit(burst, out);
         self.parsed.class.v4 = burst.mask();
         self.classes.buckets(&self.parsed, &mut buckets);
-        self.sorter.sort(burst, &mut buckets, 1, out);
+        self.sorter.sort(burst, &buckets, (Mask::MAX, 0), 1, out);
     }
 }
 
@@ -278,7 +278,7 @@ impl Hop {
         }
         Ok(Self {
             sorter: Sorter::new(me, owners, vec![0, 1], Isa::detect(), egress),
-            classes: Classes::new(hash, &[])?,
+            classes: Classes::new(hash, &Marked::default())?,
             parsed,
         })
     }

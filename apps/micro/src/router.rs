@@ -80,6 +80,7 @@ impl Written {
             slow: 2,
             punts: Default::default(),
             queues: 1,
+            mesh: Default::default(),
         }
     }
 }

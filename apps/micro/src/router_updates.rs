@@ -79,6 +79,7 @@ fn run(row: &'static str, run: Run) -> Result<Sample, Error> {
             slow: 2,
             punts: Default::default(),
             queues: 1,
+            mesh: Default::default(),
         };
         let stage = Fast::router(setup, &mut egress);
         let mut ports = open(&mut Drivers::new(), &captures.specs())?;

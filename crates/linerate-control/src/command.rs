@@ -27,6 +27,13 @@ pub struct RunArgs {
         default_missing_value = "machine"
     )]
     check: Option<Check>,
+    /// Say why a flow that this file knows may begin or may not, and where its packets go, by the
+    /// file alone: "10.0.0.1:4000 > 192.0.2.1:443 tcp"
+    #[arg(long, value_name = "FLOW", requires = "from", conflicts_with = "check")]
+    explain: Option<String>,
+    /// The zone or the interface that the flow comes in by
+    #[arg(long = "in", id = "from", value_name = "ZONE", requires = "explain")]
+    from: Option<String>,
     /// Print JSON: a line when packets are forwarded, one each period, and one with totals
     #[arg(long)]
     json: bool,
@@ -60,8 +67,16 @@ pub fn run(appliance: Appliance, args: &RunArgs) -> Result<(), Error> {
     // clap requires it without `--print`.
     let path = args.config.as_deref().unwrap_or(Path::new(""));
     let wrong = |error| Error::Misconfigured(Box::new(error));
-    let config = Config::read(appliance, path).map_err(wrong)?;
+    let mut config = Config::read(appliance, path).map_err(wrong)?;
+    appliance.prepare(&mut config, None).map_err(wrong)?;
     let file = path.display().to_string();
+    if let (Some(flow), Some(from)) = (&args.explain, &args.from) {
+        let said = control::explain(&config, flow, from)?;
+        return match args.json {
+            true => output::print_json(&said),
+            false => output::print(said["text"].as_str().unwrap_or_default()),
+        };
+    }
     let plan = control::place(&config).map_err(wrong)?;
     if let Some(check) = args.check {
         let explanation = config::explain(&config, &plan, &file);

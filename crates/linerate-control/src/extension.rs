@@ -6,11 +6,13 @@
 //!
 //! ```text
 //! file ──read──► Own (in the configuration) ──build──► Own (of all workers) ──part──► each worker
+//!                   └─────prepare─────► Own ─────┘
 //! ```
 //!
-//! `build` may take long and may fail; it does so at start and at a reload before anything is
-//! changed, off the workers. A worker takes its part over between two bursts
-//! ([`PacketPath::install`]), and gives the one that it had back, which control frees.
+//! `prepare` may take long and may fail: it runs on the thread that reads the file, so that control
+//! answers meanwhile. `build` may fail, before anything is changed. A worker takes its part over
+//! between two bursts ([`PacketPath::install`]), and gives the one that it had back, which control
+//! frees.
 
 use std::any::Any;
 use std::fmt;
@@ -21,6 +23,7 @@ use linerate_core::env::Plan;
 use linerate_core::run::Egress;
 
 use crate::config::Config;
+use crate::question::Question;
 use linerate_appliance::config::Section;
 use linerate_appliance::control::exposition::Exposition;
 use linerate_appliance::control::show::{Rows, Table};
@@ -30,6 +33,7 @@ use linerate_appliance::socket::Problem;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{PacketPath, RouterPath, Setup};
 use linerate_routing::worker::RouterStage;
+use serde_json::Value;
 
 /// A value of an appliance's own, whose type only it knows.
 pub type Own = Arc<dyn Any + Send + Sync>;
@@ -44,6 +48,18 @@ pub struct AtWork<'a> {
     pub running: &'a Running<RouterStage>,
     /// What [`Extension::build`] has made of the configuration in force.
     pub built: Option<&'a Own>,
+}
+
+/// Which fast workers hand packets to which.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Handing {
+    /// None to any: each handles what it receives.
+    #[default]
+    None,
+    /// Those of the role io to each other; those that have no queue to poll live on it.
+    Among,
+    /// Those of the role io to those of the role eu.
+    ToEu,
 }
 
 /// What an appliance adds. Without any of the optional methods it is a router.
@@ -64,6 +80,16 @@ pub trait Extension: Sync {
         None
     }
 
+    /// Makes what takes long of a file that was read whole, and adds warnings to it. `old` is what
+    /// [`build`](Self::build) made of the configuration in force, of which it may share parts.
+    ///
+    /// # Errors
+    /// There is no memory for it, or it is more than workers can look up.
+    fn prepare(&self, config: &mut Config, old: Option<&Own>) -> Result<(), Error> {
+        let _ = (config, old);
+        Ok(())
+    }
+
     /// What `--check` says of them, a line each.
     fn explain(&self, config: &Config) -> Vec<String> {
         let _ = config;
@@ -79,6 +105,12 @@ pub trait Extension: Sync {
         Ok(())
     }
 
+    /// Which of its fast workers hand packets to which, for as long as it runs.
+    fn handing(&self, config: &Config) -> Handing {
+        let _ = config;
+        Handing::None
+    }
+
     /// What of them a reload has changed: a key, its name in the singular, and how many.
     fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
         let _ = (old, new);
@@ -91,8 +123,8 @@ pub trait Extension: Sync {
         Vec::new()
     }
 
-    /// Makes of a configuration what its workers need; `old` is what they have, to be returned
-    /// where it stays as it is.
+    /// Makes of a configuration, and of what was [prepared](Config::prepared), what its workers
+    /// need; `old` is what they have, to be returned where it stays as it is.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -146,6 +178,34 @@ pub trait Extension: Sync {
     ) -> Result<(), Problem> {
         let _ = (table, filter, at_work, rows);
         Ok(())
+    }
+
+    /// Ends what a filter wants of one of these tables, and says how much that was.
+    ///
+    /// # Errors
+    /// The filter fits nothing of the kind, or rows of that table do not end by being told to.
+    fn clear(&self, what: &str, filter: &str, at_work: &AtWork<'_>) -> Result<Value, Problem> {
+        let _ = (filter, at_work);
+        let problem = format!("there is no `{what}` to clear");
+        Err(Problem::new(problem, "clear counters"))
+    }
+
+    /// Says why a flow may begin or may not, and where its packets go.
+    ///
+    /// # Errors
+    /// The flow cannot be read, or cannot come in there.
+    fn explain_flow(&self, question: &Question<'_>) -> Result<Value, Problem> {
+        let _ = question;
+        let problem = format!("a {} knows no flows", self.name());
+        let fix = "ask a gateway; `linerate ctl show routes ADDRESS` says where packets go";
+        Err(Problem::new(problem, fix))
+    }
+
+    /// Lines about packets that its rules log, and how many more there were: asked ten times a
+    /// second, and told as those of access lists are.
+    fn logged(&self, at_work: &AtWork<'_>) -> (Vec<String>, u64) {
+        let _ = at_work;
+        (Vec::new(), 0)
     }
 
     /// Adds its families to the metrics page.

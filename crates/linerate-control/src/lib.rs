@@ -6,6 +6,7 @@
 //! | [`control`] | the control thread: start, reload, questions, metrics, captures |
 //! | [`machine`] | what a file takes of this machine, and whether that is there |
 //! | [`extension`] | what an appliance adds to all that |
+//! | [`question`] | what decides on a flow, for who asks |
 //! | [`command`] | the arguments that all have, and what they do |
 //!
 //! What workers do with packets, the routing table and its feeds are [`linerate_routing`].
@@ -22,8 +23,10 @@ pub mod config;
 mod control;
 pub mod extension;
 mod machine;
+pub mod question;
 
 pub use command::{RunArgs, named, run};
 pub use config::Config;
 pub use control::Embedded;
 pub use extension::{Appliance, AtWork, Extension, Own};
+pub use question::Question;

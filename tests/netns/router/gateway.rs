@@ -1,20 +1,24 @@
 //! `linerate gateway` between two hosts: who is inside reaches who is outside, and not the other
 //! way round.
 
+pub(crate) mod classes;
+pub(crate) mod requirements;
+
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
 use linerate_testkit::Scratch;
 use linerate_testkit::netns::Namespace;
-use linerate_testkit::traffic::accept;
+use linerate_testkit::traffic::{accept, noise};
 use linerate_testkit::wait;
 use linerate_testkit::{harness::Test, tests};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 pub(crate) const TESTS: &[Test] = tests![
     who_is_inside_is_answered_and_who_is_outside_begins_nothing,
     hosts_behind_one_address_are_answered,
+    connections_that_begin_with_a_syn_cookie_carry_megabytes_both_ways,
 ];
 
 /// Zones around the hosts of a [`Site`]: the left one is inside.
@@ -163,4 +167,60 @@ fn hosts_behind_one_address_are_answered() {
         "{flows:?}"
     );
     gateway.stop();
+}
+
+/// Sends as much both ways at once, and checks that it arrives as it was sent.
+fn exchange(client: &Namespace, server: &Namespace, address: &str, bytes: usize) {
+    let listener = server.inside(|| TcpListener::bind(at(address, 0)).unwrap());
+    listener.set_nonblocking(true).unwrap();
+    let to = listener.local_addr().unwrap();
+    let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(5)).unwrap();
+    let stream = client.inside(connect);
+    let patience = Some(Duration::from_secs(20));
+    stream.set_read_timeout(patience).unwrap();
+    stream.set_write_timeout(patience).unwrap();
+    let served = accept(&listener);
+    let noise = noise(bytes);
+    std::thread::scope(|scope| {
+        for (mut from, mut to) in [(&stream, &served), (&served, &stream)] {
+            let noise = &noise;
+            scope.spawn(move || {
+                from.write_all(noise).unwrap();
+                from.shutdown(Shutdown::Write).unwrap();
+            });
+            scope.spawn(move || {
+                let mut read = Vec::new();
+                to.read_to_end(&mut read).unwrap();
+                assert!(
+                    read == *noise,
+                    "{} bytes have arrived, or others",
+                    read.len()
+                );
+            });
+        }
+    });
+}
+
+fn connections_that_begin_with_a_syn_cookie_carry_megabytes_both_ways() {
+    // Whole segments on the wires, and such as the kernel leaves to the card to finish.
+    for make in [Site::new, Site::with_offloads] {
+        let Some(site) = make() else { return };
+        let scratch = Scratch::new();
+        let zones = ZONES.replace("[flows]", "[flows]\nhalf_open = 0");
+        let nat = "[nat]\n[[nat.source]]\nto = \"outside\"\nmasquerade = \"b\"\n";
+        for more in ["", nat] {
+            let config = two_ports("af_packet", "", "") + &zones + more;
+            let gateway = Router::start_as("gateway", &site.mid, &scratch, &config);
+            for outside in [RIGHT4, RIGHT6] {
+                reaches(&site.left, outside);
+                exchange(&site.left, &site.right, outside, 4 << 20);
+                assert!(talk(&site.left, &site.right, outside), "{outside}");
+            }
+            let flows = gateway.show("flows tcp");
+            let flows = flows["rows"].as_array().unwrap();
+            assert_eq!(flows.len(), 4, "{flows:?}");
+            assert!(flows.iter().all(|flow| flow["cookie"] == true), "{flows:?}");
+            gateway.stop();
+        }
+    }
 }

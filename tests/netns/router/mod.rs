@@ -43,6 +43,8 @@ pub(crate) const TESTS: &[&[Test]] = &[
     frr::TESTS,
     frr_fpm::TESTS,
     gateway::TESTS,
+    gateway::classes::TESTS,
+    gateway::requirements::TESTS,
     host::TESTS,
     joined::TESTS,
     live::TESTS,

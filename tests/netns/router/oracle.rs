@@ -22,10 +22,10 @@ pub(crate) const TESTS: &[Test] = tests![
 ];
 
 /// `left: veth0 ---- a :mid: b ---- veth1 :right`, the hosts have no addresses and only capture.
-struct Bench {
-    left: Namespace,
-    mid: Namespace,
-    right: Namespace,
+pub(super) struct Bench {
+    pub(super) left: Namespace,
+    pub(super) mid: Namespace,
+    pub(super) right: Namespace,
 }
 
 /// Routes that both know, as prefix and what `ip route` says of it.
@@ -52,7 +52,7 @@ const NEIGHBOURS: [(&str, Mac, &str); 4] = [
 ];
 
 impl Bench {
-    fn new() -> Option<Self> {
+    pub(super) fn new() -> Option<Self> {
         let bench = Self {
             left: Namespace::new("l")?,
             mid: Namespace::with_ipv6("m")?,

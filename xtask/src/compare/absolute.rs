@@ -30,6 +30,7 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "router.fpm.1m",              unit: "s",      limit: Some(3.0),   on_request: false, measure: full_table },
     Absolute { name: "router.updates",             unit: "%",      limit: Some(5.0),   on_request: false, measure: updates },
     Absolute { name: "router.reload",              unit: "packets", limit: Some(0.0),  on_request: false, measure: reload },
+    Absolute { name: "gateway.policy.100k",        unit: "packets", limit: Some(0.0),  on_request: false, measure: policy },
     Absolute { name: "memif.idle",                 unit: "%",      limit: Some(1.0),   on_request: false, measure: idle },
     Absolute { name: "vhost.checks",               unit: "%",      limit: Some(10.0),  on_request: true,  measure: checked },
     Absolute { name: "router.frr.1m",              unit: "s",      limit: None,  on_request: true,  measure: frr },
@@ -93,12 +94,21 @@ fn updates(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     Ok(sample.value)
 }
 
-/// Packets lost in reloads at half the load.
+/// Packets lost in reloads of routes at half the load.
 fn reload(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
-    let sample = on_two(linerate, "router.reload", 2.0, cpus)?;
+    lost("router.reload", linerate, cpus)
+}
+
+/// Packets lost in reloads of a policy at half the load.
+fn policy(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    lost("gateway.policy.100k", linerate, cpus)
+}
+
+fn lost(row: &str, linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = on_two(linerate, row, 2.0, cpus)?;
     let detail = numbers(&sample);
     eprintln!(
-        "router.reload: {} reloads of {:.0} ms, {} routes and {} rules, {:.0} frames at {:.2} Mpps \
+        "{row}: {} reloads of {:.0} ms, {} routes and {} rules, {:.0} frames at {:.2} Mpps \
          (offered {:.0} % of the time); lost without a reload {}; the worker stopped for messages \
          for {:.0} us at most, without a reload {:.0}; its longest round {:.0} us, without {:.0}; \
          {} pairs disturbed and done again, in which {} were lost",

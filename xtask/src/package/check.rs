@@ -86,11 +86,14 @@ su -s /bin/sh linerate -c 'linerate demo --frames 64 --seconds-per-size 0.1 > /d
 say examples
 cd /usr/share/doc/linerate/examples
 linerate router router.toml --check=file > /dev/null
+linerate gateway gateway.toml --check=file > /dev/null
 linerate pktgen -f pktgen.toml --dump 1 > /dev/null
-say unit
-systemd-analyze verify linerate-router.service
-systemctl enable linerate-router.service
-[ -L /etc/systemd/system/multi-user.target.wants/linerate-router.service ]
+say units
+for unit in linerate-router.service linerate-gateway.service; do
+  systemd-analyze verify "$unit"
+  systemctl enable "$unit"
+  [ -L "/etc/systemd/system/multi-user.target.wants/$unit" ]
+done
 say pages and completions
 man --where linerate linerate-router > /dev/null
 man linerate-router | grep -q CONF.toml
@@ -102,7 +105,7 @@ dpkg --install /tmp/linerate.deb
 say removal
 dpkg --remove linerate
 [ ! -e /usr/bin/linerate ]
-[ ! -e /etc/systemd/system/multi-user.target.wants/linerate-router.service ]
+[ -z "$(ls /etc/systemd/system/multi-user.target.wants/linerate-* 2> /dev/null)" ]
 dpkg --purge linerate
 ! dpkg --status linerate 2> /dev/null
 left=$(find / -xdev \( -path /proc -o -path /tmp -o -path /var/cache \) -prune \

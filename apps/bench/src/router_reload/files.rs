@@ -1,5 +1,6 @@
 //! Two configurations of one router that differ in half of the routes and in every rule of the
-//! access list, and forward the same packets, so that any loss is due to the change.
+//! access list, or of one gateway that differ in one rule of its policy, and forward the same
+//! packets, so that any loss is due to the change.
 
 use std::fmt::Write;
 use std::fs;
@@ -47,7 +48,7 @@ impl Files {
             _folder: folder,
         };
         for (turn, path) in (0..).zip(&files.both) {
-            let text = text(&files.routes, size.rules, turn, cpus);
+            let text = text(&files.routes, size, turn, cpus);
             fs::write(path, text).map_err(|source| Error::File {
                 path: path.clone(),
                 source,
@@ -68,13 +69,20 @@ impl Files {
 }
 
 /// A whole configuration. `turn` is 0 or 1.
-fn text(routes: &[(Prefix4, u32)], rules: u32, turn: u32, cpus: [u32; 2]) -> String {
+fn text(routes: &[(Prefix4, u32)], size: &Size, turn: u32, cpus: [u32; 2]) -> String {
+    // Of a gateway routes stay.
+    let moved = if size.is_gateway { 0 } else { turn };
+    let list = if size.is_gateway {
+        ""
+    } else {
+        "acl_in = \"edge\"\n"
+    };
     let mut text = format!(
         "[plan]\nbg = \"0\"\nio = \"1\"\ncpus = \"{},{}\"\n\
          [router]\nkernel = false\nperiod = 0\n\
          [[port]]\nname = \"wan\"\nspec = \"ring:wan\"\n\
          [[port]]\nname = \"lan\"\nspec = \"ring:lan\"\n\
-         [[interface]]\nport = \"wan\"\naddresses = [\"10.0.0.1/24\"]\nacl_in = \"edge\"\n\
+         [[interface]]\nport = \"wan\"\naddresses = [\"10.0.0.1/24\"]\n{list}\
          [[interface]]\nport = \"lan\"\naddresses = [\"10.0.1.1/24\"]\n",
         cpus[0], cpus[1]
     );
@@ -87,22 +95,33 @@ fn text(routes: &[(Prefix4, u32)], rules: u32, turn: u32, cpus: [u32; 2]) -> Str
             10 + gateway
         ));
     }
-    line(format_args!(
-        "[[acl]]\nname = \"edge\"\ndefault = \"permit\"\nrules = [\n"
-    ));
-    for rule in 0..rules {
+    let head = match size.is_gateway {
+        false => "[[acl]]\nname = \"edge\"\ndefault = \"permit\"",
+        true => {
+            "[flows]\nipv4 = 262144\nipv6 = 64\n\
+             [[zone]]\nname = \"in\"\ninterfaces = [\"wan\"]\n\
+             [[zone]]\nname = \"out\"\ninterfaces = [\"lan\"]\n\
+             [[policy]]\nfrom = \"in\"\nto = \"out\"\ndefault = \"permit\""
+        }
+    };
+    line(format_args!("{head}\nrules = [\n"));
+    for rule in 0..size.rules {
+        let shift = match size.is_gateway {
+            true => turn * u32::from(rule == size.rules / 2),
+            false => turn * 500,
+        };
         // No frame is from 100.64.0.0/10 (RFC 6598).
+        let [_, _, high, low] = rule.to_be_bytes();
         line(format_args!(
-            "{{ action = \"deny\", source = \"100.64.{}.{}/32\", protocol = \"udp\", \
+            "{{ action = \"deny\", source = \"100.{}.{high}.{low}/32\", protocol = \"udp\", \
              destination_port = \"{}\" }},\n",
-            rule >> 8 & 0xff,
-            rule & 0xff,
-            1024 + (rule + turn * 500) % 60_000
+            64 + (rule >> 16),
+            1024 + (rule + shift) % 60_000
         ));
     }
     line(format_args!("]\n"));
     for (number, (prefix, next_hop)) in (0_u32..).zip(routes) {
-        let gateway = (next_hop + turn * (number & 1)) % GATEWAYS;
+        let gateway = (next_hop + moved * (number & 1)) % GATEWAYS;
         line(format_args!(
             "[[route]]\nprefix = \"{prefix}\"\nvia = \"10.0.1.{}\"\n",
             10 + gateway
@@ -112,7 +131,7 @@ fn text(routes: &[(Prefix4, u32)], rules: u32, turn: u32, cpus: [u32; 2]) -> Str
         line(format_args!(
             "[[route]]\nprefix = \"10.0.2.{coming}/32\"\nvia = \"10.0.1.{}\"\ndistance = {}\n",
             10 + coming % GATEWAYS,
-            1 + turn
+            1 + moved
         ));
     }
     text
@@ -131,7 +150,11 @@ mod tests {
             ..Spec::new(1000, 1)
         });
         let config = |turn| {
-            let text = text(&routes, 100, turn, [0, 0]);
+            let size = Size {
+                rules: 100,
+                ..super::super::QUICK
+            };
+            let text = text(&routes, &size, turn, [0, 0]);
             Config::parse(&text).unwrap_or_else(|wrong| panic!("{wrong:#?}"))
         };
         let (before, after) = (config(0), config(1));

@@ -1,5 +1,7 @@
 //! Packets lost while a router under half its load takes another configuration: 100 K routes, of
-//! which half change, and 1 K rules of an access list, all of which do.
+//! which half change, and 1 K rules of an access list, all of which do. The same of a gateway with
+//! a policy of 100 K rules, one of which changes: its lists are compiled beside, and each of its
+//! flows is decided anew at its next packet.
 //!
 //! The router is the one that users run, without its socket and host interfaces, on in-process
 //! rings. The worker has the first CPU; the second has generator and sink, in turns on one thread,
@@ -32,14 +34,23 @@ use linerate_micro::l3fwd::Frame;
 use linerate_micro::{Row, Run, Sample, router};
 use linerate_tester::device::{Involved, StartReadings};
 
-pub(super) const ROWS: &[Row] = &[Row {
-    name: "router.reload",
-    about: "packets lost in reloads with 100 K routes and 1 K rules at half the load",
-    run,
-}];
+pub(super) const ROWS: &[Row] = &[
+    Row {
+        name: "router.reload",
+        about: "packets lost in reloads with 100 K routes and 1 K rules at half the load",
+        run: |row, run| reloads(row, run, [&WHOLE, &QUICK]),
+    },
+    Row {
+        name: "gateway.policy.100k",
+        about: "packets lost in reloads that change one rule of 100 K, at half the load",
+        run: |row, run| reloads(row, run, [&POLICY, &QUICK_POLICY]),
+    },
+];
 
 /// Sizes of the benchmark.
 struct Size {
+    /// Whether it is a gateway's policy that changes, not a router's routes and access list.
+    is_gateway: bool,
     routes: usize,
     rules: u32,
     /// Different frames.
@@ -49,17 +60,41 @@ struct Size {
 }
 
 const WHOLE: Size = Size {
+    is_gateway: false,
     routes: 100_000,
     rules: 1000,
     frames: 1 << 16,
     room: 32_768,
 };
 const QUICK: Size = Size {
+    is_gateway: false,
     routes: 2000,
     rules: 100,
     frames: 1024,
     room: 4096,
 };
+const POLICY: Size = Size {
+    is_gateway: true,
+    routes: 1000,
+    rules: 100_000,
+    frames: 1 << 12,
+    room: 32_768,
+};
+const QUICK_POLICY: Size = Size {
+    is_gateway: true,
+    rules: 500,
+    ..QUICK
+};
+
+impl Size {
+    /// What a reload changes, as its answer and as the sample name it.
+    fn changes(&self) -> (&'static str, &'static str) {
+        match self.is_gateway {
+            true => ("policies", "changed_policies"),
+            false => ("routes", "changed_routes"),
+        }
+    }
+}
 
 /// Offered load as a part of the worker's capacity.
 const LOAD: f64 = 0.5;
@@ -72,8 +107,12 @@ const AGAIN: u64 = 3;
 /// Part of the ring's room that is held for when the generator has its CPU again.
 const HELD: usize = 8;
 
-fn run(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let size = if run.quick { &QUICK } else { &WHOLE };
+fn reloads(
+    row: &'static str,
+    run: Run,
+    [whole, quick]: [&'static Size; 2],
+) -> Result<Sample, Error> {
+    let size = if run.quick { quick } else { whole };
     let (files, line, router) = begin(size, run.cpus)?;
     let measured = Lcore::spawn("generator", Some(run.cpus[1]), move || {
         measure(row, &run, size, &files, line, router)
@@ -95,14 +134,18 @@ fn begin(size: &Size, cpus: [u32; 2]) -> Result<(Files, Line, Embedded), Error> 
         worker_cpu == other_cpu,
         Clock::calibrate(),
     )?;
-    let router = Embedded::start(Appliance::default(), &files.used, &mut drivers, other_cpu)?;
+    let appliance = match size.is_gateway {
+        true => linerate_gateway::GATEWAY,
+        false => Appliance::default(),
+    };
+    let router = Embedded::start(appliance, &files.used, &mut drivers, other_cpu)?;
     Ok((files, line, router))
 }
 
 fn measure(
     row: &'static str,
     run: &Run,
-    size: &Size,
+    size: &'static Size,
     files: &Files,
     mut line: Line,
     router: Embedded,
@@ -117,7 +160,7 @@ fn measure(
         turn += 1;
         files.put(turn)?;
         let held = size.room / HELD;
-        let with = stretch(&mut line, &router, per_tick, held, With::Reload)?;
+        let with = stretch(&mut line, &router, per_tick, held, With::Reload(size))?;
         let length = With::Nothing(with.ticks);
         let without = stretch(&mut line, &router, per_tick, held, length)?;
         let disturbed = with.disturbed || without.disturbed;
@@ -134,7 +177,7 @@ fn measure(
         .with("reloads", reloads)
         .with("routes", files.routes.len())
         .with("rules", size.rules)
-        .with("changed_routes", tally.changed_routes)
+        .with(size.changes().1, tally.changed)
         .with("offered_mpps", per_tick * clock.hz() / 1e6)
         .with("offered_percent", 100.0 - tally.left_out_percent())
         .with("frames", tally.frames)
@@ -200,7 +243,7 @@ fn capacity(line: &mut Line, router: &Embedded, size: &Size, ns: u64) -> f64 {
 
 /// What happens in an interval.
 enum With {
-    Reload,
+    Reload(&'static Size),
     /// For so many ticks.
     Nothing(u64),
 }
@@ -213,8 +256,8 @@ struct Stretch {
     lost: u64,
     no_room: u64,
     left_out: u64,
-    /// Routes that the reload changed, and how long it took in ticks.
-    changed_routes: u64,
+    /// Routes or policies that the reload changed, and how long it took in ticks.
+    changed: u64,
     reload_ticks: u64,
     /// The longest stop of the worker to take messages, and its longest round, if that was a gap.
     stop_ns: u64,
@@ -248,7 +291,7 @@ fn stretch(
     let mut stretch = Stretch::default();
     match with {
         With::Nothing(ticks) => line.offer(&mut pace, |_, now| now >= began + ticks),
-        With::Reload => {
+        With::Reload(size) => {
             line.offer(&mut pace, |_, now| now >= began + around);
             let (asked, reload) = (clock.now(), router.reload()?);
             let mut now = asked;
@@ -262,7 +305,8 @@ fn stretch(
             let result = reload.join()?;
             let result =
                 result.map_err(|problem| silent(&format!("refuses a reload: {problem}")))?;
-            stretch.changed_routes = result.get("routes").and_then(Value::as_u64).unwrap_or(0);
+            let changed = result.get(size.changes().0);
+            stretch.changed = changed.and_then(Value::as_u64).unwrap_or(0);
             stretch.reload_ticks = now - asked;
             line.offer(&mut pace, |_, now_| now_ >= now + around);
         }
@@ -293,7 +337,7 @@ struct Tally {
     frames: u64,
     no_room: u64,
     left_out: u64,
-    changed_routes: u64,
+    changed: u64,
     reload_ns: u64,
     /// The longest of each, with and without a reload.
     stop_ns: [u64; 2],
@@ -311,7 +355,7 @@ impl Tally {
         self.frames += with.frames;
         self.no_room += with.no_room;
         self.left_out += with.left_out;
-        self.changed_routes += with.changed_routes;
+        self.changed += with.changed;
         self.reload_ns += clock.ns(with.reload_ticks);
         for (at, stretch) in [with, without].into_iter().enumerate() {
             self.stop_ns[at] = self.stop_ns[at].max(stretch.stop_ns);
@@ -361,10 +405,28 @@ mod tests {
     /// number of lost frames depends on the machine.
     #[test]
     fn the_row_works() {
-        let sample = run("router.reload", Run::quick()).unwrap();
+        let sample = reloads("router.reload", Run::quick(), [&WHOLE, &QUICK]).unwrap();
         let detail = |key: &str| sample.detail[key].as_u64().unwrap();
         assert_eq!(detail("routes"), 2000);
         assert!(detail("changed_routes") >= 2000, "half of them, twice");
+        assert!(
+            detail("frames") > 100 && detail("out_of_order") == 0,
+            "{:?}",
+            sample.detail
+        );
+    }
+
+    #[test]
+    fn the_row_of_the_gateway_works() {
+        let row = "gateway.policy.100k";
+        let sample = reloads(row, Run::quick(), [&POLICY, &QUICK_POLICY]).unwrap();
+        let detail = |key: &str| sample.detail[key].as_u64().unwrap();
+        assert_eq!(detail("rules"), 500);
+        assert_eq!(
+            detail("changed_policies"),
+            detail("reloads"),
+            "one each time"
+        );
         assert!(
             detail("frames") > 100 && detail("out_of_order") == 0,
             "{:?}",
@@ -376,6 +438,7 @@ mod tests {
     #[test]
     fn nothing_is_lost_over_reloads_of_twenty_thousand_routes() {
         let size = Size {
+            is_gateway: false,
             routes: 20_000,
             rules: 1000,
             frames: 1024,

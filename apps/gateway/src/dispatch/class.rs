@@ -3,22 +3,35 @@
 //! | packet | bucket | why |
 //! |---|---|---|
 //! | to a pool's address | of its destination port | the port says who made the mapping |
-//! | to a service's address | of its source | the remote end is in both directions |
-//! | from a server of a service, to the outside | of its destination | the same end |
-//! | from inside, to the outside | of its source address | all flows of a host meet |
+//! | to a service | of its source | the remote end is in both directions |
+//! | from or to a server of a service | of the other end | the same end |
+//! | from or to a host inside, the other end outside | of the host | all its flows meet |
 //! | any other | of the flow, both directions alike | nothing is translated |
 //!
+//! A packet without ports goes by its remote end instead of a pool's port or a host inside: that is
+//! all that its two directions have in common.
+//!
 //! What an address is stands in two small routing tables: the longest prefix counts, so a server
-//! with an address inside is a server. ICMP errors are dispatched by the packet that they quote,
-//! reversed: it has to be parsed, so the caller puts its flow into the burst's keys.
+//! with an address inside is a server. Where some ports of an address are a service's, the port
+//! decides. ICMP queries have their identifiers for ports, and errors go by the packet that they
+//! quote, reversed: see [`stage`](super::stage).
+//!
+//! The directions of a flow between two servers of services by a service's address do not meet:
+//! both ends are remote to one of them.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
 
 use linerate_core::packet::Burst;
+use linerate_routing::model::Prefix;
 use linerate_tables::TableError;
-use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6, Lpm6Config, Prefix4, Prefix6};
+use linerate_tables::lpm::{Lpm4, Lpm4Config, Lpm6, Lpm6Config, NO_ROUTE};
 use linerate_tables::parse::{Mask, Parsed};
-use linerate_wire::{FlowKey4, FlowKey6};
+use linerate_wire::{FlowKey, FlowKey4, FlowKey6};
 
 use super::bucket::{Bucket, Hash, of_port};
+use crate::nat::Protocol;
+use crate::nat::rules::{Action, Config, Pool};
 
 /// What an address is to dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,48 +47,160 @@ pub enum Marks {
     Server = 4,
 }
 
-/// What is known of a network's place in the configuration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Marked {
-    /// An IPv4 network.
-    V4(Prefix4, Marks),
-    /// An IPv6 network.
-    V6(Prefix6, Marks),
+/// Networks that are something to dispatch, and ports of addresses that are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marked {
+    networks: Vec<(Prefix, Marks)>,
+    ports: Vec<(IpAddr, Ports, Marks)>,
+}
+
+/// Some ports of a protocol; of any protocol, all.
+type Ports = (Option<Protocol>, RangeInclusive<u16>);
+
+impl Marked {
+    /// A network is that, as far as no longer prefix is something else.
+    pub fn network(&mut self, network: Prefix, mark: Marks) {
+        self.networks.push((network, mark));
+    }
+
+    /// What translation makes of addresses. Hosts inside are those of the `source` of a rule.
+    pub fn of_nat(nat: &Config) -> Self {
+        let mut marked = Self::default();
+        for rule in &nat.sources {
+            if let (Action::Pool(_), Some(inside)) = (rule.action, rule.source) {
+                marked.network(inside, Marks::Inside);
+            }
+        }
+        for address in nat.pools.iter().flat_map(Pool::each) {
+            marked.network(Prefix::host(address), Marks::Pool);
+        }
+        for rule in &nat.statics {
+            marked.network(rule.inside, Marks::Server);
+            marked.network(rule.outside, Marks::Service);
+        }
+        for rule in &nat.forwards {
+            let last = u32::from(rule.inside_port) + rule.ports.len() as u32 - 1;
+            let inside = rule.inside_port..=last.min(u16::MAX.into()) as u16;
+            let (outside, of) = (rule.ports.clone(), rule.protocol);
+            marked.ports.extend([
+                (rule.outside, (of, outside), Marks::Service),
+                (rule.inside, (of, inside), Marks::Server),
+            ]);
+        }
+        marked
+    }
+
+    fn is_empty(&self) -> bool {
+        self.networks.is_empty() && self.ports.is_empty()
+    }
+}
+
+/// An address whose ports are several things.
+struct Mixed {
+    ports: Vec<(Ports, Marks)>,
+    /// What the other ones are.
+    others: u32,
+}
+
+struct Tables {
+    v4: Lpm4,
+    v6: Lpm6,
+    /// By what the tables say, less [`MIXED`].
+    mixed: Vec<Mixed>,
 }
 
 /// Says the bucket of each packet of a burst.
 pub struct Classes {
     hash: Hash,
     /// Absent where nothing is translated: then all packets go by their flow.
-    tables: Option<Box<(Lpm4, Lpm6)>>,
+    tables: Option<Box<Tables>>,
 }
 
 const INSIDE: u32 = Marks::Inside as u32;
 const POOL: u32 = Marks::Pool as u32;
 const SERVICE: u32 = Marks::Service as u32;
 const SERVER: u32 = Marks::Server as u32;
+/// From here on an address is one of [`Tables::mixed`].
+const MIXED: u32 = 16;
+
+/// By what a packet's bucket is found.
+enum By {
+    /// The port that it goes to.
+    Port,
+    /// Its source, or its destination, with the port.
+    From,
+    To,
+    /// The host that it comes from, or goes to, without.
+    Sender,
+    Receiver,
+    Flow,
+}
+
+/// By what a packet goes whose ends are these; `ported`: its protocol has ports.
+#[inline(always)]
+fn by(from: u32, to: u32, ported: bool) -> By {
+    match (from, to) {
+        (_, POOL) if ported => By::Port,
+        (_, POOL | SERVICE) => By::From,
+        (SERVER, SERVER) => By::Flow,
+        (SERVER, _) => By::To,
+        (_, SERVER) => By::From,
+        // Among themselves nothing is translated.
+        (INSIDE, INSIDE) => By::Flow,
+        (INSIDE, _) if ported => By::Sender,
+        (INSIDE, _) => By::To,
+        (_, INSIDE) if ported => By::Receiver,
+        (_, INSIDE) => By::From,
+        _ => By::Flow,
+    }
+}
 
 impl Classes {
     /// Dispatch for these networks; no VRFs: addresses mean the same in all.
     ///
     /// # Errors
     /// There is no memory for the tables.
-    pub fn new(hash: Hash, marked: &[Marked]) -> Result<Self, TableError> {
+    pub fn new(hash: Hash, marked: &Marked) -> Result<Self, TableError> {
         if marked.is_empty() {
             return Ok(Self { hash, tables: None });
         }
-        let mut tables = Box::new((
-            Lpm4::new(&Lpm4Config::default())?,
-            Lpm6::new(&Lpm6Config::default())?,
-        ));
-        for one in marked {
-            match *one {
-                Marked::V4(prefix, mark) => tables.0.insert(0, prefix, mark as u32)?,
-                Marked::V6(prefix, mark) => tables.1.insert(0, prefix, mark as u32)?,
+        let v4 = Lpm4Config {
+            table_bytes: 4 << 20,
+            ..Lpm4Config::default()
+        };
+        let v6 = Lpm6Config {
+            routes: 1 << 14,
+            ..Lpm6Config::default()
+        };
+        let mut tables = Box::new(Tables {
+            v4: Lpm4::new(&v4)?,
+            v6: Lpm6::new(&v6)?,
+            mixed: Vec::new(),
+        });
+        for &(network, mark) in &marked.networks {
+            tables.insert(network, mark as u32)?;
+        }
+        for (address, ports, mark) in &marked.ports {
+            let known = tables.of(*address);
+            let at = match known.checked_sub(MIXED) {
+                Some(at) => at as usize,
+                None => {
+                    let (ports, others) = (Vec::new(), known);
+                    tables.mixed.push(Mixed { ports, others });
+                    let at = tables.mixed.len() - 1;
+                    tables.insert(Prefix::host(*address), MIXED + at as u32)?;
+                    at
+                }
             };
+            tables.mixed[at].ports.push((ports.clone(), *mark));
         }
         let tables = Some(tables);
         Ok(Self { hash, tables })
+    }
+
+    /// The keyed hash.
+    pub fn hash(&self) -> Hash {
+        self.hash
     }
 
     /// Writes the bucket of each packet at the positions of `v4` and `v6` of a parsed burst.
@@ -94,7 +219,7 @@ impl Classes {
     fn buckets4(&self, parsed: &Parsed, v4: Mask, buckets: &mut [Bucket; Burst::CAPACITY]) {
         let count = (Mask::BITS - v4.leading_zeros()) as usize;
         let keys = &parsed.keys4[..count];
-        let Some((table, _)) = self.tables.as_deref() else {
+        let Some(tables) = self.tables.as_deref() else {
             for (index, key) in keys.iter().enumerate() {
                 // Those that are not IPv4 get a number that IPv6 writes over.
                 buckets[index] = self.hash.flow4(key);
@@ -102,11 +227,11 @@ impl Classes {
             return;
         };
         let (mut from, mut to) = ([0; Burst::CAPACITY], [0; Burst::CAPACITY]);
-        let fib = table.fib();
+        let fib = tables.v4.fib();
         fib.lookup_bulk(0, &parsed.src4[..count], &mut from[..count]);
         fib.lookup_bulk(0, &parsed.dst4[..count], &mut to[..count]);
         for (index, key) in keys.iter().enumerate() {
-            buckets[index] = self.of4(from[index], to[index], key);
+            buckets[index] = self.of4(tables, from[index], to[index], key);
         }
     }
 
@@ -119,70 +244,129 @@ impl Classes {
         }
     }
 
+    /// The bucket of a packet with this key.
+    pub fn one(&self, key: &FlowKey) -> Bucket {
+        match key {
+            FlowKey::V4(key) => self.one4(key),
+            FlowKey::V6(key) => self.one6(key),
+        }
+    }
+
     /// The bucket of one IPv4 packet.
     pub fn one4(&self, key: &FlowKey4) -> Bucket {
-        let Some((table, _)) = self.tables.as_deref() else {
-            return self.hash.flow4(key);
-        };
-        let mark = |address: std::net::Ipv4Addr| {
-            let mark = table.fib().lookup(0, address.to_bits());
-            mark.unwrap_or(0)
-        };
-        self.of4(mark(key.src()), mark(key.dst()), key)
+        match self.tables.as_deref() {
+            None => self.hash.flow4(key),
+            Some(tables) => {
+                let (from, to) = (tables.of(key.src().into()), tables.of(key.dst().into()));
+                self.of4(tables, from, to, key)
+            }
+        }
     }
 
     /// The bucket of one IPv6 packet.
     pub fn one6(&self, key: &FlowKey6) -> Bucket {
-        let Some((_, table)) = self.tables.as_deref() else {
-            return self.hash.flow6(key);
+        let hash = &self.hash;
+        let Some(tables) = self.tables.as_deref() else {
+            return hash.flow6(key);
         };
         let (src, dst) = (key.src().octets(), key.dst().octets());
-        let mark = |address| table.fib().lookup(0, address).unwrap_or(0);
-        match (mark(src), mark(dst)) {
-            (_, POOL) => of_port(key.dst_port()),
-            (_, SERVICE) => self.hash.end6(&src, key.src_port()),
-            (SERVER, INSIDE | SERVER) => self.hash.flow6(key),
-            (SERVER, _) => self.hash.end6(&dst, key.dst_port()),
-            (INSIDE, INSIDE | SERVER) => self.hash.flow6(key),
-            (INSIDE, _) => self.hash.host6(&src),
-            _ => self.hash.flow6(key),
+        let (src_port, dst_port) = (key.src_port(), key.dst_port());
+        let of = |address: [u8; 16], port| {
+            let known = tables.v6.fib().lookup(0, address).unwrap_or(0);
+            tables.exactly(known, key.protocol(), port)
+        };
+        let ported = Protocol::of(key.protocol()).is_some();
+        match by(of(src, src_port), of(dst, dst_port), ported) {
+            By::Port => of_port(dst_port),
+            By::From => hash.end6(&src, src_port),
+            By::To => hash.end6(&dst, dst_port),
+            By::Sender => hash.host6(&src),
+            By::Receiver => hash.host6(&dst),
+            By::Flow => hash.flow6(key),
         }
     }
 
     #[inline(always)]
-    fn of4(&self, from: u32, to: u32, key: &FlowKey4) -> Bucket {
+    fn of4(&self, tables: &Tables, from: u32, to: u32, key: &FlowKey4) -> Bucket {
         let hash = &self.hash;
-        match (from, to) {
-            (_, POOL) => of_port(key.dst_port()),
-            (_, SERVICE) => hash.end4(key.src().to_bits(), key.src_port()),
-            // Among themselves nothing is translated.
-            (SERVER, INSIDE | SERVER) => hash.flow4(key),
-            (SERVER, _) => hash.end4(key.dst().to_bits(), key.dst_port()),
-            (INSIDE, INSIDE | SERVER) => hash.flow4(key),
-            (INSIDE, _) => hash.host4(key.src().to_bits()),
-            _ => hash.flow4(key),
+        let (src, dst) = (key.src().to_bits(), key.dst().to_bits());
+        let (src_port, dst_port) = (key.src_port(), key.dst_port());
+        let from = tables.exactly(from, key.protocol(), src_port);
+        let to = tables.exactly(to, key.protocol(), dst_port);
+        match by(from, to, Protocol::of(key.protocol()).is_some()) {
+            By::Port => of_port(dst_port),
+            By::From => hash.end4(src, src_port),
+            By::To => hash.end4(dst, dst_port),
+            By::Sender => hash.host4(src),
+            By::Receiver => hash.host4(dst),
+            By::Flow => hash.flow4(key),
         }
+    }
+}
+
+impl Tables {
+    fn insert(&mut self, network: Prefix, mark: u32) -> Result<(), TableError> {
+        match network {
+            Prefix::V4(prefix) => self.v4.insert(0, prefix, mark).map(drop),
+            Prefix::V6(prefix) => self.v6.insert(0, prefix, mark).map(drop),
+        }
+    }
+
+    /// What the tables say of an address.
+    fn of(&self, address: IpAddr) -> u32 {
+        let known = match address {
+            IpAddr::V4(v4) => self.v4.fib().lookup(0, v4.to_bits()),
+            IpAddr::V6(v6) => self.v6.fib().lookup(0, v6.octets()),
+        };
+        known.unwrap_or(0)
+    }
+
+    /// What a port of such an address is.
+    #[inline(always)]
+    fn exactly(&self, known: u32, protocol: u8, port: u16) -> u32 {
+        match known {
+            0..MIXED => known,
+            NO_ROUTE => 0,
+            known => self.port(known - MIXED, protocol, port),
+        }
+    }
+
+    #[cold]
+    fn port(&self, at: u32, protocol: u8, port: u16) -> u32 {
+        let Some(mixed) = self.mixed.get(at as usize) else {
+            return 0;
+        };
+        let is = |((of, ports), _): &&(Ports, Marks)| match of {
+            Some(of) => Protocol::of(protocol) == Some(*of) && ports.contains(&port),
+            None => true,
+        };
+        let found = mixed.ports.iter().find(is);
+        found.map_or(mixed.others, |(_, mark)| *mark as u32)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use linerate_routing::model::Cidr;
     use linerate_testkit::Random;
 
-    fn marked() -> Vec<Marked> {
-        let v4 = |text: &str, mark| Marked::V4(text.parse().unwrap(), mark);
-        let v6 = |text: &str, mark| Marked::V6(text.parse().unwrap(), mark);
-        vec![
-            v4("10.0.0.0/8", Marks::Inside),
-            v4("10.9.0.0/24", Marks::Server),
-            v4("192.0.2.1/32", Marks::Pool),
-            v4("192.0.2.80/32", Marks::Service),
-            v6("2001:db8:1::/48", Marks::Inside),
-            v6("2001:db8:1:9::/64", Marks::Server),
-            v6("2001:db8:2::1/128", Marks::Pool),
-            v6("2001:db8:2::80/128", Marks::Service),
-        ]
+    fn marked() -> Marked {
+        let mut marked = Marked::default();
+        for (text, mark) in [
+            ("10.0.0.0/8", Marks::Inside),
+            ("10.9.0.0/24", Marks::Server),
+            ("192.0.2.1/32", Marks::Pool),
+            ("192.0.2.80/32", Marks::Service),
+            ("2001:db8:1::/48", Marks::Inside),
+            ("2001:db8:1:9::/64", Marks::Server),
+            ("2001:db8:2::1/128", Marks::Pool),
+            ("2001:db8:2::80/128", Marks::Service),
+        ] {
+            let cidr: Cidr = text.parse().unwrap();
+            marked.network(cidr.network(), mark);
+        }
+        marked
     }
 
     fn key(src: &str, dst: &str) -> FlowKey4 {
@@ -232,11 +416,11 @@ mod tests {
         }
     }
 
-    /// Between two hosts inside, a host and a server, and two hosts outside.
+    /// Whoever talks to whom: hosts inside and outside, and servers.
     #[test]
     fn what_is_not_translated_meets_in_both_directions() {
         let classes = Classes::new(Hash::new(9), &marked()).unwrap();
-        let plain = Classes::new(Hash::new(9), &[]).unwrap();
+        let plain = Classes::new(Hash::new(9), &Marked::default()).unwrap();
         let mut random = Random::new(2);
         for _ in 0..10_000 {
             let host = |random: &mut Random| match random.below(3) {
@@ -246,18 +430,21 @@ mod tests {
             };
             let (src, dst) = (host(&mut random), host(&mut random));
             let (src_port, dst_port) = (random.below(65_536) as u16, random.below(65_536) as u16);
-            let key = FlowKey4::new(src, dst, src_port, dst_port, 17);
+            // GRE has no ports.
+            let (src_port, dst_port, protocol) = match random.below(4) {
+                0 => (0, 0, 47),
+                _ => (src_port, dst_port, 17),
+            };
+            let key = FlowKey4::new(src, dst, src_port, dst_port, protocol);
             assert_eq!(plain.one4(&key), plain.one4(&key.reversed()));
-            if (src[0] == 10) == (dst[0] == 10) {
-                assert_eq!(classes.one4(&key), classes.one4(&key.reversed()));
-            }
+            assert_eq!(classes.one4(&key), classes.one4(&key.reversed()), "{key:?}");
         }
     }
 
     #[test]
     fn a_burst_gets_what_its_packets_get_one_by_one() {
         let mut random = Random::new(4);
-        for marked in [vec![], marked()] {
+        for marked in [Marked::default(), marked()] {
             let classes = Classes::new(Hash::new(11), &marked).unwrap();
             let mut parsed = Parsed::new();
             let mut buckets = [0; Burst::CAPACITY];

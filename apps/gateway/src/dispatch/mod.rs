@@ -11,16 +11,22 @@
 //! | [`class`] | which of the two a packet goes by |
 //! | [`owners`] | who owns which bucket; moves that even out loads |
 //! | [`sorter`] | a worker's part: what is its own stays, the rest is handed over |
+//! | [`stage`] | dispatch as a stage of the gateway's path |
+//! | `modes` | which modes a plan and a configuration can have |
 //! | [`moves`] | a bucket moves to another worker under load, in order and without loss |
 
 pub mod bucket;
 pub mod class;
+pub(crate) mod modes;
 pub mod moves;
 pub mod owners;
 pub mod sorter;
+pub mod stage;
+#[cfg(test)]
+mod tests;
 
 pub use bucket::{BUCKETS, Bucket, Hash};
-pub use class::{Classes, Marks};
+pub use class::{Classes, Marked, Marks};
 pub use moves::{Gone, move_bucket};
 pub use owners::{Move, Owner, Owners};
 pub use sorter::Sorter;

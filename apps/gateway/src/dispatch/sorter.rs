@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet, UserData};
 use linerate_core::run::{DropId, Egress};
+use linerate_routing::plane::ones;
 use linerate_tables::parse::Mask;
 use linerate_tables::rewrite::Scatter;
 
@@ -25,6 +26,8 @@ pub struct Handed {
     pub interface: u16,
     /// Its bucket, as the worker said that received it.
     pub bucket: Bucket,
+    /// Whether it was put together from fragments.
+    pub is_whole: bool,
 }
 
 impl UserData for Handed {
@@ -33,17 +36,21 @@ impl UserData for Handed {
         Self {
             interface: first as u16,
             bucket: (first >> 16) as u8,
+            is_whole: first >> 24 & 1 != 0,
         }
     }
 
     #[inline(always)]
     fn into_words(self) -> [u64; 2] {
-        [u64::from(self.interface) | u64::from(self.bucket) << 16, 0]
+        let bucket = u64::from(self.bucket) << 16;
+        let first = u64::from(self.interface) | bucket | u64::from(self.is_whole) << 24;
+        [first, 0]
     }
 }
 
 /// Sorts packets by owner.
 pub struct Sorter {
+    /// Who this is; [`NOBODY`] where it only dispatches.
     me: Owner,
     owners: Owners,
     /// The outlet that leads to each owner.
@@ -54,6 +61,9 @@ pub struct Sorter {
     waiting: usize,
     no_room: DropId,
 }
+
+/// The owner of no bucket.
+pub const NOBODY: Owner = Owner::MAX;
 
 impl Sorter {
     /// For owner `me` of those that `outlets` lead to, by number.
@@ -75,16 +85,18 @@ impl Sorter {
         }
     }
 
-    /// Hands the packets of other owners' buckets over; the rest stays, in order, and `buckets` is
-    /// moved together with it. Returns whether all have stayed, at their positions.
+    /// Hands those packets of `mask` over whose buckets are others'; the rest stays in the burst,
+    /// in order. `whole`: those that were put together from fragments. Returns which positions have
+    /// left.
     #[inline]
     pub fn sort(
         &mut self,
         burst: &mut Burst,
-        buckets: &mut [Bucket; Burst::CAPACITY],
+        buckets: &[Bucket; Burst::CAPACITY],
+        (mask, whole): (Mask, Mask),
         interface: u16,
         out: &mut Egress,
-    ) -> bool {
+    ) -> Mask {
         let mut owners = [0; Burst::CAPACITY];
         let mut others: Mask = 0;
         for (index, &bucket) in buckets[..burst.len()].iter().enumerate() {
@@ -92,15 +104,23 @@ impl Sorter {
             owners[index] = owner.into();
             others |= Mask::from(owner != self.me) << index;
         }
-        if others == 0 {
-            return self.awaited.is_empty() || self.hold(burst, buckets, out);
+        others &= mask;
+        let waiting = match self.awaited.is_empty() {
+            true => 0,
+            false => self.awaited_of(burst.mask() & mask & !others, buckets),
+        };
+        if others | waiting == 0 {
+            return 0;
         }
-        let mut left = others;
-        while left != 0 {
-            let index = left.trailing_zeros() as usize;
-            left &= left - 1;
-            let bucket = buckets[index];
-            burst.as_packets_mut()[index].set_user(Handed { interface, bucket });
+        let (port, all) = (burst.port, burst.mask());
+        for index in ones(others | waiting) {
+            let packet = &mut burst.as_packets_mut()[index];
+            packet.set_port(port);
+            packet.set_user(Handed {
+                interface,
+                bucket: buckets[index],
+                is_whole: whole >> index & 1 != 0,
+            });
         }
         let outlets = &self.outlets;
         self.scatter
@@ -109,74 +129,56 @@ impl Sorter {
                 let outlet = outlets.get(owner as usize).copied();
                 out.send(outlet.unwrap_or(u16::MAX), packets);
             });
-        let mut to = 0;
-        let mut own = !others;
-        while to < burst.len() {
-            buckets[to] = buckets[own.trailing_zeros() as usize];
-            own &= own - 1;
-            to += 1;
+        if waiting != 0 {
+            // The others have left from between them.
+            let mut places = ones(all & !others);
+            let stays = |_: &mut Packet| places.next().is_none_or(|at| waiting >> at & 1 == 0);
+            self.hold(burst, stays, out);
         }
-        if !self.awaited.is_empty() {
-            self.hold(burst, buckets, out);
-        }
-        false
+        others | waiting
     }
 
-    /// The same for a burst from another worker, whose packets are this one's already: those whose
-    /// bucket is still on its way wait. `buckets` are read from the packets.
+    /// Takes those of a burst from another worker, whose packets are this one's already, whose
+    /// bucket is still on its way: they wait.
     #[inline]
-    pub fn admit(
-        &mut self,
-        burst: &mut Burst,
-        buckets: &mut [Bucket; Burst::CAPACITY],
-        out: &mut Egress,
-    ) {
-        for (index, packet) in burst.iter().enumerate() {
-            buckets[index] = packet.user::<Handed>().bucket;
-        }
+    pub fn admit(&mut self, burst: &mut Burst, out: &mut Egress) {
         if !self.awaited.is_empty() {
-            self.hold(burst, buckets, out);
+            let awaited: Vec<Bucket> = self.awaited.iter().map(|(of, _)| *of).collect();
+            let stays = |packet: &mut Packet| !awaited.contains(&packet.user::<Handed>().bucket);
+            self.hold(burst, stays, out);
         }
     }
 
-    /// Puts packets of awaited buckets aside. Returns whether there were none.
+    /// The positions of packets whose buckets are awaited.
+    #[cold]
+    fn awaited_of(&self, mask: Mask, buckets: &[Bucket; Burst::CAPACITY]) -> Mask {
+        let is_awaited = |index: &usize| self.awaited.iter().any(|(of, _)| *of == buckets[*index]);
+        ones(mask)
+            .filter(is_awaited)
+            .fold(0, |sum, index| sum | 1 << index)
+    }
+
+    /// Puts packets of awaited buckets aside: all but those that stay.
     #[cold]
     fn hold(
         &mut self,
         burst: &mut Burst,
-        buckets: &mut [Bucket; Burst::CAPACITY],
+        stays: impl FnMut(&mut Packet) -> bool,
         out: &mut Egress,
-    ) -> bool {
-        let before = burst.len();
-        let (mut kept, mut at) = (0, 0);
+    ) {
         let mut waits = Burst::new();
-        let awaited = &mut self.awaited;
-        let mut places = [0; Burst::CAPACITY];
-        burst.retain(&mut waits, |_| {
-            let bucket = buckets[at];
-            at += 1;
-            let place = awaited.iter().position(|(of, _)| *of == bucket);
-            match place {
-                Some(place) => {
-                    places[at - 1 - kept] = place;
-                    false
+        burst.retain(&mut waits, stays);
+        for packet in waits.drain() {
+            let bucket = packet.user::<Handed>().bucket;
+            let mut awaited = self.awaited.iter_mut();
+            match awaited.find(|(of, _)| *of == bucket) {
+                Some((_, packets)) if self.waiting < ROOM => {
+                    self.waiting += 1;
+                    packets.push_back(packet);
                 }
-                None => {
-                    buckets[kept] = bucket;
-                    kept += 1;
-                    true
-                }
+                _ => out.drop_one(self.no_room, packet),
             }
-        });
-        for (packet, place) in waits.drain().zip(places) {
-            if self.waiting == ROOM {
-                out.drop_one(self.no_room, packet);
-                continue;
-            }
-            self.waiting += 1;
-            awaited[place].1.push_back(packet);
         }
-        burst.len() == before
     }
 
     /// Packets of this bucket go to `to` from now on.
@@ -208,5 +210,10 @@ impl Sorter {
     /// Who owns what, as this worker knows it.
     pub fn owners(&self) -> &Owners {
         &self.owners
+    }
+
+    /// Who it is; [`NOBODY`] where it only dispatches.
+    pub fn me(&self) -> Owner {
+        self.me
     }
 }

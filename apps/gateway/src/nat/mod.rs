@@ -51,6 +51,7 @@
 
 pub mod bits;
 mod chain;
+mod explain;
 pub mod log;
 pub mod mapping;
 pub mod nat64;

@@ -265,7 +265,7 @@ pub(super) enum Aim {
 }
 
 /// The rules, as workers use them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Rules {
     pub config: Config,
     /// By [`AddressId`]; `None` where an earlier configuration had an address.
@@ -311,6 +311,15 @@ impl Rules {
         inside.sort_unstable();
         (rules.statics_out, rules.statics_in) = (out, inside);
         rules
+    }
+
+    /// The same, with other numbers of interfaces and zones in its configuration.
+    #[must_use]
+    pub fn numbered(&self, config: Config) -> Self {
+        Self {
+            config,
+            ..self.clone()
+        }
     }
 
     fn number_addresses(&mut self, before: Option<&Rules>) {
@@ -498,7 +507,13 @@ impl Rules {
 
     /// What the first rule says that fits a packet on its way; `None` if none does.
     pub(super) fn source(&self, tuple: &Tuple, from: At, to: At) -> Option<Action> {
-        let fits = |rule: &&SourceRule| {
+        let at = self.source_at(tuple, from, to)?;
+        Some(self.config.sources[at].action)
+    }
+
+    /// The place of that rule.
+    pub(super) fn source_at(&self, tuple: &Tuple, from: At, to: At) -> Option<usize> {
+        let fits = |rule: &SourceRule| {
             rule.fits(tuple, from)
                 && rule.to.has(to)
                 && match rule.action {
@@ -506,11 +521,7 @@ impl Rules {
                     Action::Keep => true,
                 }
         };
-        self.config
-            .sources
-            .iter()
-            .find(fits)
-            .map(|rule| rule.action)
+        self.config.sources.iter().position(fits)
     }
 
     /// What the first rule says that would fit a packet that left to the outside, and did not come

@@ -11,8 +11,9 @@ use super::first::FirstPacket;
 use super::words;
 use super::{Policy, Zone};
 
-/// Rules that the text tells of, of those that did not match: the last before the one that did.
+/// Rules that did not match which the text tells of, and JSON: the last before the one that did.
 const TOLD: usize = 20;
+const MOST: usize = 1000;
 
 /// Which rule decides on a flow, and why the rules before it do not.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,7 +30,9 @@ pub struct Explanation {
     pub verdict: &'static str,
     /// Whether the flow is logged.
     pub log: bool,
-    /// Every earlier rule.
+    /// How many rules before those in `passed_over` do not match either.
+    pub untold: usize,
+    /// The last rules before it.
     pub passed_over: Vec<PassedOver>,
 }
 
@@ -67,26 +70,30 @@ impl Policy {
             rule: None,
             verdict: list.default.name(),
             log: false,
+            untold: 0,
             passed_over: Vec::new(),
         };
-        for (number, rule) in (1..).zip(&list.rules) {
-            let named = Named {
-                number,
-                name: rule.name.clone(),
-                matches: rule.show(&list.sets).to_string(),
-            };
-            match rule.failing(&list.sets, packet) {
-                None => {
-                    explanation.rule = Some(named);
-                    explanation.verdict = rule.action.name();
-                    explanation.log = rule.log;
-                    break;
-                }
-                Some(field) => explanation.passed_over.push(PassedOver {
-                    rule: named,
+        let named = |at: usize| Named {
+            number: at + 1,
+            name: list.rules[at].name.clone(),
+            matches: list.rules[at].show(&list.sets).to_string(),
+        };
+        let mut rules = list.rules.iter();
+        let matching = rules.position(|rule| rule.failing(&list.sets, packet).is_none());
+        if let Some(at) = matching {
+            explanation.rule = Some(named(at));
+            explanation.verdict = list.rules[at].action.name();
+            explanation.log = list.rules[at].log;
+        }
+        let end = matching.unwrap_or(list.rules.len());
+        explanation.untold = end.saturating_sub(MOST);
+        for at in explanation.untold..end {
+            if let Some(field) = list.rules[at].failing(&list.sets, packet) {
+                explanation.passed_over.push(PassedOver {
+                    rule: named(at),
                     field: field.to_string(),
-                    asks: rule.asks(&list.sets, field),
-                }),
+                    asks: list.rules[at].asks(&list.sets, field),
+                });
             }
         }
         explanation
@@ -117,6 +124,7 @@ impl Explanation {
             "rule": self.rule.as_ref().map(named),
             "verdict": self.verdict,
             "log": self.log,
+            "passed_over_before": self.untold,
             "passed_over": self.passed_over.iter().map(passed).collect::<Vec<_>>(),
         })
     }
@@ -141,14 +149,15 @@ impl fmt::Display for Explanation {
             self.packet, self.zones.0, self.zones.1
         )?;
         writeln!(f, "policy {}", self.list)?;
-        let untold = self.passed_over.len().saturating_sub(TOLD);
-        if untold > 0 {
+        let left = self.passed_over.len().saturating_sub(TOLD);
+        if left > 0 {
+            let untold = self.untold + left;
             writeln!(
                 f,
-                "  {untold} rules before these do not match (--json has them all)"
+                "  {untold} rules before these do not match (--json has {MOST} of them)"
             )?;
         }
-        for PassedOver { rule, field, asks } in &self.passed_over[untold..] {
+        for PassedOver { rule, field, asks } in &self.passed_over[left..] {
             writeln!(f, "  not {rule}: {field} is not {asks}")?;
         }
         match &self.rule {
@@ -165,7 +174,7 @@ impl fmt::Display for Explanation {
 }
 
 /// How a flow is written, for errors.
-const LEGAL: &str = "write it as \"10.0.0.1:4000 > 192.0.2.1:443 tcp\", \"[2001:db8::1]:53 > \
+pub const LEGAL: &str = "write it as \"10.0.0.1:4000 > 192.0.2.1:443 tcp\", \"[2001:db8::1]:53 > \
                      [2001:db8::2]:53 udp\" or \"10.0.0.1 > 192.0.2.1 icmp type 8 code 0\"";
 
 /// Reads a flow's first packet: two ends, `>` between them, a protocol, and perhaps `type`, `code`,

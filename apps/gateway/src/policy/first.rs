@@ -65,6 +65,32 @@ impl FirstPacket {
         }
     }
 
+    /// As a frame of so many bytes, without FCS.
+    #[must_use]
+    pub fn of_length(self, bytes: usize) -> Self {
+        match self {
+            Self::V4(key) => Self::V4(key.with_length(bytes)),
+            Self::V6(key) => Self::V6(key.with_length(bytes)),
+        }
+    }
+
+    /// To another destination of its family; a port is for those that have one.
+    #[must_use]
+    pub fn to(self, address: IpAddr, port: u16) -> Self {
+        let ports = self.ports().map(|(source, _)| (source, port));
+        match (self, address) {
+            (Self::V4(mut key), IpAddr::V4(v4)) => {
+                key.dst = [v4.into()];
+                Self::V4(ports.map_or(key, |ports| key.with_ports(ports)))
+            }
+            (Self::V6(mut key), IpAddr::V6(v6)) => {
+                key.dst = words6(v6);
+                Self::V6(ports.map_or(key, |ports| key.with_ports(ports)))
+            }
+            (same, _) => same,
+        }
+    }
+
     /// Whether it is one.
     pub fn is_later_fragment(&self) -> bool {
         match self {

@@ -80,33 +80,30 @@ impl Policy {
         format!("policy {name} {rule}: {verdict} in by {interface}: {flow}")
     }
 
-    /// A row for each rule, and one for the default of each list, with what workers have counted.
-    pub fn rows(&self, workers: &[&Counts]) -> Vec<Value> {
-        let flows =
-            |list, rule| -> u64 { workers.iter().map(|worker| worker.hits(list, rule)).sum() };
-        let mut rows = Vec::new();
-        for (number, list) in self.lists().iter().enumerate() {
-            for (at, rule) in list.rules.iter().enumerate() {
-                rows.push(json!({
-                    "policy": list.name,
-                    "rule": (at + 1).to_string(),
-                    "name": rule.name,
-                    "action": rule.action.name(),
-                    "decided": flows(number, at),
-                    "matches": rule.show(&list.sets).to_string(),
-                    "log": rule.log,
-                }));
-            }
-            rows.push(json!({
+    /// The row of a rule, with what workers have counted; the place behind the last rule of a list
+    /// stands for its default.
+    pub fn row(&self, number: usize, rule: usize, workers: &[Counts]) -> Value {
+        let list = &self.lists()[number];
+        let decided: u64 = workers.iter().map(|one| one.hits(number, rule)).sum();
+        match list.rules.get(rule) {
+            Some(of) => json!({
+                "policy": list.name,
+                "rule": (rule + 1).to_string(),
+                "name": of.name,
+                "action": of.action.name(),
+                "decided": decided,
+                "matches": of.show(&list.sets).to_string(),
+                "log": of.log,
+            }),
+            None => json!({
                 "policy": list.name,
                 "rule": "default",
                 "name": null,
                 "action": list.default.name(),
-                "decided": flows(number, list.rules.len()),
+                "decided": decided,
                 "matches": "all others",
                 "log": false,
-            }));
+            }),
         }
-        rows
     }
 }

@@ -2,14 +2,15 @@
 //!
 //! Interfaces are in *zones*; a *list* of rules for each pair of zones decides on the first packet
 //! of each flow. All of it is a [`Policy`]: read-only, built aside by a plain function, exchanged
-//! as a whole between two bursts. A flow keeps the [number](Policy::number) of the policy that has
-//! permitted it; once that is another, its next packet is decided anew.
+//! as a whole between two bursts. Once the policy is another, the next packet of each flow is
+//! decided anew.
 //!
 //! | what | who | when |
 //! |---|---|---|
 //! | [`stanza::read`] | control | a file is read: all errors, by line |
-//! | [`Policy::build`] | control, or a thread of its own | what is as in the old policy is shared |
-//! | [`Policy::warnings`] | control | after that: rules that never decide, by line |
+//! | [`Policy::prepare`] | who reads the file | what is as in the old policy is shared |
+//! | [`warnings`] | the same | after that: rules that never decide, by line |
+//! | [`Policy::of`] | control | short; [`Policy::build`] is both |
 //! | [`Counts::new`] | control, for each worker | before workers take a policy |
 //! | [`Policy::decide`], [`Counts::hit`] | workers | a flow's first packet, or an older number |
 //! | [`Policy::explain`] | control | a user asks why |
@@ -60,7 +61,6 @@ mod words;
 pub mod zones;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use linerate_appliance::config::ConfigError;
 use linerate_routing::model::InterfaceId;
@@ -76,9 +76,6 @@ pub use zones::{Zone, Zones};
 
 use lists::Known;
 use zones::Pairs;
-
-/// The next number of a policy in this process; 0 is that of no policy.
-static NUMBER: AtomicU32 = AtomicU32::new(1);
 
 /// The list for packets within a zone.
 const WITHIN: u16 = 0;
@@ -104,9 +101,10 @@ const USUAL: [(&str, Verdict); 5] = [
 pub struct Policy {
     zones: Zones,
     pairs: Pairs,
+    /// Whether a rule logs.
+    logs: bool,
     /// [`USUAL`], then those of the configuration in their order.
     lists: Vec<Arc<List>>,
-    number: u32,
 }
 
 /// What a policy says of a packet.
@@ -148,21 +146,23 @@ impl Policy {
         interfaces: &[&str],
         old: Option<&Arc<Self>>,
     ) -> Result<Arc<Self>, Error> {
-        let none = Zones::default();
-        let zones = Zones::new(
-            &config.zones,
-            interfaces,
-            old.map_or(&none, |old| &old.zones),
-        );
+        let prepared = Self::prepare(config, old)?;
+        Ok(Self::of(config, interfaces, old, &prepared))
+    }
+
+    /// The lists of a configuration, in its order: what takes long of a policy, and can be done
+    /// while another decides. Lists, sets and classes that are as in `old` are taken from there.
+    ///
+    /// # Errors
+    /// The list that cannot be compiled, and why.
+    pub fn prepare(
+        config: &PolicyConfig,
+        old: Option<&Arc<Self>>,
+    ) -> Result<Vec<Arc<List>>, Error> {
         let mut known = Known::default();
-        let mut lists = match old {
-            Some(old) => old.lists[..USUAL.len()].to_vec(),
-            None => USUAL
-                .map(|(name, verdict)| Arc::new(List::fixed(name, verdict)))
-                .to_vec(),
-        };
         let of_old = || old.iter().flat_map(|old| &old.lists);
         of_old().for_each(|list| known.add(list));
+        let mut lists = Vec::new();
         for list in &config.lists {
             let mut list = list.clone();
             for set in &mut list.sets {
@@ -186,6 +186,27 @@ impl Policy {
             };
             lists.push(list);
         }
+        Ok(lists)
+    }
+
+    /// The policy of a configuration whose lists were [prepared](Self::prepare): short, whatever
+    /// number of rules there is.
+    pub fn of(
+        config: &PolicyConfig,
+        interfaces: &[&str],
+        old: Option<&Arc<Self>>,
+        prepared: &[Arc<List>],
+    ) -> Arc<Self> {
+        let none = Zones::default();
+        let before = old.map_or(&none, |old| &old.zones);
+        let zones = Zones::new(&config.zones, interfaces, before);
+        let mut lists = match old {
+            Some(old) => old.lists[..USUAL.len()].to_vec(),
+            None => USUAL
+                .map(|(name, verdict)| Arc::new(List::fixed(name, verdict)))
+                .to_vec(),
+        };
+        lists.extend_from_slice(prepared);
         let usual = |from, to| match (from, to) {
             _ if zones.is_empty() => NO_ZONES,
             (Zone::SELF, _) | (_, Zone::SELF) => OWN,
@@ -207,19 +228,20 @@ impl Policy {
                     .all(|(old, new)| Arc::ptr_eq(old, new))
         };
         if let Some(same) = old.filter(is_same) {
-            return Ok(same.clone());
+            return same.clone();
         }
-        Ok(Arc::new(Self {
+        let logs = |list: &Arc<List>| list.rules.iter().any(|rule| rule.log);
+        Arc::new(Self {
             zones,
             pairs,
+            logs: lists.iter().any(logs),
             lists,
-            number: NUMBER.fetch_add(1, Ordering::Relaxed),
-        }))
+        })
     }
 
-    /// Its number, which no other policy in this process has. Never 0.
-    pub fn number(&self) -> u32 {
-        self.number
+    /// Whether one of its rules logs.
+    pub fn logs(&self) -> bool {
+        self.logs
     }
 
     /// Its zones.
@@ -283,36 +305,37 @@ impl Policy {
             .map(|(number, said)| self.decision(number, said))
             .collect()
     }
+}
 
-    /// Rules that never decide, for the user, by line. `config` is what it was built of.
-    pub fn warnings(&self, config: &PolicyConfig) -> Vec<ConfigError> {
-        let mut all = Vec::new();
-        for (list, config) in self.lists[USUAL.len()..].iter().zip(&config.lists) {
-            for unreachable in &list.unreachable {
-                let line = config.rules[unreachable.rule].line;
-                let place = match &config.file {
-                    Some(file) => format!(" ({file} line {line})"),
-                    None => String::new(),
-                };
-                let problem = match unreachable.by {
-                    Some(by) => format!("rule {} has all its packets: it never decides", by + 1),
-                    None => "its sets have no addresses: it never decides".into(),
-                };
-                let rule = unreachable.rule + 1;
-                all.push(ConfigError {
-                    line: if config.file.is_some() {
-                        config.line
-                    } else {
-                        line
-                    },
-                    key: format!("policy {} rule {rule}", list.name),
-                    problem: format!("{problem}{place}"),
-                    legal: "move it up, or take it out".into(),
-                });
-            }
+/// Rules that never decide, for the user, by line: of the lists that were
+/// [prepared](Policy::prepare) of `config`.
+pub fn warnings(lists: &[Arc<List>], config: &PolicyConfig) -> Vec<ConfigError> {
+    let mut all = Vec::new();
+    for (list, config) in lists.iter().zip(&config.lists) {
+        for unreachable in &list.unreachable {
+            let line = config.rules[unreachable.rule].line;
+            let place = match &config.file {
+                Some(file) => format!(" ({file} line {line})"),
+                None => String::new(),
+            };
+            let problem = match unreachable.by {
+                Some(by) => format!("rule {} has all its packets: it never decides", by + 1),
+                None => "its sets have no addresses: it never decides".into(),
+            };
+            let rule = unreachable.rule + 1;
+            all.push(ConfigError {
+                line: if config.file.is_some() {
+                    config.line
+                } else {
+                    line
+                },
+                key: format!("policy {} rule {rule}", list.name),
+                problem: format!("{problem}{place}"),
+                legal: "move it up, or take it out".into(),
+            });
         }
-        all
     }
+    all
 }
 
 /// A list that cannot be compiled.

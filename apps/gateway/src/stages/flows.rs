@@ -9,17 +9,25 @@
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 //!
-//! `first.rs` begins flows, `translate.rs` writes headers.
+//! `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself
+//! in a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to;
+//! `shared.rs` is what control makes for all that, `notes.rs` what traces say.
 
+mod clear;
 mod first;
+mod notes;
+mod proxy;
+mod shared;
 mod translate;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use linerate_core::packet::{Burst, Packet};
+use linerate_appliance::error::Error;
+use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::{DropId, Egress, NEVER, Stage};
+use linerate_routing::plane::hits::Hits as Logged;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Context, Verdict, ones};
 use linerate_tables::TableError;
@@ -30,16 +38,23 @@ use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 use crate::config::{FlowsConfig, Stanzas};
-use crate::dispatch::Hash;
+use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::bits::Bits;
+use crate::nat::ports::Ports;
 use crate::nat::rewrite::Differences;
 use crate::nat::rules::Rules;
 use crate::nat::{self, Held, Nat, Tuple};
 use crate::policy::{self, Policy};
-use crate::track::{Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next};
+use crate::track::{
+    Cookies, Made, Pickup, Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next,
+};
+
+pub use shared::{Hits, Part, Prepared};
 
 /// Flows that one turn ends at most, of each family: see [`Flows::turn`].
 const EXPIRY_BUDGET: usize = 256;
+/// The segment size that is offered with a SYN cookie: it fits the usual Ethernet in both families.
+const COOKIE_MSS: u16 = 1440;
 /// Ticks of the tables a second.
 const TICKS: u64 = 1000;
 
@@ -54,6 +69,22 @@ pub struct Tracked {
     /// The zone that it came in from.
     zone: u16,
     held: Held,
+    /// The code point of its first packet, by which newer policies decide.
+    dscp: u8,
+}
+
+impl Tracked {
+    /// The number of the zone that its first packet came in from.
+    pub fn zone(&self) -> u16 {
+        self.zone
+    }
+}
+
+impl Tracked {
+    /// Whether it is a connection that has begun with a SYN cookie.
+    pub fn began_with_cookie(&self) -> bool {
+        self.tcp.is_shifted()
+    }
 }
 
 /// Flows of one family.
@@ -100,16 +131,28 @@ pub struct Counts {
     pub ended: u64,
     /// Flows that ended because newer policies do not permit them.
     pub forbidden: u64,
+    /// SYNs that were answered by a cookie.
+    pub cookies: u64,
+    /// Of these: whose cookie has come back.
+    pub cookies_returned: u64,
+    /// Flows that ended because a user said so.
+    pub cleared: u64,
 }
 
 /// What all workers have of a configuration.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Shared {
     /// Zones, and what may begin between them.
     pub policy: Arc<Policy>,
     /// What is translated.
     pub rules: Arc<Rules>,
-    /// The number of both, which no others in this process have.
+    /// Gives SYN cookies: any worker knows those of another.
+    cookies: Cookies,
+    /// What the policy's rules have decided, by worker.
+    pub hits: Hits,
+    /// Which bucket a packet is of, by what is translated.
+    pub classes: Arc<Classes>,
+    /// The number of policy and rules, which no others in this process have.
     number: u32,
 }
 
@@ -120,15 +163,26 @@ impl Shared {
     /// What the stanzas ask for, between the interfaces of `settings`; what is as in `old` is that.
     ///
     /// # Errors
-    /// A list of rules cannot be compiled.
-    pub fn new(
+    /// A list of rules cannot be compiled, or there is no memory for what dispatch goes by.
+    pub fn new(stanzas: &Stanzas, settings: &Settings, old: Option<&Self>) -> Result<Self, Error> {
+        let prepared = Prepared::new(stanzas, old)?;
+        Ok(Self::of(stanzas, settings, old, &prepared)?)
+    }
+
+    /// The same of what was prepared of the stanzas, with the same `old`: short.
+    ///
+    /// # Errors
+    /// There is no memory for what dispatch goes by.
+    pub fn of(
         stanzas: &Stanzas,
         settings: &Settings,
         old: Option<&Self>,
-    ) -> Result<Self, policy::Error> {
+        prepared: &Prepared,
+    ) -> Result<Self, TableError> {
         let interfaces = || settings.interfaces.iter().map(|one| one.name.as_str());
         let names: Vec<&str> = interfaces().collect();
-        let policy = Policy::build(&stanzas.policy, &names, old.map(|old| &old.policy))?;
+        let before = old.map(|old| &old.policy);
+        let policy = Policy::of(&stanzas.policy, &names, before, &prepared.lists);
         let interface = |place: u16| {
             let name = stanzas.interfaces.get(usize::from(place));
             let number = name.and_then(|name| interfaces().position(|one| one == name));
@@ -142,7 +196,19 @@ impl Shared {
         let config = stanzas.nat.clone().with_numbers(interface, zone);
         let rules = match old.filter(|old| old.rules.config == config) {
             Some(same) => same.rules.clone(),
-            None => Arc::new(Rules::new(config, old.map(|old| &*old.rules))),
+            None => Arc::new(prepared.rules.numbered(config)),
+        };
+        let hits = match old {
+            Some(old) if Arc::ptr_eq(&old.policy, &policy) => old.hits.clone(),
+            Some(old) => Hits::of(&policy, &old.hits),
+            None => Hits::default(),
+        };
+        let classes = match old.filter(|old| Arc::ptr_eq(&old.rules, &rules)) {
+            Some(same) => same.classes.clone(),
+            None => {
+                let hash = old.map_or_else(any_hash, |old| old.classes.hash());
+                Arc::new(Classes::new(hash, &Marked::of_nat(&rules.config))?)
+            }
         };
         let is_same =
             |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.rules, &rules);
@@ -150,9 +216,18 @@ impl Shared {
             Some(same) => same.number,
             None => NUMBER.fetch_add(1, Ordering::Relaxed),
         };
+        let cookies = old.map(|old| old.cookies.clone());
         Ok(Self {
             policy,
             rules,
+            hits,
+            classes,
+            cookies: cookies.unwrap_or_else(|| {
+                let random = RandomState::new();
+                let secret = [0, 1].map(|half| u128::from(random.hash_one(half)));
+                let most = stanzas.flows.most_half_open();
+                Cookies::new(secret[0] << 64 | secret[1], most, COOKIE_MSS)
+            }),
             number,
         })
     }
@@ -174,9 +249,11 @@ pub struct Flows {
     number: u32,
     /// What its rules have decided here.
     hits: policy::Counts,
+    /// Packets that rules log, until control asks.
+    logged: Logged,
     reasons: Reasons,
     counts: Counts,
-    hash: Hash,
+    classes: Arc<Classes>,
     /// Makes random numbers.
     random: (RandomState, u64),
     /// What each packet of the burst has found.
@@ -213,9 +290,10 @@ impl Flows {
         Ok(Self {
             v4: Table::new(&of("flows of IPv4", config.ipv4), ticks(now_ns))?,
             v6: Table::new(&of("flows of IPv6", config.ipv6), ticks(now_ns))?,
-            tracker: Tracker::default(),
+            tracker: Tracker::new(Pickup::Strict, Some(shared.cookies)),
             nat,
-            hits: policy::Counts::new(&shared.policy, &policy::Counts::default()),
+            hits: shared.hits.worker(&shared.policy, worker),
+            logged: Logged::default(),
             policy: shared.policy,
             number: shared.number,
             reasons: Reasons {
@@ -230,7 +308,7 @@ impl Flows {
                 nat: nat::Refused::ALL.map(|one| reason(one.name())),
             },
             counts: Counts::default(),
-            hash: Hash::new(random.hash_one(0_u64)),
+            classes: shared.classes,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             has_begun: false,
@@ -239,19 +317,20 @@ impl Flows {
 
     /// Takes another configuration over, and leaves the one that it had.
     pub fn install(&mut self, change: &mut Change) {
-        let own = change.own.take().and_then(|own| own.downcast().ok());
-        let new = own.and_then(|own: Box<linerate_control::Own>| own.downcast::<Shared>().ok());
-        let Some(new) = new else { return };
-        let rules = self.nat.rules().clone();
-        let hits = policy::Counts::new(&new.policy, &self.hits);
-        let hits = std::mem::replace(&mut self.hits, hits);
-        let policy = std::mem::replace(&mut self.policy, new.policy.clone());
-        if !Arc::ptr_eq(&rules, &new.rules) {
-            // Flows of mappings that are gone end at their next packet.
-            self.nat.install(new.rules.clone());
+        let own = change.own.as_mut();
+        if let Some(part) = own.and_then(|own| own.downcast_mut::<Part>()) {
+            self.exchange(part);
         }
-        self.number = new.number;
-        change.own = Some(Box::new((policy, rules, hits)));
+    }
+
+    /// From the beginning these buckets alone are this worker's.
+    pub fn own(&mut self, mine: Bits) {
+        self.nat.ports = Ports::new(self.nat.rules().outsides(), mine);
+    }
+
+    /// Which bucket a packet is of.
+    pub fn classes(&self) -> &Arc<Classes> {
+        &self.classes
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.
@@ -271,14 +350,21 @@ impl Flows {
         &self.v6
     }
 
-    /// What the policy's rules have decided here.
-    pub fn hits(&self) -> &policy::Counts {
-        &self.hits
+    /// Packets that rules have logged since this was asked last.
+    pub fn take_logged(&mut self) -> Logged {
+        std::mem::take(&mut self.logged)
     }
 
     /// What it has counted.
     pub fn counts(&self) -> Counts {
         self.counts
+    }
+
+    /// Connections that one side has not confirmed yet.
+    pub fn half_open(&self) -> usize {
+        let states = State::ALL.into_iter().filter(|state| state.is_half_open());
+        let count = |state: State| self.v4.count(state as u8) + self.v6.count(state as u8);
+        states.map(count).sum()
     }
 
     /// Readies the keys of those that are not looked up as they are: ICMP queries, by their
@@ -316,16 +402,11 @@ impl Flows {
     }
 
     /// Looks packets up; what they found is at their positions.
-    fn find(&mut self, now: u64, mask: Mask, all: Mask, context: &Context<'_>) {
+    fn find(&mut self, mask: Mask, all: Mask, context: &Context<'_>) {
         let parsed = &context.packets.parsed;
-        let mut lengths = [0; Burst::CAPACITY];
-        for (length, end) in lengths.iter_mut().zip(&parsed.end) {
-            *length = end.saturating_sub(HEADER_LEN as u32);
-        }
         let (v4, v6) = (mask & parsed.class.v4, mask & parsed.class.v6);
-        let found = &mut self.found;
-        look_up(&mut self.v4, now, (v4, all), &parsed.keys4, &lengths, found);
-        look_up(&mut self.v6, now, (v6, all), &parsed.keys6, &lengths, found);
+        look_up(&self.v4, (v4, all), &parsed.keys4, &mut self.found);
+        look_up(&self.v6, (v6, all), &parsed.keys6, &mut self.found);
     }
 }
 
@@ -333,8 +414,12 @@ impl Flows {
 enum Judged<F> {
     /// It passes, and gets the addresses and ports of this key, if of any.
     Pass(Option<(F, Differences)>),
+    /// The same, and its sequence numbers change.
+    Shift(Option<(F, Differences)>),
+    /// It ends here, and this is said to its source, and to its destination.
+    Answer(Option<(F, Differences)>, [Option<Made>; 2]),
     /// Policy or translation have changed since.
-    Old(Held),
+    Old(Held, u8),
     /// It begins another flow.
     Anew,
     Drop(Reason),
@@ -346,18 +431,19 @@ fn judge<F: FlowKey<K>, const K: usize>(
     table: &mut Table<F, K>,
     tracker: &Tracker,
     hit: &Hit,
-    (key, upper): (F, &Upper),
+    (key, upper, bytes): (F, &Upper, u32),
     now: u64,
     number: u32,
 ) -> Judged<F> {
-    let Some(flow) = table.flow_mut(hit, key) else {
+    let Some(mut flow) = table.flow_mut(hit, key) else {
         // It has ended since: a packet before in the same burst has begun another.
         return Judged::Anew;
     };
     if flow.user.permitted_by != number {
-        return Judged::Old(flow.user.held);
+        return Judged::Old(flow.user.held, flow.user.dscp);
     }
     let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
+    let is_shifted = matches!(upper, Upper::Tcp(_)) && flow.user.tcp.is_shifted();
     let becomes = flow.translated.then(|| {
         let differences = match hit.direction {
             Direction::Forward => flow.user.differences,
@@ -367,17 +453,38 @@ fn judge<F: FlowKey<K>, const K: usize>(
     });
     match next {
         Next::Pass(state) => {
+            flow.count(bytes);
+            flow.refresh(now);
             if state as u8 != hit.state {
                 // A state without room leaves the flow in the one that it has.
                 let _ = table.set_state(hit.flow, state as u8);
             }
-            Judged::Pass(becomes)
+            passes(becomes, is_shifted)
         }
-        Next::Unchanged => Judged::Pass(becomes),
+        Next::Unchanged => {
+            flow.count(bytes);
+            passes(becomes, is_shifted)
+        }
         Next::Anew => Judged::Anew,
-        // Only a proxied connection is answered, and without cookies none is.
-        Next::Answer { .. } => Judged::Drop(Reason::TcpCookie),
+        Next::Answer {
+            state,
+            back,
+            onward,
+        } => {
+            flow.count(bytes);
+            flow.refresh(now);
+            let _ = table.set_state(hit.flow, state as u8);
+            Judged::Answer(becomes, [back, onward])
+        }
         Next::Drop(reason) => Judged::Drop(reason),
+    }
+}
+
+#[inline(always)]
+fn passes<F>(becomes: Option<(F, Differences)>, is_shifted: bool) -> Judged<F> {
+    match is_shifted {
+        true => Judged::Shift(becomes),
+        false => Judged::Pass(becomes),
     }
 }
 
@@ -404,7 +511,7 @@ macro_rules! known {
                 index: usize,
                 hit: &Hit,
                 packet: &mut Packet,
-                context: &mut Context<'_>,
+                (context, out): (&mut Context<'_>, &mut Egress),
             ) -> Result<(), Verdict> {
                 let parsed = &context.packets.parsed;
                 let (key, end) = (parsed.$keys[index], parsed.end[index]);
@@ -414,16 +521,17 @@ macro_rules! known {
                     _ => read(packet, is_v4, key.protocol(), end)
                         .map_err(|why| self.reasons.of(why))?,
                 };
-                let number = self.number;
+                let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
-                let mut judged = judge(table, tracker, hit, (key, &upper), now, number);
-                if let Judged::Old(held) = judged {
+                let mut judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);
+                if let Judged::Old(held, dscp) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
                     };
                     let (_, original, translated, _) = gone_of(&flow);
                     let tuples = (original, translated);
-                    let decided = self.decide_again(index, hit, tuples, held, packet, context);
+                    let kept = (held, dscp);
+                    let decided = self.decide_again(index, hit, tuples, kept, packet, context);
                     if let Err(verdict) = decided {
                         if let Some(flow) = self.$table.remove(hit.flow) {
                             let (held, original, translated, zone) = gone_of(&flow);
@@ -435,7 +543,7 @@ macro_rules! known {
                         user.permitted_by = number;
                     }
                     let (table, tracker) = (&mut self.$table, &self.tracker);
-                    judged = judge(table, tracker, hit, (key, &upper), now, number);
+                    judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);
                 }
                 match judged {
                     Judged::Pass(None) => Ok(()),
@@ -443,8 +551,29 @@ macro_rules! known {
                         self.$write(index, to, differences, packet, context)
                     }
                     Judged::Drop(reason) => Err(self.reasons.of(reason)),
+                    Judged::Shift(becomes) => {
+                        let tcp = self.$table.user(hit.flow).map(|user| user.tcp);
+                        match becomes {
+                            Some((to, differences)) => {
+                                self.$write(index, to, differences, packet, context)?;
+                            }
+                            None => context.packets.translate(index, packet.data()),
+                        }
+                        shift(tcp, hit.direction, end, packet);
+                        Ok(())
+                    }
+                    Judged::Answer(becomes, said) => {
+                        let is_onward = said[1].is_some();
+                        self.answer(index, said, packet, (context, out))?;
+                        match becomes.filter(|_| is_onward) {
+                            None => Ok(()),
+                            Some((to, differences)) => {
+                                self.$write(index, to, differences, packet, context)
+                            }
+                        }
+                    }
                     // The flow before is closed: it goes, whatever becomes of this one.
-                    Judged::Anew | Judged::Old(_) => {
+                    Judged::Anew | Judged::Old(..) => {
                         if let Some(flow) = self.$table.remove(hit.flow) {
                             let (held, original, translated, zone) = gone_of(&flow);
                             self.nat.release(held, &original, &translated, zone, now);
@@ -460,7 +589,7 @@ known!(known4, v4, keys4, write4);
 known!(known6, v6, keys6, write6);
 
 impl Stage<Context<'_>> for Flows {
-    fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, _: &mut Egress) {
+    fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
         let marks = &context.packets.marks;
         let tracked = context.packets.live & !(marks.to_group | marks.link_local | marks.l2_group);
         let now = ticks(context.now_ns());
@@ -474,7 +603,11 @@ impl Stage<Context<'_>> for Flows {
             special => self.ready_keys(special, burst, context),
         };
         self.has_begun = false;
-        self.find(now, tracked & !errors, burst.mask(), context);
+        self.find(tracked & !errors, burst.mask(), context);
+        match context.traced() & tracked & !errors {
+            0 => {}
+            traced => self.note_known(traced, context),
+        }
         let v4 = context.packets.parsed.class.v4;
         let mut live = context.packets.live;
         for index in ones(tracked) {
@@ -486,19 +619,16 @@ impl Stage<Context<'_>> for Flows {
                 let parsed = &context.packets.parsed;
                 let found = match self.found[index] {
                     // A packet before in this burst may have begun the flow.
-                    None if self.has_begun => {
-                        let bytes = parsed.end[index].saturating_sub(HEADER_LEN as u32);
-                        match is_v4 {
-                            true => self.v4.touch(now, parsed.keys4[index], bytes),
-                            false => self.v6.touch(now, parsed.keys6[index], bytes),
-                        }
-                    }
+                    None if self.has_begun => match is_v4 {
+                        true => self.v4.lookup(parsed.keys4[index]),
+                        false => self.v6.lookup(parsed.keys6[index]),
+                    },
                     found => found,
                 };
                 match (found, is_v4) {
                     (None, _) => self.begin(now, index, packet, context),
-                    (Some(hit), true) => self.known4(now, index, &hit, packet, context),
-                    (Some(hit), false) => self.known6(now, index, &hit, packet, context),
+                    (Some(hit), true) => self.known4(now, index, &hit, packet, (context, out)),
+                    (Some(hit), false) => self.known6(now, index, &hit, packet, (context, out)),
                 }
             };
             if let Err(verdict) = outcome {
@@ -526,14 +656,29 @@ impl Stage<Context<'_>> for Flows {
     }
 }
 
+/// A hash that nobody outside knows.
+fn any_hash() -> Hash {
+    Hash::new(RandomState::new().hash_one(0_u64))
+}
+
 /// A time of the worker's clock in ticks of the tables: milliseconds.
 fn ticks(now_ns: u64) -> u64 {
     now_ns / (1_000_000_000 / TICKS)
 }
 
+/// Changes the numbers of a segment of a connection that has begun with a SYN cookie.
+#[cold]
+fn shift(tcp: Option<Tcp>, direction: Direction, end: u32, packet: &mut Packet) {
+    let l4 = usize::from(packet.meta().l4_offset);
+    let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
+    if let (Some(tcp), Some(segment)) = (tcp, packet.data_mut().get_mut(l4..end as usize)) {
+        tcp.shift(direction, segment, is_partial);
+    }
+}
+
 /// Reads the upper layer of a packet that ends at byte `end` of its frame.
 #[inline(always)]
-fn read(packet: &Packet, is_v4: bool, number: u8, end: u32) -> Result<Upper, Reason> {
+pub(crate) fn read(packet: &Packet, is_v4: bool, number: u8, end: u32) -> Result<Upper, Reason> {
     let l4 = usize::from(packet.meta().l4_offset);
     let upper = packet.data().get(l4..end as usize).filter(|_| l4 != 0);
     Upper::read(!is_v4, number, upper.unwrap_or_default())
@@ -542,11 +687,9 @@ fn read(packet: &Packet, is_v4: bool, number: u8, end: u32) -> Result<Upper, Rea
 /// Looks up the packets of `mask`, of a burst that has `all`.
 #[inline(always)]
 fn look_up<F: FlowKey<K> + Default, const K: usize>(
-    table: &mut Table<F, K>,
-    now: u64,
+    table: &Table<F, K>,
     (mask, all): (Mask, Mask),
     keys: &[F; Burst::CAPACITY],
-    lengths: &[u32; Burst::CAPACITY],
     found: &mut [Option<Hit>; Burst::CAPACITY],
 ) {
     if mask == 0 {
@@ -554,17 +697,16 @@ fn look_up<F: FlowKey<K> + Default, const K: usize>(
     }
     if mask == all {
         let count = mask.count_ones() as usize;
-        return table.touch_bulk(now, &keys[..count], &lengths[..count], &mut found[..count]);
+        return table.lookup_bulk(&keys[..count], &mut found[..count]);
     }
     let mut packed = [F::default(); Burst::CAPACITY];
-    let mut short = [0; Burst::CAPACITY];
     let mut hits = [None; Burst::CAPACITY];
     let mut count = 0;
     for index in ones(mask) {
-        (packed[count], short[count]) = (keys[index], lengths[index]);
+        packed[count] = keys[index];
         count += 1;
     }
-    table.touch_bulk(now, &packed[..count], &short[..count], &mut hits[..count]);
+    table.lookup_bulk(&packed[..count], &mut hits[..count]);
     for (index, hit) in ones(mask).zip(hits) {
         found[index] = hit;
     }

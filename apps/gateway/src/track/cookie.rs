@@ -37,8 +37,8 @@ pub(super) struct Offer {
 #[derive(Clone)]
 pub struct Cookies {
     secret: (u64, u64),
-    /// The most half-open connections for which none are given.
-    above: usize,
+    /// How many half-open connections there are at most: beyond, SYNs are answered.
+    half_open: usize,
     /// The segment size that is offered to clients.
     mss: u16,
     last_given_ms: Option<u64>,
@@ -48,19 +48,19 @@ pub struct Cookies {
 impl std::fmt::Debug for Cookies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cookies")
-            .field("above", &self.above)
+            .field("half_open", &self.half_open)
             .field("mss", &self.mss)
             .finish_non_exhaustive()
     }
 }
 
 impl Cookies {
-    /// Cookies for SYNs that come when more than `above` connections are half open. `secret` must
-    /// be unpredictable; `mss` is what clients are told to send at most.
-    pub fn new(secret: u128, above: usize, mss: u16) -> Self {
+    /// Cookies for SYNs that come when `half_open` connections are half open. `secret` must be
+    /// unpredictable; `mss` is what clients are told to send at most.
+    pub fn new(secret: u128, half_open: usize, mss: u16) -> Self {
         Self {
             secret: (secret as u64, (secret >> 64) as u64),
-            above,
+            half_open,
             mss,
             last_given_ms: None,
         }
@@ -72,7 +72,7 @@ impl Cookies {
 
     /// Whether a SYN is to be answered by a cookie.
     pub(super) fn are_due(&self, half_open: usize) -> bool {
-        half_open > self.above
+        half_open >= self.half_open
     }
 
     /// Whether there may be valid ones.

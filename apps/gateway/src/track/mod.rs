@@ -30,7 +30,7 @@
 //!       Verdict::Answer { .. }      the packet ends here; it refreshes the flow, which is in
 //!                                   `state` now; send what is given back and onward
 //!       Verdict::Drop(reason)       refreshes nothing
-//!   where a packet passes and tcp.is_shifted(): tcp.shift(direction, &mut frame[l4..end])
+//!   where a packet passes and tcp.is_shifted(): tcp.shift(direction, &mut frame[l4..end], ..)
 //! ```
 //!
 //! `half_open` is the number of flows in the states that [`State::is_half_open`] names. A made

@@ -306,23 +306,25 @@ impl Tcp {
     }
 
     /// Changes the numbers of a segment that passes, where [`Tcp::is_shifted`]: those of the
-    /// server for the client, and back. `segment` is from the TCP header to the end of the packet.
-    pub fn shift(&self, direction: Direction, segment: &mut [u8]) {
+    /// server for the client, and back. `segment` is from the TCP header to the end of the packet;
+    /// its checksum `is_partial` where only the pseudo header is summed so far.
+    pub fn shift(&self, direction: Direction, segment: &mut [u8], is_partial: bool) {
         let Some(header_len) = segment.get(12).map(|byte| usize::from(byte >> 4) * 4) else {
             return;
         };
         if segment.len() < header_len || header_len < HEADER_LEN {
             return;
         }
+        let sum = (!is_partial).then_some(16);
         let flags = segment[13];
         let scale = self.scales[direction as usize];
         match direction {
-            Direction::Reverse => add(segment, 4, self.extra),
+            Direction::Reverse => change(segment, sum, 4, self.extra),
             Direction::Forward if flags & flag::ACK != 0 => {
                 let back = self.extra.wrapping_neg();
-                add(segment, 8, back);
+                change(segment, sum, 8, back);
                 for at in sack_edges(&segment[..header_len]).into_iter().flatten() {
-                    add(segment, at, back);
+                    change(segment, sum, at, back);
                 }
             }
             Direction::Forward => {}
@@ -330,7 +332,7 @@ impl Tcp {
         if flags & flag::SYN == 0 {
             let old = u16::from_be_bytes([segment[14], segment[15]]);
             let window = self.window(direction, u32::from(old) << (scale & 15));
-            replace(segment, 14, &window.to_be_bytes());
+            replace(segment, sum, 14, &window.to_be_bytes());
         }
     }
 
@@ -353,7 +355,7 @@ impl Tcp {
         if let (Direction::Forward, Some(seq), Some(message)) = (direction, seq, message)
             && message.len() >= seq + 4
         {
-            change(message, 2, seq, self.extra.wrapping_neg());
+            change(message, Some(2), seq, self.extra.wrapping_neg());
         }
     }
 }
@@ -363,30 +365,22 @@ fn clamped(window: u32) -> u16 {
     window.min(0xffff) as u16
 }
 
-/// Adds to the number at a place of a TCP segment, and to its checksum.
-fn add(segment: &mut [u8], at: usize, difference: u32) {
-    change(segment, 16, at, difference);
-}
-
-/// Adds to the number at `at` of a message whose checksum is at `sum`.
-fn change(message: &mut [u8], sum: usize, at: usize, difference: u32) {
+/// Adds to the number at `at` of a message whose checksum is at `sum`, if it has one.
+fn change(message: &mut [u8], sum: Option<usize>, at: usize, difference: u32) {
     let number = &message[at..at + 4];
     let number = u32::from_be_bytes([number[0], number[1], number[2], number[3]]);
     let new = number.wrapping_add(difference).to_be_bytes();
-    replace_in(message, sum, at, &new);
-}
-
-fn replace(segment: &mut [u8], at: usize, new: &[u8]) {
-    replace_in(segment, 16, at, new);
+    replace(message, sum, at, &new);
 }
 
 /// Replaces bytes, which may begin at an odd place, and updates the checksum (RFC 1624).
-fn replace_in(message: &mut [u8], sum: usize, at: usize, new: &[u8]) {
+fn replace(message: &mut [u8], sum: Option<usize>, at: usize, new: &[u8]) {
     let start = at & !1;
     let len = (at + new.len() - start).next_multiple_of(2);
     let mut old = [0; 6];
     old[..len].copy_from_slice(&message[start..start + len]);
     message[at..at + new.len()].copy_from_slice(new);
+    let Some(sum) = sum else { return };
     let before = u16::from_be_bytes([message[sum], message[sum + 1]]);
     let after = checksum::update(before, &old[..len], &message[start..start + len]);
     message[sum..sum + 2].copy_from_slice(&after.to_be_bytes());

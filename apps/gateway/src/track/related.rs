@@ -1,17 +1,17 @@
 //! ICMP errors: the flow that one belongs to, and whether its quote can be true.
 //!
 //! An error quotes the packet that it is about. It belongs to that packet's flow, against its
-//! direction. It passes if its checksum is right (RFC 5508 REQ-3), it goes to the host that sent
-//! what it quotes, there is such a flow (RFC 5508 REQ-4, REQ-5), and the TCP sequence number that
-//! it quotes is on its way (RFC 5927 4.1). It changes no state, refreshes nothing and ends nothing:
-//! RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6.
+//! direction. It passes if its checksum and that of the quoted IPv4 header are right (RFC 5508
+//! REQ-3), it goes to the host that sent what it quotes, there is such a flow (RFC 5508 REQ-4,
+//! REQ-5), and the TCP sequence number that it quotes is on its way (RFC 5927 4.1). It changes no
+//! state, refreshes nothing and ends nothing: RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6.
 
 use linerate_tables::flow::Direction;
 use linerate_wire::flow::FlowKey;
 use linerate_wire::icmp::Icmp;
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
-use linerate_wire::{EtherType, Headers, protocol};
+use linerate_wire::{EtherType, Headers, checksum, protocol};
 
 use super::icmp::{self, Message};
 use super::{Reason, Tcp};
@@ -44,6 +44,11 @@ impl Quote {
         quoted.is_fragment &= quoted.l4.is_none();
         let upper = quoted.l4.and_then(|l4| frame.get(l4..quoted.end));
         let upper = upper.ok_or(Reason::QuoteMalformed)?;
+        // RFC 5508 REQ-3 a: the header, and never what is behind it (REQ-3 c).
+        let header = quoted.l4.and_then(|l4| frame.get(quoted.l3..l4));
+        if quoted.ethertype == EtherType::IPV4 && !header.is_some_and(checksum::verify) {
+            return Err(Reason::QuoteChecksum);
+        }
         let key = quoted.flow_key(frame).ok_or(Reason::QuoteMalformed)?;
         let mut quote = Self {
             key: key.reversed(),

@@ -64,6 +64,15 @@ pub trait Answers: Sized + 'static {
     /// It has ended.
     fn clear(&mut self) -> Result<Value, Problem>;
 
+    /// Ends what `params` ask for of what is called `what`, and says how much that was.
+    ///
+    /// # Errors
+    /// Nothing of that name can be cleared.
+    fn clear_rows(&mut self, what: &str, _params: &Value) -> Result<Value, Problem> {
+        let problem = format!("there is no `{what}` to clear");
+        Err(Problem::new(problem, "clear counters"))
+    }
+
     /// The page of metrics; `reloads` is how those went, where its files can be read again.
     ///
     /// # Errors
@@ -131,10 +140,9 @@ impl<A: Answers> Methods<A> {
                 .mailbox
                 .call(move |owner| owner.table(&what, &params).map(Rows::end))?,
             "clear" if what == "counters" => self.mailbox.call(A::clear)?,
-            "clear" => {
-                let problem = format!("there is no `{what}` to clear");
-                Err(Problem::new(problem, "clear counters"))
-            }
+            "clear" => self
+                .mailbox
+                .call(move |owner| owner.clear_rows(&what, &params))?,
             "metrics" => self.metrics().map(|page| json!({ "text": page })),
             "reload" => self.reload.as_ref().ok_or_else(A::no_reload)?.now(),
             "stop" => {

@@ -1,5 +1,5 @@
-//! `linerate ctl`: ask a running appliance, clear its counters, and have it reload, trace, drain or
-//! end.
+//! `linerate ctl`: ask a running appliance, clear its counters, and have it explain, reload, trace,
+//! drain or end.
 
 mod show;
 
@@ -39,10 +39,20 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = 1000)]
         limit: u64,
     },
-    /// Show counters from 0 on; the metrics page goes on counting
+    /// Show counters from 0 on, while the metrics page goes on counting; or end flows
     Clear {
         #[arg(value_enum)]
         what: Clearable,
+        /// Which flows: words as for `show flows`, all of which have to hold; or `all`
+        filter: Vec<String>,
+    },
+    /// Say why a flow may begin through a gateway or may not, and where its packets go
+    Explain {
+        /// Its first packet: "10.0.0.1:4000 > 192.0.2.1:443 tcp"
+        flow: String,
+        /// The zone or the interface that it comes in by
+        #[arg(long = "in", value_name = "ZONE")]
+        from: String,
     },
     /// Read the configuration file again and take it over: all of it, or nothing
     Reload,
@@ -70,6 +80,8 @@ enum Command {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(crate) enum Clearable {
     Counters,
+    /// Of a gateway: what belongs to them begins anew, or is dropped
+    Flows,
 }
 
 /// What can be shown.
@@ -139,9 +151,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
                 false => output::print(&show::text(*what, &rows, output::colour())),
             }
         }
-        Command::Clear { what } => {
-            let Clearable::Counters = what;
-            let params = json!({ "what": "counters" });
+        Command::Clear { what, filter } => {
+            let what = match what {
+                Clearable::Counters => "counters",
+                Clearable::Flows => "flows",
+            };
+            let params = json!({ "what": what, "filter": filter.join(" ") });
             let result = router.call("clear", params, nothing)?;
             say(args.json, &result)
         }
@@ -156,6 +171,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
                 true => output::print(&format!("{packet}\n")),
                 false => output::print(&show::trace(&packet)),
             })?;
+            say(args.json, &result)
+        }
+        Command::Explain { flow, from } => {
+            let params = json!({ "flow": flow, "in": from });
+            let result = router.call("explain", params, nothing)?;
             say(args.json, &result)
         }
         Command::Drain { seconds } => {

@@ -55,6 +55,8 @@ pub struct Config {
     pub acls: Vec<Acl>,
     /// Stanzas of the appliance's own.
     pub own: Option<Own>,
+    /// What the appliance has made of them on the thread that read the file.
+    pub prepared: Option<Own>,
     /// Warnings, by line.
     pub warnings: Vec<ConfigError>,
 }
@@ -349,6 +351,7 @@ impl Config {
             neighbours,
             acls,
             own: None,
+            prepared: None,
             warnings: Vec::new(),
         };
         config.own = appliance.read(file, &mut config);

@@ -1,5 +1,5 @@
 //! Access lists, as seen from outside: how often each rule decided, and which packets met the rules
-//! that say `log = true`.
+//! that say `log = true`, those of the appliance's own lists among them.
 
 use std::time::{Duration, Instant};
 
@@ -54,8 +54,15 @@ impl AclLogger {
 }
 
 impl Control {
-    /// Tells of packets that met rules which want that.
+    /// Tells of packets that met rules which want that, of access lists and of the appliance's own.
     pub(super) fn tell_hits(&mut self, workers: &[Hits], now: Instant) {
+        let (lines, more) = self.config.appliance.logged(&self.at_work());
+        for line in lines {
+            if self.acl_logger.may() {
+                eprintln!("{line}");
+            }
+        }
+        self.acl_logger.untold += more;
         for hits in workers {
             for hit in hits.iter() {
                 if self.acl_logger.may() {
@@ -66,7 +73,7 @@ impl Control {
             self.acl_logger.untold += hits.more;
         }
         if let Some(untold) = self.acl_logger.rest(now) {
-            eprintln!("acl: {untold} more packets in the last second met rules that log");
+            eprintln!("rules that log met {untold} more packets in the last second");
         }
     }
 

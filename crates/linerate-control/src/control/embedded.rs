@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use linerate_core::env::{Clock, Lcore, LcoreHandle};
 use linerate_core::run::WorkerStats;
+use linerate_core::run::ledger::Balance;
 use linerate_drivers::{Drivers, Own};
 use serde_json::Value;
 
@@ -28,7 +29,7 @@ pub struct Embedded {
     reload: Reload,
     /// Where control runs.
     cpu: u32,
-    control: Option<LcoreHandle<Result<(), Error>>>,
+    control: Option<LcoreHandle<Result<Balance, Error>>>,
     pub clock: Clock,
     /// Name and counters of the first worker that forwards.
     pub worker: (String, Arc<WorkerStats>),
@@ -45,7 +46,8 @@ impl Embedded {
         drivers: &mut Drivers,
         cpu: u32,
     ) -> Result<Self, Error> {
-        let config = Config::read(appliance, path)?;
+        let mut config = Config::read(appliance, path)?;
+        appliance.prepare(&mut config, None)?;
         let plan = place(&config)?;
         let (mailbox, jobs) = Mailbox::new(appliance.name());
         let reload = reload_by(appliance, mailbox.clone(), path, Arc::new(Own));
@@ -65,8 +67,8 @@ impl Embedded {
         let control = Lcore::spawn("control", Some(cpu), move || {
             let ran = control.run(&jobs);
             drop(jobs);
-            let (_, _, errors) = control.finish();
-            ran.and(Error::all(errors))
+            let (_, balance, errors) = control.finish();
+            ran.and(Error::all(errors)).map(|()| balance)
         })?;
         Ok(Self {
             mailbox,
@@ -89,15 +91,14 @@ impl Embedded {
         })?)
     }
 
-    /// Ends it.
+    /// Ends it. Returns its books.
     ///
     /// # Errors
     /// What went wrong while it ran, or at the end.
-    pub fn stop(mut self) -> Result<(), Error> {
+    pub fn stop(mut self) -> Result<Balance, Error> {
         self.mailbox.tell(Control::stop);
-        self.control
-            .take()
-            .map_or(Ok(()), |control| control.join()?)
+        let control = self.control.take().expect("it ends once");
+        control.join()?
     }
 }
 

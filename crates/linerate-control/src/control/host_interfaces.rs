@@ -5,6 +5,7 @@
 //! a reload. Its number lies behind those of the ports that were there at the start and of the ring
 //! to the slow worker.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use linerate_core::packet::Pools;
@@ -70,8 +71,8 @@ impl HostInterface {
 /// All host interfaces.
 pub(super) struct HostInterfaces {
     all: Vec<HostInterface>,
-    /// The lowest number that a host interface may have.
-    first: u16,
+    /// Numbers of rings between workers: those of host interfaces are behind them.
+    rings: Range<u16>,
     /// Numbers that are ports'.
     ports: Vec<u16>,
     /// What host interfaces counted that have been taken away.
@@ -79,10 +80,10 @@ pub(super) struct HostInterfaces {
 }
 
 impl HostInterfaces {
-    pub(super) fn new(first: u16) -> Self {
+    pub(super) fn new(rings: Range<u16>) -> Self {
         Self {
             all: Vec::new(),
-            first,
+            rings,
             ports: Vec::new(),
             gone: PortStats::default(),
         }
@@ -117,10 +118,10 @@ impl HostInterfaces {
         self.ports = ports;
     }
 
-    /// Whether a number is a host interface's, or that of the ring to the slow worker before them:
-    /// no port's.
+    /// Whether a number is a host interface's, or that of a ring between workers: no port's.
     pub(super) fn has(&self, number: u16) -> bool {
-        number.checked_add(1).is_none_or(|next| next == self.first)
+        self.rings.contains(&number)
+            || number == u16::MAX
             || self
                 .all
                 .iter()
@@ -136,7 +137,7 @@ impl HostInterfaces {
             known.wanted = wanted;
             return known.number;
         }
-        let number = (self.first..u16::MAX)
+        let number = (self.rings.end..u16::MAX)
             .find(|number| !self.has(*number) && !self.ports.contains(number))
             .unwrap_or(u16::MAX);
         self.all.push(HostInterface {

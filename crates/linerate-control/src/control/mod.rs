@@ -62,7 +62,7 @@ use sysctl_guard::SysctlGuard;
 use workers::Workers;
 
 pub use embedded::Embedded;
-pub(crate) use start::{Run, place, start};
+pub(crate) use start::{Run, explain, place, start};
 
 /// Jobs done before changes are published in any case.
 const BATCH_JOBS: usize = 1024;

@@ -1,4 +1,4 @@
-//! What clients may ask of a router: what every appliance answers, and `drain`.
+//! What clients may ask of a router: what every appliance answers, `drain` and `explain`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,11 +10,12 @@ use serde_json::Value;
 use super::Control;
 use crate::config::Config;
 use crate::extension::Appliance;
+use crate::question::Question;
 use linerate_appliance::control::answers::{Answers, cleared};
 use linerate_appliance::control::cleared::Cleared;
 use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::control::reload::{Outcomes, Reload};
-use linerate_appliance::control::show::Rows;
+use linerate_appliance::control::show::{Rows, filter};
 use linerate_appliance::control::taps::Taps;
 use linerate_appliance::control::trace::Begun;
 use linerate_appliance::privilege::Privileged;
@@ -30,13 +31,19 @@ pub(super) fn reload_by(
 ) -> Reload {
     let file = file.to_path_buf();
     Reload::new(move || {
-        let config = Config::of(appliance, &file, privileged.configuration(&file));
+        let mut config = Config::of(appliance, &file, privileged.configuration(&file));
+        if let Ok(read) = &mut config {
+            // What takes long is made here, while control answers others.
+            let built = control.call(|control| control.built.clone())?;
+            let prepared = appliance.prepare(read, built.as_ref());
+            config = prepared.and(config);
+        }
         control.call(move |control| control.reload(config))?
     })
 }
 
 impl Answers for Control {
-    const OWN: &'static [&'static str] = &["drain"];
+    const OWN: &'static [&'static str] = &["drain", "explain"];
 
     /// At ports, and at host interfaces that somebody names.
     fn taps(&mut self) -> Result<Taps, Problem> {
@@ -70,7 +77,22 @@ impl Answers for Control {
         Some(self.begin_trace(filter, count))
     }
 
-    fn own(&mut self, _drain: &str, params: &Value) -> Result<Value, Problem> {
+    fn clear_rows(&mut self, what: &str, params: &Value) -> Result<Value, Problem> {
+        let (filter, at_work) = (filter(params), self.at_work());
+        self.config.appliance.clear(what, &filter, &at_work)
+    }
+
+    fn own(&mut self, method: &str, params: &Value) -> Result<Value, Problem> {
+        if method == "explain" {
+            return self.config.appliance.explain_flow(&Question {
+                flow: params["flow"].as_str().unwrap_or_default(),
+                from: params["in"].as_str().unwrap_or_default(),
+                config: &self.config,
+                settings: &self.settings,
+                built: self.built.as_ref(),
+                rib: &self.rib,
+            });
+        }
         let seconds = params["seconds"].as_f64();
         let seconds = seconds.filter(|seconds| (0.0..=3600.0).contains(seconds));
         let seconds = seconds.ok_or_else(|| {

@@ -24,6 +24,8 @@ use super::sysctl_guard::SysctlGuard;
 use super::workers::Workers;
 use super::{Control, difference, generation, report};
 use crate::config::Config;
+use crate::extension::Handing;
+use crate::question::Question;
 use linerate_appliance::config::PortStanza;
 use linerate_appliance::control::answers::{Answers, Listeners, Methods};
 use linerate_appliance::control::mailbox::Mailbox;
@@ -37,9 +39,10 @@ use linerate_appliance::socket::usual_socket;
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::counters::Counters;
 use linerate_routing::plane::settings::Settings;
-use linerate_routing::plane::{Change, Fast, RouterPath, Setup, Slow, Tables, Tell};
+use linerate_routing::plane::{Change, Fast, Mesh, RouterPath, Setup, Slow, Tables, Tell};
 use linerate_routing::rib::{self, Rib};
 use linerate_routing::worker::{self, RouterStage, on_slow};
+use serde_json::Value;
 
 /// How a run is to be.
 pub(crate) struct Run {
@@ -70,6 +73,22 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
     }
     config.appliance.check(config, &plan)?;
     Ok(plan)
+}
+
+/// What a file says of a flow that comes in from there, as far as the file alone can say.
+pub(crate) fn explain(config: &Config, flow: &str, from: &str) -> Result<Value, Error> {
+    let settings = generation::settings(config, &[], |_| None, None)?;
+    let built = config.appliance.build(config, &settings, None)?;
+    let (rib, _) = table(config, &settings)?;
+    let question = Question {
+        flow,
+        from,
+        config,
+        settings: &settings,
+        built: built.as_ref(),
+        rib: &rib,
+    };
+    Ok(config.appliance.explain_flow(&question)?)
 }
 
 /// Runs a router until it is told to end.
@@ -134,8 +153,18 @@ pub(super) fn bring_up(
     let infos: Vec<PortInfo> = opened.ports.iter().map(|open| open.info.clone()).collect();
     let known: Vec<Option<PortInfo>> = infos.iter().cloned().map(Some).collect();
     let count = infos.len() as u16;
-    // Behind the ports: the ring to the slow worker, then the host interfaces.
-    let (slow_port, mut host_interfaces) = (count, HostInterfaces::new(count + 1));
+    let io: Vec<&Placement> = plan.role(Role::Io).collect();
+    let eu: Vec<&Placement> = plan.role(Role::Eu).collect();
+    let handing = config.appliance.handing(&config);
+    let takers = match handing {
+        Handing::None => 0,
+        Handing::Among => io.len() as u16,
+        Handing::ToEu => eu.len() as u16,
+    };
+    // Behind the ports: the ring to the slow worker, those to other fast ones, then the host
+    // interfaces.
+    let slow_port = count;
+    let mut host_interfaces = HostInterfaces::new(slow_port..slow_port + 1 + takers);
     for host_interface in generation::host_interfaces(&config, &known) {
         host_interfaces.allot(host_interface);
     }
@@ -153,10 +182,18 @@ pub(super) fn bring_up(
             outs: Vec::new(),
         })
         .collect();
-    let io: Vec<&Placement> = plan.role(Role::Io).collect();
-    let shares = shares(&shapes, io.len(), slow_port);
+    let shares = shares(&shapes, (io.len(), eu.len()), handing, slow_port);
     let slow = shares.len() - 1;
-    let mut lcores: Vec<&Placement> = io.into_iter().take(slow).collect();
+    // How many come before those that take packets.
+    let before = match handing {
+        Handing::ToEu => slow - eu.len(),
+        Handing::None | Handing::Among => 0,
+    };
+    let fast = match handing {
+        Handing::ToEu => io.into_iter().take(before).chain(eu).collect(),
+        Handing::None | Handing::Among => io.into_iter().take(slow).collect::<Vec<_>>(),
+    };
+    let mut lcores = fast;
     lcores.extend(plan.role(Role::Bg).take(1));
     let options = options(&config.router);
     let clock = opened.clock;
@@ -175,6 +212,11 @@ pub(super) fn bring_up(
             slow: slow_port,
             punts: config.router.punts,
             queues: config.router.queues,
+            mesh: Mesh {
+                first: slow_port + 1,
+                takers,
+                me: (worker.checked_sub(before).map(|me| me as u16)).filter(|me| *me < takers),
+            },
         };
         if worker != slow {
             let path = (config.appliance).path(&setup, &config, built.as_ref(), worker, egress);
@@ -301,12 +343,35 @@ fn seed(settings: &Settings) -> u64 {
 }
 
 /// The fast workers' shares, each with a ring to the slow one, and the slow one's as the last.
-fn shares(shapes: &[PortShape], io: usize, slow_port: u16) -> Vec<Share> {
+/// Rings to fast ones that take packets are numbered from behind that to the slow one.
+fn shares(
+    shapes: &[PortShape],
+    (io, eu): (usize, usize),
+    handing: Handing,
+    slow_port: u16,
+) -> Vec<Share> {
     let mut shares = wiring::poll(shapes, io);
+    let polling = shares.len();
+    let takers = match handing {
+        Handing::None => 0..0,
+        Handing::Among => 0..io,
+        Handing::ToEu => polling..polling + eu,
+    };
+    let taker = Share {
+        role: match handing {
+            Handing::ToEu => Role::Eu,
+            Handing::None | Handing::Among => Role::Io,
+        },
+        ..Share::default()
+    };
+    shares.resize(takers.end.max(polling), taker);
     let slow = shares.len();
     for share in &mut shares {
         share.rings.push((slow_port, slow));
     }
+    wiring::mesh(&mut shares, slow_port + 1, takers, |from| {
+        handing == Handing::Among || from < polling
+    });
     shares.push(Share {
         role: Role::Bg,
         ..Share::default()
@@ -359,7 +424,7 @@ mod tests {
             max_tx_queues: 1,
             outs: Vec::new(),
         };
-        let shares = shares(&[shape.clone(), shape], 3, 2);
+        let shares = shares(&[shape.clone(), shape], (3, 0), Handing::None, 2);
         let (slow, fast) = shares.split_last().expect("there are some");
         assert!(slow.role == Role::Bg && slow.polls.is_empty() && slow.rings.is_empty());
         assert_eq!(slow.sends.len() + slow.hand_offs.len(), 2);
@@ -367,6 +432,43 @@ mod tests {
             assert_eq!(share.rings, [(2, fast.len())]);
             assert!(!share.polls.is_empty());
             assert_eq!(share.sends.len() + share.hand_offs.len(), 2);
+        }
+    }
+
+    #[test]
+    fn those_that_hand_packets_over_have_a_ring_to_each_that_takes_them() {
+        let shape = PortShape {
+            rx_queues: 1,
+            max_tx_queues: 1,
+            outs: Vec::new(),
+        };
+        let shapes = [shape.clone(), shape];
+        let among = shares(&shapes, (3, 2), Handing::Among, 2);
+        let rings: Vec<_> = among.iter().map(|share| share.rings.clone()).collect();
+        let to = |others: [(u16, usize); 2]| [&[(2, 3)][..], &others].concat();
+        assert_eq!(
+            rings,
+            [
+                to([(4, 1), (5, 2)]),
+                to([(3, 0), (5, 2)]),
+                to([(3, 0), (4, 1)]),
+                Vec::new()
+            ]
+        );
+        assert!(among[2].polls.is_empty() && among[2].role == Role::Io);
+        let to_eu = shares(&shapes, (3, 2), Handing::ToEu, 2);
+        let roles: Vec<_> = to_eu.iter().map(|share| share.role).collect();
+        assert_eq!(
+            roles,
+            [Role::Io, Role::Io, Role::Eu, Role::Eu, Role::Bg],
+            "one queue a port is for two"
+        );
+        for share in &to_eu[..2] {
+            assert_eq!(share.rings, [(2, 4), (3, 2), (4, 3)]);
+        }
+        for share in &to_eu[2..4] {
+            assert_eq!(share.rings, [(2, 4)]);
+            assert_eq!(share.hand_offs.len(), 2);
         }
     }
 }

@@ -5,16 +5,23 @@ use std::path::Path;
 
 use linerate_drivers::{Drivers, Own};
 
+use super::server::reload_by;
 use super::start::{Access, bring_up};
 use super::*;
+use crate::extension::{Appliance, Extension};
 use linerate_appliance::control::answers::Answers;
 use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::control::reload::Outcomes;
+use linerate_appliance::control::show::Rows;
 use linerate_routing::plane::counters::Counters;
 
 /// A configuration of two rings, in two VRFs, with one interface for tagged frames.
-fn config(text: &str) -> Config {
-    let text = format!(
+fn config(more: &str) -> Config {
+    Config::parse(&text(more)).unwrap_or_else(|wrong| panic!("{wrong:#?}"))
+}
+
+fn text(more: &str) -> String {
+    format!(
         r#"[plan]
 bg = "0"
 io = "1"
@@ -38,9 +45,8 @@ port = "lan"
 vlan = 5
 vrf = "blue"
 addresses = ["198.51.100.1/24"]
-{text}"#
-    );
-    Config::parse(&text).unwrap_or_else(|wrong| panic!("{wrong:#?}"))
+{more}"#
+    )
 }
 
 /// A router of such a configuration.
@@ -258,4 +264,53 @@ fn a_route_that_found_no_room_gets_that_of_one_that_goes() {
     fewer.routes.remove(7);
     control.reload(Ok(fewer)).unwrap();
     assert_eq!(counts(&control), (50, false));
+}
+
+/// An appliance that asks control something while it prepares a file.
+struct Asks;
+
+static MAILBOX: std::sync::OnceLock<Mailbox<Control>> = std::sync::OnceLock::new();
+
+impl Extension for Asks {
+    fn name(&self) -> &'static str {
+        "router"
+    }
+
+    fn prepare(&self, config: &mut Config, _: Option<&crate::Own>) -> Result<(), Error> {
+        let mailbox = MAILBOX.get().unwrap();
+        let ports = mailbox.call(|control| control.show("ports", &json!({})).map(Rows::end));
+        assert_eq!(ports.unwrap().unwrap()["rows"][0]["name"], "wan");
+        config.prepared = Some(Arc::new(7_u8));
+        Ok(())
+    }
+
+    fn build(
+        &self,
+        config: &Config,
+        _: &Settings,
+        _: Option<&crate::Own>,
+    ) -> Result<Option<crate::Own>, Error> {
+        Ok(config.prepared.clone())
+    }
+}
+
+#[test]
+fn control_answers_while_what_takes_long_of_a_reload_is_made() {
+    let folder = linerate_core::env::PrivateFolder::new("test").unwrap();
+    let file = folder.join("router.toml");
+    std::fs::write(&file, text("")).unwrap();
+    let (mailbox, jobs) = Mailbox::new("router");
+    assert!(MAILBOX.set(mailbox.clone()).is_ok());
+    let mut control = router("");
+    let reload = reload_by(Appliance(&Asks), mailbox, &file, Arc::new(Own));
+    let reloads = std::thread::spawn(move || reload.now());
+    while !reloads.is_finished() {
+        if let Ok(job) = jobs.recv_timeout(Duration::from_millis(10)) {
+            job(&mut control);
+        }
+    }
+    let said = reloads.join().unwrap().unwrap();
+    assert_eq!(said["text"], "nothing changed");
+    let built = control.built.clone().unwrap().downcast::<u8>().unwrap();
+    assert_eq!(*built, 7, "what was prepared is what workers get");
 }

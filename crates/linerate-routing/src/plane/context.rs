@@ -17,14 +17,11 @@ use super::exceptions::Exceptions;
 use super::hops::{Action, Hop};
 use super::interface::{Installed, InterfaceState};
 use super::lookup;
+use super::original::{self, Headers, ORIGINAL};
 use super::punt::Reason;
 use super::reasons::Reasons;
 use super::transmit::Output;
 use crate::model::InterfaceId;
-
-/// As much of a packet as translation changes: up to the checksum of TCP behind IPv6, or behind
-/// most options of IPv4.
-const ORIGINAL: usize = 64;
 
 /// The verdict on a packet that does not reach the lookup.
 #[derive(Clone, Copy, Debug)]
@@ -114,9 +111,10 @@ impl Packets {
         }
     }
 
-    /// Another burst begins.
+    /// Another burst begins, or what is left of one after it came by another way: the packets of
+    /// one interface.
     #[inline(always)]
-    pub(super) fn begin(&mut self, interface: InterfaceId, tags: Tags) {
+    pub fn begin(&mut self, interface: InterfaceId, tags: Tags) {
         (self.interface, self.tags) = (interface, tags);
         self.first_whole = None;
         self.here = Mask::MAX;
@@ -143,6 +141,16 @@ impl Packets {
             let headers = frame.get_mut(HEADER_LEN..).unwrap_or_default();
             let len = headers.len().min(ORIGINAL);
             headers[..len].copy_from_slice(&self.originals[index][..len]);
+        }
+    }
+
+    /// Puts behind a packet, as far as there is room, what [`restore`](Self::restore) would write:
+    /// for errors of the slow worker. See [`original::take`].
+    pub(super) fn leave_original(&self, index: usize, packet: &mut Packet) -> Headers {
+        let is_same = index >= Burst::CAPACITY || self.translated >> index & 1 == 0;
+        match is_same {
+            true => Headers::Same,
+            false => original::put(packet, &self.originals[index]),
         }
     }
 
@@ -191,6 +199,12 @@ impl<'a> Context<'a> {
         &self.installed.interfaces[usize::from(self.packets.interface.0)]
     }
 
+    /// Whether there is an interface of that number.
+    #[inline(always)]
+    pub fn has_interface(&self, id: InterfaceId) -> bool {
+        self.installed.has(id)
+    }
+
     /// When the burst came, in nanoseconds of the worker's clock.
     #[inline(always)]
     pub fn now_ns(&self) -> u64 {
@@ -221,6 +235,12 @@ impl<'a> Context<'a> {
     #[inline(always)]
     pub fn has_exceptions(&self, burst: &Burst) -> bool {
         self.packets.ready != burst.mask()
+    }
+
+    /// Which packets of the burst are traced, for a stage that has to look for what it notes.
+    #[inline(always)]
+    pub fn traced(&self) -> Mask {
+        self.exceptions.tracer.traced()
     }
 
     /// Notes what a stage did with a packet, if that is traced.

@@ -460,7 +460,8 @@ impl Context<'_> {
             interface: id,
             hop: number,
             came_by: seen.id,
-            ticket: 0,
+            headers: self.packets.leave_original(seen.index, &mut packet),
+            ..Punt::default()
         };
         self.hand_over(seen.index, punt, packet, out);
     }

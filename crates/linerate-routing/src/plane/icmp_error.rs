@@ -325,11 +325,8 @@ impl IcmpErrors {
             IpAddr::V4(_) => EtherType::IPV4,
             IpAddr::V6(_) => EtherType::IPV6,
         };
-        let packet = blank(ethertype, MAX_RESET_LEN, cache, pools, |out| {
-            // Zero, so that padding does not leak what the slot held before.
-            out.fill(0);
-            let len = reset.write(out)?;
-            Some(len.max(SHORTEST - HEADER_LEN))
+        let packet = padded(ethertype, MAX_RESET_LEN, cache, pools, |out| {
+            reset.write(out)
         });
         let packet = packet.ok_or(Sent::Withheld)?;
         Ok(Reply {
@@ -356,6 +353,22 @@ pub(super) fn refusal(packet: &Packet) -> Refusal {
     let vouched = packet.meta().offload.intersects(vouched);
     let bytes = packet.data().get(HEADER_LEN..).unwrap_or_default();
     refuse(bytes, vouched)
+}
+
+/// As [`blank`], and not shorter than frames are.
+fn padded(
+    ethertype: EtherType,
+    most: usize,
+    cache: &mut PoolCache,
+    pools: &Pools,
+    write: impl FnOnce(&mut [u8]) -> Option<usize>,
+) -> Option<Packet> {
+    let least = SHORTEST - HEADER_LEN;
+    blank(ethertype, most.max(least), cache, pools, |out| {
+        // Zero, so that padding does not leak what the slot held before.
+        out.fill(0);
+        Some(write(out)?.max(least))
+    })
 }
 
 /// A packet with room for `most` bytes behind the Ethernet header, as many of them as `write` says.
@@ -407,6 +420,36 @@ impl Context<'_> {
             errors.point.see_one(offending.port(), &reply.packet);
             self.send_own(reply, out);
         }
+    }
+
+    /// Sends a packet of ours to `to`, by the routes of the interface that the burst came by.
+    /// `write` writes it from its IP header on, into at most so many bytes, and says how many it
+    /// has.
+    #[cold]
+    pub fn send(
+        &mut self,
+        to: IpAddr,
+        most: usize,
+        write: impl FnOnce(&mut [u8]) -> Option<usize>,
+        out: &mut Egress,
+    ) {
+        let ethertype = match to {
+            IpAddr::V4(_) => EtherType::IPV4,
+            IpAddr::V6(_) => EtherType::IPV6,
+        };
+        let (cache, pools) = (&mut out.cache, &self.exceptions.pools);
+        let Some(packet) = padded(ethertype, most, cache, pools, write) else {
+            return;
+        };
+        let id = self.packets.interface;
+        let (number, hop) = route(self.view, vrf(self.view.settings, id), to);
+        let output_route = OutputRoute::Hop(number, hop);
+        out.made(1);
+        let reply = Reply {
+            packet,
+            output_route,
+        };
+        self.send_own(reply, out);
     }
 
     /// Sends a packet of ours.

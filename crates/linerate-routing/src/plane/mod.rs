@@ -39,6 +39,7 @@ mod acl_in;
 mod acl_out;
 mod address;
 mod change;
+mod close_up;
 mod context;
 pub mod counters;
 mod exceptions;
@@ -54,6 +55,7 @@ mod lookup;
 mod multipath;
 mod options;
 mod origin;
+mod original;
 mod packet_path;
 mod parse;
 mod path;
@@ -168,6 +170,20 @@ pub struct Setup {
     /// How many workers share each port's traffic (its receive queues): a policer's rate is
     /// divided among them.
     pub queues: u16,
+    /// The rings by which fast workers hand packets to each other.
+    pub mesh: Mesh,
+}
+
+/// Which fast workers take packets from others: the k-th of them by outlet `first` + k, and a burst
+/// that it takes has that number as its port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mesh {
+    /// The outlet to the first of them.
+    pub first: u16,
+    /// How many take packets; 0: none hands any over.
+    pub takers: u16,
+    /// Which of them this worker is, if it is one.
+    pub me: Option<u16>,
 }
 
 /// One burst's view of all that control can change.

@@ -5,6 +5,7 @@ use linerate_core::packet::{Packet, UserData};
 use linerate_core::run::{Egress, Point};
 
 use super::context::Context;
+use super::original::Headers;
 use super::policer::Meter;
 use crate::model::InterfaceId;
 
@@ -113,6 +114,8 @@ pub struct Punt {
     pub came_by: InterfaceId,
     /// The ticket of a traced packet's trace, 48 bits; 0: not traced.
     pub ticket: u64,
+    /// Where the headers are that its sender has written.
+    pub headers: Headers,
 }
 
 /// The bits of a ticket.
@@ -122,6 +125,7 @@ impl UserData for Punt {
     fn from_words([a, b]: [u64; 2]) -> Self {
         Self {
             reason: Reason::of(a as u8),
+            headers: Headers::of((a >> 8) as u8),
             interface: InterfaceId((a >> 16) as u16),
             hop: (a >> 32) as u32,
             came_by: InterfaceId((b >> 48) as u16),
@@ -131,8 +135,9 @@ impl UserData for Punt {
 
     fn into_words(self) -> [u64; 2] {
         let (reason, interface) = (self.reason as u64, u64::from(self.interface.0));
+        let headers = self.headers as u64;
         [
-            reason | interface << 16 | u64::from(self.hop) << 32,
+            reason | headers << 8 | interface << 16 | u64::from(self.hop) << 32,
             self.ticket & TICKET | u64::from(self.came_by.0) << 48,
         ]
     }
@@ -181,7 +186,7 @@ impl Context<'_> {
             interface,
             hop,
             came_by: interface,
-            ticket: 0,
+            ..Punt::default()
         };
         self.hand_over(index, punt, packet, out);
     }
@@ -220,6 +225,7 @@ mod tests {
                 hop: 0xdead_beef,
                 came_by: InterfaceId(0xfffd),
                 ticket: 1 << 40,
+                headers: Headers::of(number as u8 % 3),
             };
             assert_eq!(Punt::from_words(punt.into_words()), punt);
         }

@@ -30,7 +30,7 @@ use super::packet_path::TIMERS_NS;
 use super::punt::{Punt, Reason};
 use super::settings::{Advertise, Interface, Settings};
 use super::trace::Tracer;
-use super::{Old, Setup, Tables, vlan};
+use super::{Old, Setup, Tables, original, vlan};
 use crate::model::InterfaceId;
 
 /// Events of neighbours, for routing and the operator.
@@ -382,11 +382,17 @@ impl Slow {
                     self.refuse(self.reasons.no_buffer, packet, out);
                 }
             }
-            for dropped in todo.dropped.drain(..) {
-                if dropped.reason == DropReason::Unresolved {
+            for mut dropped in todo.dropped.drain(..) {
+                let Punt {
+                    came_by: id,
+                    headers,
+                    ..
+                } = dropped.packet.user();
+                if dropped.reason == DropReason::Unresolved
+                    && original::take(&mut dropped.packet, headers)
+                {
                     // RFC 1812 3.3.2, RFC 4861 7.2.2. The sender's VRF may differ from that of the
                     // output interface.
-                    let Punt { came_by: id, .. } = dropped.packet.user();
                     self.icmp_error(id, &dropped.packet, IcmpError::NoNeighbour, now_ns, out);
                 }
                 let reason = self.reasons.neighbour[dropped.reason as usize];

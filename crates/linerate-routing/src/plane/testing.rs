@@ -316,6 +316,7 @@ impl Lab {
             slow: SLOW,
             punts: Default::default(),
             queues: 1,
+            mesh: Default::default(),
         }
     }
 

@@ -101,10 +101,34 @@ impl Tracer {
         self.traced
     }
 
+    /// Which packets of the burst are traced.
+    #[inline(always)]
+    pub(super) fn traced(&self) -> Mask {
+        self.traced
+    }
+
     /// Whether the packet at `index` of the burst is traced.
     #[inline(always)]
     pub(super) fn is_traced(&self, index: usize) -> bool {
         self.traced != 0 && index < Burst::CAPACITY && self.traced >> index & 1 != 0
+    }
+
+    /// Whether any packet of the burst is traced.
+    #[inline(always)]
+    pub(super) fn is_any_traced(&self) -> bool {
+        self.traced != 0
+    }
+
+    /// The packets at these places are the burst now, the others have left it.
+    #[cold]
+    pub(super) fn close_up(&mut self, places: &[usize]) {
+        self.traced = 0;
+        for (index, _) in &mut self.records {
+            if let Some(to) = places.iter().position(|from| from == index) {
+                *index = to;
+                self.traced |= 1 << to;
+            }
+        }
     }
 
     /// Notes a step.

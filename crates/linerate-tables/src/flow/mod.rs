@@ -145,6 +145,24 @@ pub struct FlowMut<'a, F, S> {
     pub translated: bool,
     /// The bucket that it is in.
     pub bucket: u8,
+    last_seen: &'a mut u64,
+    packets: &'a mut u64,
+    bytes: &'a mut u64,
+}
+
+impl<F, S> FlowMut<'_, F, S> {
+    /// Counts the packet that found the flow, of so many bytes.
+    #[inline(always)]
+    pub fn count(&mut self, bytes: u32) {
+        *self.packets += 1;
+        *self.bytes += u64::from(bytes);
+    }
+
+    /// The packet came at tick `now`, and keeps the flow alive.
+    #[inline(always)]
+    pub fn refresh(&mut self, now: u64) {
+        *self.last_seen = now.max(*self.last_seen);
+    }
 }
 
 /// How a flow begins.

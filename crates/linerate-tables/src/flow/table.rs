@@ -194,8 +194,27 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         Some(entry.hit(place.index(), place.direction(flip)?))
     }
 
-    /// The flow of each packet of a burst that came at tick `now`, if there is one; the packet is
-    /// counted and keeps the flow alive. `bytes` are the packets' lengths.
+    /// The flow of each packet of a burst, if there is one, nothing counted: whoever judges packets
+    /// before they count does the rest by [`FlowMut::count`] and [`FlowMut::refresh`].
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    pub fn lookup_bulk(&self, keys: &[F], found: &mut [Option<Hit>]) {
+        assert!(keys.len() == found.len(), "a place for each key");
+        for (keys, found) in keys.chunks(BLOCK).zip(found.chunks_mut(BLOCK)) {
+            let (mut places, mut flips) = ([None; BLOCK], [false; BLOCK]);
+            self.find(keys, &mut places, &mut flips);
+            for ((place, flip), found) in places.into_iter().zip(flips).zip(found) {
+                *found = place.map(Place).and_then(|place| {
+                    let entry = &self.entries[place.index() as usize];
+                    Some(entry.hit(place.index(), place.direction(flip)?))
+                });
+            }
+        }
+    }
+
+    /// As [`FlowTable::lookup_bulk`], of packets that came at tick `now`: each is counted and keeps
+    /// its flow alive. `bytes` are the packets' lengths.
     ///
     /// # Panics
     /// If the slices differ in length.
@@ -206,25 +225,27 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         );
         let blocks = keys.chunks(BLOCK).zip(bytes.chunks(BLOCK));
         for ((keys, bytes), found) in blocks.zip(found.chunks_mut(BLOCK)) {
-            self.touch_block(now, keys, bytes, found);
+            let (mut places, mut flips) = ([None; BLOCK], [false; BLOCK]);
+            self.find(keys, &mut places, &mut flips);
+            for (at, (place, found)) in places.into_iter().zip(found).enumerate() {
+                *found =
+                    place.and_then(|place| self.count_in(now, Place(place), flips[at], bytes[at]));
+            }
         }
     }
 
-    fn touch_block(&mut self, now: u64, keys: &[F], bytes: &[u32], found: &mut [Option<Hit>]) {
+    /// The places of the flows of a block's keys, whose memory is asked for.
+    #[inline(always)]
+    fn find(&self, keys: &[F], places: &mut [Option<u32>; BLOCK], flips: &mut [bool; BLOCK]) {
         let mut canonical = [[0; K]; BLOCK];
-        let mut flips = [false; BLOCK];
-        for ((key, canonical), flip) in keys.iter().zip(&mut canonical).zip(&mut flips) {
+        for ((key, canonical), flip) in keys.iter().zip(&mut canonical).zip(flips) {
             let (key, flipped) = self.canonical(*key);
             (*canonical, *flip) = (*key.bytes(), flipped);
         }
-        let mut places = [None; BLOCK];
         let places = &mut places[..keys.len()];
         self.index.lookup_bulk(&canonical[..keys.len()], places);
         for place in places.iter().flatten() {
             self.prefetch_hit(Place(*place));
-        }
-        for (at, (place, found)) in places.iter().zip(found).enumerate() {
-            *found = place.and_then(|place| self.count_in(now, Place(place), flips[at], bytes[at]));
         }
     }
 
@@ -283,6 +304,9 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     pub fn flow_mut(&mut self, hit: &Hit, key: F) -> Option<FlowMut<'_, F, S>> {
         let entry = self.entries.get_mut(hit.flow.index())?;
         (entry.generation == hit.flow.generation).then(|| FlowMut {
+            last_seen: &mut entry.last_seen,
+            packets: &mut entry.packets[hit.direction as usize],
+            bytes: &mut entry.bytes[hit.direction as usize],
             translated: entry.translated,
             other: match (entry.translated, hit.direction) {
                 (false, _) => key.reversed(),

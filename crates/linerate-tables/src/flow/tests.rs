@@ -80,17 +80,23 @@ impl<F: Drawn<K>, S: Copy, const K: usize> Model<F, S, K> {
         }
     }
 
+    fn lookup(&self, key: F) -> Option<Hit> {
+        let (name, direction) = self.find(key)?;
+        let flow = self.flows.get(&name)?;
+        Some(Hit {
+            flow: flow.id,
+            direction,
+            state: flow.state,
+        })
+    }
+
     fn touch(&mut self, now: u64, key: F, bytes: u32) -> Option<Hit> {
         let (name, direction) = self.find(key)?;
         let flow = self.flows.get_mut(&name)?;
         flow.last_seen = flow.last_seen.max(now);
         flow.packets[direction as usize] += 1;
         flow.bytes[direction as usize] += u64::from(bytes);
-        Some(Hit {
-            flow: flow.id,
-            direction,
-            state: flow.state,
-        })
+        self.lookup(key)
     }
 
     fn count(&self, is: impl Fn(&Flow<F, S>) -> bool) -> usize {
@@ -211,9 +217,16 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
         let keys: Vec<F> = (0..count).map(|_| self.key(random)).collect();
         let bytes: Vec<u32> = (0..count).map(|_| random.below(1500) as u32).collect();
         let mut found = vec![None; count];
-        self.table.touch_bulk(self.now, &keys, &bytes, &mut found);
+        let is_judged = random.below(2) == 0;
+        match is_judged {
+            true => self.table.lookup_bulk(&keys, &mut found),
+            false => self.table.touch_bulk(self.now, &keys, &bytes, &mut found),
+        }
         for ((&key, &bytes), found) in keys.iter().zip(&bytes).zip(&found) {
-            assert_eq!(self.model.touch(self.now, key, bytes), *found);
+            match is_judged {
+                true => self.judge(random, *found, key, bytes),
+                false => assert_eq!(self.model.touch(self.now, key, bytes), *found),
+            }
             if let Some(hit) = found {
                 self.look(random, hit, key);
             }
@@ -222,6 +235,25 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
             if found.is_none() && random.below(4) > 0 {
                 self.insert(random, key, bytes);
             }
+        }
+    }
+
+    /// A packet that was looked up counts if it passes, and may keep its flow alive.
+    fn judge(&mut self, random: &mut Random, found: Option<Hit>, key: F, bytes: u32) {
+        assert_eq!(self.table.lookup(key), found);
+        assert_eq!(self.model.lookup(key), found);
+        let Some(hit) = found else { return };
+        let (name, direction) = self.model.find(key).unwrap();
+        let flow = self.model.flows.get_mut(&name).unwrap();
+        let mut seen = self.table.flow_mut(&hit, key).unwrap();
+        if random.below(3) > 0 {
+            seen.count(bytes);
+            flow.packets[direction as usize] += 1;
+            flow.bytes[direction as usize] += u64::from(bytes);
+        }
+        if random.below(2) > 0 {
+            seen.refresh(self.now);
+            flow.last_seen = self.now.max(flow.last_seen);
         }
     }
 

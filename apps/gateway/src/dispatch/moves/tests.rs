@@ -9,6 +9,8 @@ use linerate_core::mem::{PageKind, PagePolicy};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
 use linerate_core::ring::{Push, spsc};
 use linerate_core::run::{Inlet, TxPath, Worker};
+use linerate_routing::plane::ones;
+use linerate_tables::parse::Mask;
 use linerate_testkit::Random;
 
 use super::*;
@@ -55,9 +57,16 @@ impl Stage for Counting {
                 for (bucket, packet) in buckets.iter_mut().zip(burst.iter()) {
                     *bucket = packet.data()[0];
                 }
-                self.sorter.sort(burst, &mut buckets, 7, out);
+                let gone = self.sorter.sort(burst, &buckets, (Mask::MAX, 0), 7, out);
+                let mut own = ones(!gone).map(|index| buckets[index]);
+                buckets = std::array::from_fn(|_| own.next().unwrap_or(0));
             }
-            _ => self.sorter.admit(burst, &mut buckets, out),
+            _ => {
+                self.sorter.admit(burst, out);
+                for (bucket, packet) in buckets.iter_mut().zip(burst.iter()) {
+                    *bucket = packet.user::<super::super::sorter::Handed>().bucket;
+                }
+            }
         }
         for (packet, bucket) in burst.drain().zip(buckets) {
             assert_eq!(packet.data()[0], bucket);

@@ -340,9 +340,8 @@ fn rules_that_never_decide_are_told_by_line() {
          { action = \"permit\", source = \"192.0.2.0/24\", service = \"icmp\" },",
     );
     let config = read(&format!("{sets}{text}"));
-    let policy = Policy::build(&config, &PORTS, None).unwrap();
-    let warnings: Vec<String> = policy
-        .warnings(&config)
+    let lists = Policy::prepare(&config, None).unwrap();
+    let warnings: Vec<String> = warnings(&lists, &config)
         .iter()
         .map(ConfigError::to_string)
         .collect();

@@ -13,31 +13,39 @@ use linerate_wire::FlowKey as Either;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::{Flows, Table, Tracked, gone_of, read};
-use crate::dispatch::Hash;
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
 use crate::nat::{self, Held, Translated, Tuple};
-use crate::policy::FirstPacket;
-use crate::track::{self, Reason};
+use crate::policy::{FirstPacket, hits};
+use crate::track::{self, State, Way};
 
 impl Flows {
     /// Whether the policies in force permit a flow, by the zones of the interfaces that its first
     /// packet comes in and leaves by.
     pub(super) fn permits(
-        &self,
+        &mut self,
         index: usize,
-        first: &Tuple,
-        (from, to): (InterfaceId, InterfaceId),
+        (first, dscp): (&Tuple, u8),
+        (by, to): (InterfaceId, InterfaceId),
+        packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
         let (reasons, policy) = (&self.reasons, &self.policy);
         let key = first.key().ok_or(Verdict::Drop(reasons.policy))?;
         // The key of a query has its type in the place of the destination's port.
         let kind = (first.dst.port as u8, 0);
-        let packet = FirstPacket::of(key, Some(kind), 0);
-        let (from, to) = (policy.zone(from), policy.zone(to));
-        let decision = policy.decide(from, to, &packet);
+        let first = FirstPacket::of(key, Some(kind), dscp);
+        let (from, to) = (policy.zone(by), policy.zone(to));
+        let decision = policy.decide(from, to, &first);
         self.hits.hit(&decision);
+        if decision.log {
+            hits::log(
+                &mut self.logged,
+                &decision,
+                by,
+                &first.of_length(packet.len()),
+            );
+        }
         context.note(index, "flows", || {
             let name = |zone| policy.zones().name(zone);
             let list = &policy.lists()[usize::from(decision.list)];
@@ -86,32 +94,42 @@ impl Flows {
             }
         };
         let id = context.packets.interface;
+        let bucket = self.classes.one(&key);
         let first = nat::First {
             tuple,
             from: self.at(id),
-            bucket: self.bucket(&tuple),
+            bucket,
         };
+        // Before its route is asked for: an outside address may have none, and of what nobody has
+        // asked for nobody is told (RFC 5382 REQ-4).
         let destination = self.nat.destination(&first);
-        let aim = destination.map_or(tuple, |found| found.tuple);
+        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
+        let aim = destination.tuple;
         let Some(to) = leaves(index, aim.dst.address, packet, context) else {
             return Ok(());
         };
         let reasons = &self.reasons;
         let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
+        let half_open = self.half_open();
         let first_state = match &key {
-            Either::V4(key) => self.tracker.first(&key.0, &upper, 0, now),
-            Either::V6(key) => self.tracker.first(&key.0, &upper, 0, now),
+            Either::V4(key) => self.tracker.first(&key.0, &upper, half_open, now),
+            Either::V6(key) => self.tracker.first(&key.0, &upper, half_open, now),
         };
-        let (tcp, state) = match first_state {
-            track::First::Begin(tcp, state) => (tcp, state),
-            // The tracker has no cookies: too many half-open connections evict the oldest.
-            track::First::Answer(_) | track::First::Proxy(..) => {
-                return Err(self.reasons.of(Reason::TcpCookie));
+        if let track::First::Drop(reason) = first_state {
+            return Err(self.reasons.of(reason));
+        }
+        let dscp = dscp(packet, is_v4);
+        self.permits(index, (&aim, dscp), (id, to), packet, context)?;
+        let (tcp, state, onward) = match first_state {
+            track::First::Begin(tcp, state) => (tcp, state, None),
+            track::First::Proxy(tcp, made) => (tcp, State::Proxied, Some(made)),
+            track::First::Answer(made) => {
+                context.note(index, "flows", || "answered by a SYN cookie".into());
+                self.counts.cookies += 1;
+                return self.becomes(index, (Way::Back, made), packet, context);
             }
             track::First::Drop(reason) => return Err(self.reasons.of(reason)),
         };
-        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
-        self.permits(index, &aim, (id, to), context)?;
         let (to, random) = (self.at(to), self.random());
         let becomes = self.nat.source(&first, &destination, to, now, random);
         let becomes = becomes.map_err(|why| self.reasons.of_nat(why))?;
@@ -122,6 +140,7 @@ impl Flows {
             permitted_by: self.number,
             zone: first.from.zone,
             held: becomes.held,
+            dscp,
         };
         let first_of = |user| First {
             state: state as u8,
@@ -139,14 +158,8 @@ impl Flows {
                     differences,
                     ..user
                 });
-                begin_in(
-                    &mut self.v4,
-                    now,
-                    (key, back),
-                    first_bucket(&self.hash, &tuple),
-                    first,
-                )
-                .map(|gone| gone.map(|gone| gone_of(&gone)))
+                begin_in(&mut self.v4, now, (key, back), bucket, first)
+                    .map(|gone| gone.map(|gone| gone_of(&gone)))
             }
             (Either::V6(key), Some(Either::V6(back))) => {
                 let back = back.in_zone(key.zone());
@@ -155,14 +168,8 @@ impl Flows {
                     differences,
                     ..user
                 });
-                begin_in(
-                    &mut self.v6,
-                    now,
-                    (key, back),
-                    first_bucket(&self.hash, &tuple),
-                    first,
-                )
-                .map(|gone| gone.map(|gone| gone_of(&gone)))
+                begin_in(&mut self.v6, now, (key, back), bucket, first)
+                    .map(|gone| gone.map(|gone| gone_of(&gone)))
             }
             // Between the families nothing is translated yet.
             _ => Err(Refused::Stale),
@@ -192,6 +199,11 @@ impl Flows {
                 }));
             }
         }
+        if let Some(made) = onward {
+            context.note(index, "flows", || "its SYN cookie has come back".into());
+            self.counts.cookies_returned += 1;
+            self.becomes(index, (Way::Onward, made), packet, context)?;
+        }
         if becomes.tuple == tuple {
             return Ok(());
         }
@@ -204,10 +216,6 @@ impl Flows {
             }
             _ => Ok(()),
         }
-    }
-
-    fn bucket(&self, tuple: &Tuple) -> u8 {
-        first_bucket(&self.hash, tuple)
     }
 
     fn random(&mut self) -> u64 {
@@ -223,7 +231,7 @@ impl Flows {
         index: usize,
         hit: &Hit,
         (original, translated): (Tuple, Tuple),
-        held: Held,
+        (held, dscp): (Held, u8),
         packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
@@ -241,7 +249,7 @@ impl Flows {
             Direction::Reverse => (there, here),
         };
         let decided = match self.nat.is_permitted(held, &translated) {
-            true => self.permits(index, &aim, ends, context),
+            true => self.permits(index, (&aim, dscp), ends, packet, context),
             false => Err(Verdict::Drop(self.reasons.nat_gone)),
         };
         self.counts.forbidden += u64::from(decided.is_err());
@@ -264,11 +272,12 @@ fn begin_in<F: FlowKey<K>, const K: usize>(
     }
 }
 
-/// The bucket of a flow: that of who begins it.
-fn first_bucket(hash: &Hash, tuple: &Tuple) -> u8 {
-    match tuple.src.address {
-        IpAddr::V4(v4) => hash.host4(v4.to_bits()),
-        IpAddr::V6(v6) => hash.host6(&v6.octets()),
+/// The differentiated services code point of a packet (RFC 2474 3).
+fn dscp(packet: &Packet, is_v4: bool) -> u8 {
+    let octet = |at: usize| packet.data().get(HEADER_LEN + at).copied().unwrap_or(0);
+    match is_v4 {
+        true => octet(1) >> 2,
+        false => (octet(0) & 0xf) << 2 | octet(1) >> 6,
     }
 }
 

@@ -122,11 +122,14 @@ impl Flows {
         let checked = quote.check(&tcp, hit.direction);
         checked.map_err(|why| self.reasons.of(why))?;
         context.note(index, "flows", || "an error about a flow".into());
+        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
+        let frame = packet.data_mut();
+        if tcp.is_shifted() {
+            tcp.shift_quote(hit.direction, frame, &headers, &quote.headers);
+        }
         if to == own_key {
             return Ok(());
         }
-        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
-        let frame = packet.data_mut();
         // RFC 5508 REQ-5 c: routers inside are not named outside.
         let hides = hit.direction == Direction::Forward;
         let write = |frame: &mut [u8], to: &To<'_>| {

@@ -193,6 +193,19 @@ fn rfc_5508_req_3_an_error_with_a_wrong_checksum_is_dropped() {
 }
 
 #[test]
+fn rfc_5508_req_3_a_the_quoted_header_has_a_right_checksum_and_the_rest_is_not_looked_at() {
+    let quotes = |place: usize| {
+        let mut packet = tcp4(1000, 80, 150);
+        packet[place] ^= 1;
+        quote(&about(&packet))
+    };
+    // Identification and checksum of the header; the checksum of TCP.
+    assert_eq!(quotes(5), Err(Reason::QuoteChecksum));
+    assert_eq!(quotes(11), Err(Reason::QuoteChecksum));
+    assert!(quotes(20 + 17).is_ok());
+}
+
+#[test]
 fn an_error_goes_to_the_host_that_it_quotes() {
     let mut error = about(&tcp4(1000, 80, 150));
     error[14 + 19] ^= 1; // the destination of the error
@@ -219,11 +232,18 @@ fn rfc_792_a_quote_has_8_bytes_at_least_of_what_has_ports_or_numbers() {
 fn rfc_792_a_first_fragment_has_the_ports_of_its_flow_and_a_later_one_none() {
     let mut packet = V4::new(A, B, protocol::UDP).packet(&frame::udp(&[0; 8], 53, 4000, b"hello"));
     packet[6] = 0x20; // more fragments
+    let sum = |header: &mut [u8]| {
+        header[10..12].fill(0);
+        let sum = frame::checksum(header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    };
+    sum(&mut packet[..20]);
     let key = FlowKey4::new([192, 0, 2, 1], [10, 0, 0, 1], 4000, 53, protocol::UDP);
     let first = quote(&about(&packet));
     assert_eq!(first.map(|quote| quote.key), Ok(FlowKey::V4(key)));
     let mut error = about(&packet);
     error[42 + 7] = 9;
+    sum(&mut error[42..62]);
     error[36..38].fill(0);
     let sum = frame::checksum(&error[34..]);
     error[36..38].copy_from_slice(&sum.to_be_bytes());

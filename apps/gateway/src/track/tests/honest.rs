@@ -310,7 +310,7 @@ fn shifted(tcp: &Tcp, direction: Direction, segment: &Segment) -> Segment {
     let controls = (segment.flags & (flag::SYN | flag::FIN)).count_ones();
     let payload = (segment.len - controls) as usize;
     let mut bytes = super::proxied::bytes(segment, &options, payload);
-    tcp.shift(direction, &mut bytes);
+    tcp.shift(direction, &mut bytes, false);
     let read = Segment::read(&bytes).unwrap();
     with_scale(read, segment.scale)
 }

@@ -10,10 +10,10 @@ use linerate_wire::{checksum, protocol};
 use super::*;
 use crate::track::{Cookies, MAX_MADE_LEN, Made, Way};
 
-const ABOVE: usize = 10;
+const MOST: usize = 10;
 
 fn tracker(pickup: Pickup) -> Tracker {
-    Tracker::new(pickup, Some(Cookies::new(0x1234, ABOVE, 1400)))
+    Tracker::new(pickup, Some(Cookies::new(0x1234, MOST, 1400)))
 }
 
 /// A SYN as Linux sends it.
@@ -32,7 +32,7 @@ fn first(tracker: &mut Tracker, segment: Segment, half_open: usize, now_ms: u64)
 
 /// The cookie for a SYN.
 fn cookie(tracker: &mut Tracker, syn: Segment) -> u32 {
-    match first(tracker, syn, ABOVE + 1, 0) {
+    match first(tracker, syn, MOST, 0) {
         First::Answer(made) => made.seq,
         other => panic!("{other:?}"),
     }
@@ -43,7 +43,7 @@ fn proxied(syn: Segment) -> (Flow, u32) {
     let mut tracker = tracker(Pickup::Strict);
     let cookie = cookie(&mut tracker, syn);
     let answer = with_window(ack(syn.seq.wrapping_add(1), cookie.wrapping_add(1)), 502);
-    let First::Proxy(tcp, made) = first(&mut tracker, answer, ABOVE + 1, 100) else {
+    let First::Proxy(tcp, made) = first(&mut tracker, answer, MOST, 100) else {
         panic!("the cookie is valid");
     };
     assert_eq!((made.flags, made.seq, made.ack), (flag::SYN, syn.seq, 0));
@@ -58,16 +58,16 @@ fn proxied(syn: Segment) -> (Flow, u32) {
 #[test]
 fn rfc_4987_3_6_no_cookies_up_to_the_limit() {
     let mut tracker = tracker(Pickup::Strict);
-    let begun = first(&mut tracker, offer(), ABOVE, 0);
+    let begun = first(&mut tracker, offer(), MOST - 1, 0);
     assert!(matches!(begun, First::Begin(_, State::SynSent)));
-    let other = first(&mut tracker, ack(101, 7), ABOVE, 0);
+    let other = first(&mut tracker, ack(101, 7), MOST - 1, 0);
     assert_eq!(other, First::Drop(Reason::TcpNoSyn));
 }
 
 #[test]
 fn rfc_4987_3_6_beyond_the_limit_a_syn_is_answered_and_no_state_is_kept() {
     let mut tracker = tracker(Pickup::Strict);
-    let First::Answer(made) = first(&mut tracker, offer(), ABOVE + 1, 0) else {
+    let First::Answer(made) = first(&mut tracker, offer(), MOST, 0) else {
         panic!("a cookie");
     };
     let expected = Made {
@@ -80,7 +80,7 @@ fn rfc_4987_3_6_beyond_the_limit_a_syn_is_answered_and_no_state_is_kept() {
         sack_permitted: true,
     };
     assert_eq!(made, expected);
-    let First::Answer(plain) = first(&mut tracker, syn(100), ABOVE + 1, 0) else {
+    let First::Answer(plain) = first(&mut tracker, syn(100), MOST, 0) else {
         panic!("a cookie");
     };
     assert_eq!((plain.scale, plain.sack_permitted), (NO_SCALE, false));
@@ -96,7 +96,7 @@ fn rfc_4987_3_6_only_the_cookie_opens_a_connection() {
         (103, given + 1),
         (99, given + 1),
     ] {
-        let segment = first(&mut strict, ack(seq, wrong), ABOVE + 1, 100);
+        let segment = first(&mut strict, ack(seq, wrong), MOST, 100);
         assert_eq!(segment, First::Drop(Reason::TcpCookie), "{seq} {wrong}");
     }
     // The first ACK was lost: a probe of the closed window, with data or without.
@@ -106,10 +106,10 @@ fn rfc_4987_3_6_only_the_cookie_opens_a_connection() {
         ack(100, given + 1),
         ack(102, given + 1),
     ] {
-        let segment = first(&mut strict, right, ABOVE + 1, 100);
+        let segment = first(&mut strict, right, MOST, 100);
         assert!(matches!(segment, First::Proxy(..)));
     }
-    let late = first(&mut strict, ack(101, given + 1), ABOVE + 1, 64_000);
+    let late = first(&mut strict, ack(101, given + 1), MOST, 64_000);
     assert_eq!(late, First::Drop(Reason::TcpNoSyn));
     // Who picks connections up still knows a cookie.
     let mut loose = tracker(Pickup::Loose);
@@ -257,7 +257,7 @@ fn numbers_and_windows_are_shifted_for_the_connection_s_life_and_checksums_stay_
             let mut forward = bytes(&segment, &options, 10);
             let read = Segment::read(&forward).unwrap();
             flow.passes(F, read, State::Established);
-            flow.tcp.shift(F, &mut forward);
+            flow.tcp.shift(F, &mut forward, false);
             assert!(checksum::verify(&forward));
             let seen = Segment::read(&forward).unwrap();
             assert_eq!((seen.seq, seen.ack, seen.sack), (sent, got, got));
@@ -274,7 +274,7 @@ fn numbers_and_windows_are_shifted_for_the_connection_s_life_and_checksums_stay_
             let mut reverse = bytes(&with_window(data(got, sent, 20), window), &[], 20);
             let read = Segment::read(&reverse).unwrap();
             flow.passes(R, read, State::Established);
-            flow.tcp.shift(R, &mut reverse);
+            flow.tcp.shift(R, &mut reverse, false);
             assert!(checksum::verify(&reverse));
             let seen = Segment::read(&reverse).unwrap();
             assert_eq!((seen.seq, seen.ack), (in_client(got), sent));

@@ -323,14 +323,19 @@ fn unreachable_from(router: &'static str, about: &Frame) -> Frame {
         true => vec![1, 0, 0, 0, 0, 0, 0, 0],
     };
     payload.extend(&about.bytes()[14..]);
-    let mut error = Frame {
+    summed(Frame {
         protocol: if v6 { protocol::ICMPV6 } else { protocol::ICMP },
         payload,
         ..Frame::between(router, about.src)
-    };
+    })
+}
+
+/// An error with its checksum.
+fn summed(mut error: Frame) -> Frame {
+    error.payload[2..4].fill(0);
     let bytes = error.bytes();
     let headers = linerate_wire::parse(&bytes).unwrap();
-    let pseudo = match v6 {
+    let pseudo = match error.src.contains(':') {
         false => 0,
         true => {
             let ip = Ipv6::new_checked(&bytes[14..]).unwrap();

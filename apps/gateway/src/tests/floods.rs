@@ -362,20 +362,7 @@ fn altered(mut error: Frame, change: impl FnOnce(&mut Vec<u8>)) -> Frame {
         let sum = !checksum::sum(&error.payload[8..8 + 20]);
         error.payload[8 + 10..8 + 12].copy_from_slice(&sum.to_be_bytes());
     }
-    error.payload[2..4].fill(0);
-    let bytes = error.bytes();
-    let headers = linerate_wire::parse(&bytes).unwrap();
-    let pseudo = match error.src.contains(':') {
-        false => 0,
-        true => {
-            let ip = Ipv6::new_checked(&bytes[14..]).unwrap();
-            ip.pseudo_sum(&ip.upper_layer().unwrap())
-        }
-    };
-    let sum = checksum::sum(&bytes[headers.l4.unwrap()..headers.end]);
-    let sum = !checksum::add(sum, pseudo);
-    error.payload[2..4].copy_from_slice(&sum.to_be_bytes());
-    error
+    summed(error)
 }
 
 #[test]

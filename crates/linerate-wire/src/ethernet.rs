@@ -9,6 +9,8 @@ use crate::{
 
 /// Length in bytes of an Ethernet header without tags.
 pub const HEADER_LEN: usize = 14;
+/// Bytes of the shortest frame, without FCS: shorter ones are padded (IEEE 802.3 4A.2.3.2.4).
+pub const MIN_FRAME_LEN: usize = 60;
 
 mod field {
     use core::ops::Range;

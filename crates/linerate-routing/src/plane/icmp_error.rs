@@ -15,7 +15,7 @@ use linerate_stack::icmp::{
     may_answer6, may_redirect6, redirect6,
 };
 use linerate_stack::tcp::{MAX_RESET_LEN, Refusal, refuse};
-use linerate_wire::ethernet::{Ethernet, HEADER_LEN};
+use linerate_wire::ethernet::{Ethernet, HEADER_LEN, MIN_FRAME_LEN};
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::ipv6::Ipv6;
 use linerate_wire::{EtherType, MacAddr};
@@ -27,7 +27,6 @@ use super::counters::{Counters, Sent};
 use super::hops::Action;
 use super::origin::{OutputRoute, leads, link_local, route, source4, source6, vrf};
 use super::punt::Reason;
-use super::rewrite::SHORTEST;
 use crate::model::InterfaceId;
 
 /// Why a packet cannot be forwarded.
@@ -363,7 +362,7 @@ fn padded(
     pools: &Pools,
     write: impl FnOnce(&mut [u8]) -> Option<usize>,
 ) -> Option<Packet> {
-    let least = SHORTEST - HEADER_LEN;
+    let least = MIN_FRAME_LEN - HEADER_LEN;
     blank(ethertype, most.max(least), cache, pools, |out| {
         // Zero, so that padding does not leak what the slot held before.
         out.fill(0);

@@ -10,14 +10,11 @@ use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, Stage};
 use linerate_tables::parse::Mask;
 use linerate_tables::rewrite::decrement_ttl4;
-use linerate_wire::ethernet::HEADER_LEN;
+use linerate_wire::ethernet::{HEADER_LEN, MIN_FRAME_LEN};
 
 use super::context::{Context, Packets, ones};
 use super::hops::{Action, Hop, Hops, InterfaceIdOrNone};
 use super::lookup::member;
-
-/// The shortest Ethernet frame, without FCS: what is padded stays that long.
-pub(super) const SHORTEST: usize = 60;
 
 /// The stage.
 pub struct Rewrite {
@@ -152,7 +149,7 @@ fn forward(packet: &mut Packet, is_v4: bool, hop: &Hop, end: u32) -> bool {
         true => forward4(frame, hop),
         false => forward6(frame, hop),
     };
-    let end = (end as usize).max(SHORTEST);
+    let end = (end as usize).max(MIN_FRAME_LEN);
     if len > end {
         packet.truncate(end);
     }
@@ -215,7 +212,7 @@ pub(super) fn forward6(frame: &mut [u8], hop: &Hop) -> bool {
 /// Cuts off the padding of the last link, which may exceed the next one's MTU.
 #[inline(always)]
 pub(super) fn trim(packet: &mut Packet, end: usize) {
-    let end = end.max(SHORTEST);
+    let end = end.max(MIN_FRAME_LEN);
     if packet.len() > end {
         packet.truncate(end);
     }

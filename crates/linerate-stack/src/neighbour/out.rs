@@ -1,7 +1,7 @@
 //! Output of a call of the table.
 
 use linerate_core::packet::Packet;
-use linerate_wire::ethernet::{self, EtherType, MacAddr};
+use linerate_wire::ethernet::{self, EtherType, MIN_FRAME_LEN, MacAddr};
 
 use super::{DropReason, Event};
 
@@ -41,9 +41,6 @@ pub struct Out {
     frames: Vec<(u16, usize)>,
     bytes: Vec<u8>,
 }
-
-/// IEEE 802.3 4A.2.3.2.4: shorter frames are padded here, so that ports need not.
-const MIN_FRAME_LEN: usize = 60;
 
 impl Out {
     /// An empty output.

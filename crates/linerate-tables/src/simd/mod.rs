@@ -2,8 +2,8 @@
 //!
 //! A kernel is a function for one level of [`Isa`](linerate_core::env::Isa), reached through a safe
 //! `fn` pointer or a `Kernel` that a table picks once (`pick(isa)`, which asks `Isa::available`
-//! first), and called once per burst. Slices come in, lengths are checked before the first vector load, and
-//! every level gives what the baseline gives: the tests run each level that the CPU has
+//! first), and called once per burst. Slices come in, lengths are checked before the first vector
+//! load, and every level gives what the baseline gives: the tests run each level that the CPU has
 //! (`Isa::detect().levels()`).
 #![allow(unsafe_code)]
 

@@ -8,14 +8,11 @@ use std::net::IpAddr;
 use linerate_core::packet::{Offload, Packet};
 use linerate_core::run::Egress;
 use linerate_routing::plane::{Context, Verdict};
-use linerate_wire::ethernet::HEADER_LEN;
+use linerate_wire::ethernet::{HEADER_LEN, MIN_FRAME_LEN};
 use linerate_wire::{ipv4, ipv6};
 
 use super::Flows;
 use crate::track::{MAX_MADE_LEN, Made, Way};
-
-/// The least length of a frame without its checksum (IEEE 802.3 4.4.2).
-const SHORTEST: usize = 60;
 
 impl Flows {
     /// The packet at `index` becomes what is said, to its source or its destination, or to both.
@@ -61,7 +58,7 @@ impl Flows {
         let caused = packet.data().get(HEADER_LEN..).unwrap_or_default();
         let len = made.write(way, caused, &mut bytes).unwrap_or_default();
         let end = HEADER_LEN + len;
-        if len == 0 || !packet.set_len(end.max(SHORTEST)) {
+        if len == 0 || !packet.set_len(end.max(MIN_FRAME_LEN)) {
             return Err(Verdict::Drop(self.reasons.nat_malformed));
         }
         let frame = &mut packet.data_mut()[HEADER_LEN..];

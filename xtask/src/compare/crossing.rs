@@ -1,4 +1,5 @@
-//! `router.veth.64`: three namespaces in a row, with the forwarder in the middle one.
+//! `router.veth.64` and `gateway.veth.*`: three namespaces in a row, with the forwarder in the
+//! middle one.
 //!
 //! ```text
 //! feeder g0 ------- a :middle: b ------- s0 sink
@@ -9,7 +10,10 @@
 //! feeder runs on the other CPU, and there the kernel also takes its frames in at `a`. linerate's
 //! worker runs on the worker's CPU, and there the kernel sends what it sends, down to the sink.
 //! Linux may have the worker's CPU as well: each of [`Placement`]'s ways is tried, and the fastest
-//! counts. So are af_xdp and af_packet for linerate's ports.
+//! counts. So are af_xdp and af_packet for linerate's ports, and ways to write the kernel's rules.
+//!
+//! Flows are established once they have been answered, from the sink's side; both sides of the
+//! comparison keep the port of who begins a flow where it is free, so answers find it.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -20,6 +24,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
+use super::firewall::{self, Form};
 use super::machine::{Cpus, kernel_threads};
 use super::ours::Linerate;
 use super::sample::Sample;
@@ -40,11 +45,42 @@ const NOBODY: &str = "02:00:00:00:00:05";
 const PORTS: [&str; 2] = ["a", "b"];
 /// How long each way is tried at most, in s.
 const TRIAL: f64 = 0.5;
+/// How long flows are answered before they are measured.
+const ANSWERS: Duration = Duration::from_millis(300);
 /// How long a forwarder may take to end.
 const STOP: Duration = Duration::from_secs(10);
 
 /// Kinds of port that reach an interface of the kernel's.
 const KINDS: [&str; 2] = ["af_xdp", "af_packet"];
+
+/// What the middle does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// Packets are routed.
+    Route,
+    /// A firewall and NAT, and packets of 1024 flows that have been answered.
+    Established,
+    /// The same, and each packet begins a flow.
+    New,
+}
+
+impl Job {
+    /// Of how many flows the feeder's packets are: 2 to the power of this.
+    fn flow_bits(self) -> u32 {
+        match self {
+            Self::Route => 0,
+            Self::Established => 10,
+            Self::New => 27,
+        }
+    }
+
+    fn forms(self) -> &'static [Option<Form>] {
+        match self {
+            Self::Route => &[None],
+            _ => &[Some(Form::ALL[0]), Some(Form::ALL[1])],
+        }
+    }
+}
 
 /// Where Linux forwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +107,7 @@ impl Placement {
 
 /// The namespaces; removed with the `undo` that they were made with.
 pub(super) struct Crossing {
+    job: Job,
     /// Of the feeder, the middle and the sink.
     namespaces: [String; 3],
     xgen: PathBuf,
@@ -79,12 +116,14 @@ pub(super) struct Crossing {
     /// What turned out fastest.
     kind: &'static str,
     placement: Placement,
+    form: Option<Form>,
     folder: PrivateFolder,
 }
 
 impl Crossing {
     pub(super) fn create(
         undo: &mut Undo,
+        job: Job,
         xgen: PathBuf,
         cpus: &Cpus,
     ) -> Result<Crossing, TaskError> {
@@ -122,36 +161,44 @@ impl Crossing {
             ip(&["-n", middle, "link", "set", "dev", port, "up"])?;
         }
         let crossing = Crossing {
+            job,
             xgen,
             feeder_cpu: cpus.other.unwrap_or(cpus.worker),
             worker_cpu: cpus.worker,
             kind: KINDS[0],
             placement: Placement::Feeder,
+            form: job.forms()[0],
             namespaces,
             folder,
         };
         // GRO gives the port a NAPI of its own, without which veth takes no XDP frames.
-        process::read(
-            crossing
-                .inside("ethtool")
-                .args(["-K", PORTS[0], "gro", "on"]),
-        )?;
+        let fed = match job {
+            Job::Established => &PORTS[..],
+            Job::Route | Job::New => &PORTS[..1],
+        };
+        for port in fed {
+            process::read(crossing.inside("ethtool").args(["-K", port, "gro", "on"]))?;
+        }
+        if job != Job::Route {
+            firewall::make_room(undo)?;
+        }
         // No reverse path check for the feeder's addresses.
-        for interface in ["all", PORTS[0]] {
+        for interface in ["all", PORTS[0], PORTS[1]] {
             crossing.sysctl(&format!("net.ipv4.conf.{interface}.rp_filter=0"))?;
         }
         Ok(crossing)
     }
 
-    /// Finds out which kind of port and which placement are the fastest.
+    /// Finds out which kind of port, which placement and which way to write rules are the fastest.
     pub(super) fn choose(
         &mut self,
+        row: &str,
         linerate: Option<&Linerate>,
         seconds: f64,
     ) -> Result<(), TaskError> {
         let trial = |what: &str, through: Result<Through, TaskError>| {
             let mpps = through?.forwarded;
-            progress(&format!("router.veth.64: {what}: {mpps:.3} Mpps"));
+            progress(&format!("{row}: {what}: {mpps:.3} Mpps"));
             Ok(mpps)
         };
         let seconds = seconds.min(TRIAL);
@@ -160,9 +207,11 @@ impl Crossing {
                 trial(kind, self.through(self.router(linerate, kind)?, seconds))
             })?;
         }
-        self.placement = best(Placement::ALL, |placement| {
-            let what = format!("Linux {}", placement.name());
-            trial(&what, self.linux(placement, seconds))
+        let forms = self.job.forms().iter();
+        let ways = forms.flat_map(|form| Placement::ALL.map(|placement| (*form, placement)));
+        (self.form, self.placement) = best(ways, |(form, placement)| {
+            let what = described(form, placement);
+            trial(&what, self.linux(form, placement, seconds))
         })?;
         Ok(())
     }
@@ -173,19 +222,20 @@ impl Crossing {
         let null = self.through(self.l2fwd(linerate), seconds)?;
         let mut sample = router.sample();
         sample.detail.insert(NULL.into(), json!(null.forwarded));
-        sample.note = Some(format!(
-            "ports: {}; Linux {}",
-            self.kind,
-            self.placement.name()
-        ));
+        let linux = described(self.form, self.placement);
+        sample.note = Some(format!("ports: {}; {linux}", self.kind));
         Ok(sample)
     }
 
     /// Linux, where it forwards fastest.
     pub(super) fn peer(&self, seconds: f64) -> Result<Sample, TaskError> {
-        let mut sample = self.linux(self.placement, seconds)?.sample();
+        let mut sample = self.linux(self.form, self.placement, seconds)?.sample();
         let kernel = process::read(Command::new("uname").arg("-r"))?;
-        sample.peer_name = format!("Linux {} forwarding", kernel.trim());
+        let does = match self.job {
+            Job::Route => "forwarding",
+            _ => "with nftables, conntrack and masquerade",
+        };
+        sample.peer_name = format!("Linux {} {does}", kernel.trim());
         Ok(sample)
     }
 
@@ -206,10 +256,17 @@ impl Crossing {
         let folder = process::target_dir().join("compare");
         fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
         let (file, socket) = (folder.join("router.veth.toml"), self.socket());
-        let text = configuration(kind, &socket, [self.feeder_cpu, self.worker_cpu]);
+        let mut text = configuration(kind, &socket, [self.feeder_cpu, self.worker_cpu]);
+        let appliance = match self.job {
+            Job::Route => "router",
+            Job::Established | Job::New => {
+                text += &firewall::stanzas(PORTS);
+                "gateway"
+            }
+        };
         fs::write(&file, text).map_err(TaskError::file(&file))?;
         let mut command = self.inside(linerate.program());
-        command.arg("router").arg(file);
+        command.arg(appliance).arg(file);
         Ok(command)
     }
 
@@ -236,12 +293,23 @@ impl Crossing {
         through
     }
 
-    fn linux(&self, placement: Placement, seconds: f64) -> Result<Through, TaskError> {
+    fn linux(
+        &self,
+        form: Option<Form>,
+        placement: Placement,
+        seconds: f64,
+    ) -> Result<Through, TaskError> {
         self.place(placement)?;
         self.address_linux()?;
+        if let Some(form) = form {
+            firewall::load(self.middle(), form, PORTS, self.folder.path())?;
+        }
         self.sysctl("net.ipv4.ip_forward=1")?;
         let through = self.measure(seconds);
         self.sysctl("net.ipv4.ip_forward=0")?;
+        if form.is_some() {
+            firewall::unload(self.middle())?;
+        }
         for port in PORTS {
             // The router refuses ports on which the kernel answers, too. The route goes along.
             ip(&["-n", self.middle(), "addr", "flush", "dev", port])?;
@@ -289,10 +357,20 @@ impl Crossing {
     }
 
     fn measure(&self, seconds: f64) -> Result<Through, TaskError> {
-        let generator = &self.namespaces[0];
-        let cpu = self.feeder_cpu.to_string();
-        let _feeder = FarEnd::start(generator, &self.xgen, &["feed", FEEDER, "60", &cpu])?;
+        let [generator, _, sink] = &self.namespaces;
+        let (cpu, flows) = (
+            self.feeder_cpu.to_string(),
+            self.job.flow_bits().to_string(),
+        );
+        let words = ["feed", FEEDER, "60", &cpu, &flows];
+        let _feeder = FarEnd::start(generator, &self.xgen, &words)?;
         testpmd::moving(|| self.forwarded())?;
+        if self.job == Job::Established {
+            let words = ["feed", SINK, "60", &cpu, &flows, "answers"];
+            let answers = FarEnd::start(sink, &self.xgen, &words)?;
+            std::thread::sleep(ANSWERS);
+            drop(answers);
+        }
         let (began, before) = (Instant::now(), (self.forwarded()?, self.offered()?));
         std::thread::sleep(Duration::from_secs_f64(seconds));
         let (took, after) = (began.elapsed(), (self.forwarded()?, self.offered()?));
@@ -452,6 +530,11 @@ fn configuration(kind: &str, socket: &std::path::Path, cpus: [usize; 2]) -> Stri
         "[[neighbour]]\naddress = \"10.255.1.2\"\nmac = \"{NOBODY}\"\ninterface = \"b\"\n"
     );
     text + "[[route]]\nprefix = \"198.18.0.0/15\"\nvia = \"10.255.1.2\"\n"
+}
+
+fn described(form: Option<Form>, placement: Placement) -> String {
+    let rules = form.map_or(String::new(), |form| format!(", rules as {}", form.name()));
+    format!("Linux {}{rules}", placement.name())
 }
 
 /// The one of `all` that `rate` gives the highest figure. What does not run is none of them, unless

@@ -67,7 +67,7 @@ impl Setting<'_> {
             | Peer::OneCoreInput { .. }
             | Peer::TwoCores
             | Peer::Own { .. }
-            | Peer::Linux
+            | Peer::Linux(_)
             | Peer::LinuxTcp { .. }
             | Peer::Guests
             | Peer::Conntrack

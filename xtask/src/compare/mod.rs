@@ -11,6 +11,7 @@ mod absolute;
 mod checks;
 mod conntrack;
 mod crossing;
+mod firewall;
 mod forward;
 mod full_table;
 mod guests;
@@ -38,7 +39,7 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use absolute::{ABSOLUTES, Absolute};
-use crossing::Crossing;
+use crossing::{Crossing, Job};
 use forward::Setting;
 use hugepages::Hugepages;
 use machine::Cpus;
@@ -308,7 +309,7 @@ impl<'a> Bench<'a> {
             matches!(
                 peer,
                 Peer::Own { .. }
-                    | Peer::Linux
+                    | Peer::Linux(_)
                     | Peer::LinuxTcp { .. }
                     | Peer::Guests
                     | Peer::Conntrack
@@ -337,7 +338,7 @@ impl<'a> Bench<'a> {
         };
         let on_veth = rows
             .iter()
-            .any(|row| matches!(row.peer, Peer::Veth { .. } | Peer::Linux));
+            .any(|row| matches!(row.peer, Peer::Veth { .. } | Peer::Linux(_)));
         let xgen = on_veth.then(peer::build_xgen).transpose()?;
         let has_input = rows.iter().any(|row| has_input(row.peer));
         let linerate = (!options.peer_only || has_input || rows.iter().any(is_own))
@@ -373,7 +374,7 @@ impl<'a> Bench<'a> {
             row.peer,
             Peer::TwoCores
                 | Peer::Veth { .. }
-                | Peer::Linux
+                | Peer::Linux(_)
                 | Peer::LinuxTcp { .. }
                 | Peer::Guests
                 | Peer::Pair(_)
@@ -395,8 +396,8 @@ impl<'a> Bench<'a> {
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
         let mut undo = Undo::new()?;
-        if row.peer == Peer::Linux {
-            return self.crossing(row, wanted, &mut undo, data);
+        if let Peer::Linux(job) = row.peer {
+            return self.crossing(row, job, wanted, &mut undo, data);
         }
         if let Peer::LinuxTcp { plain } = row.peer {
             return self.tcp(row, plain, wanted, &mut undo, data);
@@ -518,15 +519,20 @@ impl<'a> Bench<'a> {
     fn crossing(
         &self,
         row: &Row,
+        job: Job,
         wanted: usize,
         undo: &mut Undo,
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
         let xgen = self.xgen.clone().expect("built in prepare for these rows");
         let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
-        let seconds = self.seconds(row);
-        let mut crossing = Crossing::create(undo, xgen, &self.cpus)?;
-        crossing.choose(linerate, seconds)?;
+        let seconds = match job {
+            // The tables have room for so long.
+            Job::New => self.seconds(row).min(1.0),
+            _ => self.seconds(row),
+        };
+        let mut crossing = Crossing::create(undo, job, xgen, &self.cpus)?;
+        crossing.choose(row.name, linerate, seconds)?;
         for round in 1..=wanted {
             progress(&format!("{} round {round} of {wanted}", row.name));
             if let Some(linerate) = linerate {

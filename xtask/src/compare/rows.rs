@@ -1,5 +1,6 @@
 //! The table of what is compared, and the bar for each row. Later work adds its rows here.
 
+use super::crossing::Job as Middle;
 use super::pair::{Job, Joint, Pair};
 
 /// What a row counts, and with it which way is better.
@@ -56,8 +57,8 @@ pub(super) enum Peer {
     L3fwd { lookup: &'static str },
     /// dpdk-testpmd on one end of a veth pair.
     Veth { driver: Driver, tx: bool },
-    /// The kernel's own forwarding between two veth pairs.
-    Linux,
+    /// The kernel's own forwarding between two veth pairs, as router or as firewall.
+    Linux(Middle),
     /// The same, of one TCP connection between two hosts. `plain`: without offloads anywhere.
     LinuxTcp { plain: bool },
     /// Open vSwitch's connection tracking, on what `linerate bench input ROW` wrote.
@@ -215,7 +216,9 @@ pub(super) const ROWS: &[Row] = &[
     forward("l3fwd.em.1k",  1.5, Peer::L3fwd { lookup: "em" }),
     forward("l3fwd.em.4m",  1.3, Peer::OneCoreInput { once: false }),
     forward("gateway.fw.1k", 4.0, Peer::Conntrack),
-    forward("router.veth.64", 1.0, Peer::Linux),
+    forward("router.veth.64", 1.0, Peer::Linux(Middle::Route)),
+    forward("gateway.veth.est", 1.1, Peer::Linux(Middle::Established)),
+    forward("gateway.veth.new", 5.0, Peer::Linux(Middle::New)),
     tcp("router.veth.tcp",       0.7, false),
     tcp("router.veth.tcp.plain", 1.0, true),
     one_core("parse.burst64",           Some(1.5)),

@@ -5,6 +5,7 @@
 //! before. Zones name interfaces by name: a reload gives interfaces other numbers.
 
 use std::path::Path;
+use std::time::Duration;
 
 use linerate_appliance::config::{At, Section};
 use linerate_control::Config;
@@ -18,6 +19,8 @@ use crate::policy::{self, PolicyConfig};
 pub struct Stanzas {
     /// `[dispatch]`.
     pub dispatch: Mode,
+    /// `[dispatch] rebalance`: how often buckets move that make loads even, if they do.
+    pub rebalance: Option<Duration>,
     /// `[flows]`.
     pub flows: FlowsConfig,
     /// `[[zone]]`, `[[set]]` and `[[policy]]`.
@@ -89,9 +92,11 @@ impl FlowsConfig {
 
 /// Reads the gateway's stanzas.
 pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
+    let mut rebalance = None;
     let dispatch = file.table("dispatch", "dispatch", "a table: [dispatch]");
     let dispatch = dispatch.and_then(|section| {
         let mode = section.choice("mode", &Mode::ALL);
+        rebalance = interval(&section, mode.as_ref().map(|at| at.value));
         section.end();
         mode
     });
@@ -133,11 +138,31 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
     });
     Stanzas {
         dispatch,
+        rebalance,
         flows,
         policy,
         nat,
         interfaces: interfaces.map(|one| one.name.clone()).collect(),
     }
+}
+
+/// How often loads are evened out, if they are.
+fn interval(section: &Section<'_>, mode: Option<Mode>) -> Option<Duration> {
+    let rebalance = section.switch("rebalance");
+    let seconds = section.number("interval", 1..=3600_u16);
+    let is_on = rebalance.as_ref().is_some_and(|at| at.value);
+    if let Some(at) = rebalance.filter(|at| at.value && !mode.is_some_and(Mode::hands_over)) {
+        let problem = "loads are evened out by handing packets over, which this mode does not";
+        let fix = "say mode = \"balanced\" or \"dispatcher\", or take it out";
+        section.wrong(at.line, "dispatch.rebalance", problem, fix);
+    }
+    if let Some(at) = seconds.as_ref().filter(|_| !is_on) {
+        let problem = "loads are not evened out, so there is no interval";
+        let fix = "say rebalance = true, or take it out";
+        section.wrong(at.line, "dispatch.interval", problem, fix);
+    }
+    let seconds = seconds.map_or(1, |at| at.value);
+    is_on.then(|| Duration::from_secs(seconds.into()))
 }
 
 fn flows(file: &Section<'_>) -> FlowsConfig {

@@ -20,14 +20,14 @@ use linerate_tables::flow::Refusals;
 use serde_json::Value;
 
 use crate::config::{self, Mode, Stanzas};
-use crate::dispatch::modes;
 use crate::dispatch::stage::Dispatch;
+use crate::dispatch::{control, modes};
 use crate::explain::explain;
 use crate::path::GatewayPath;
 use crate::policy;
 use crate::policy::lists::ListConfig;
 use crate::policy::zones::ZoneConfig;
-use crate::show;
+use crate::show::{self, workers};
 use crate::stages::flows::{Counts, Flows, Prepared, Shared};
 
 /// The appliance.
@@ -129,7 +129,8 @@ impl Extension for Gateway {
     fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
         let (old, new) = (stanzas(old), stanzas(new));
         let mut keys = Vec::new();
-        if old.dispatch != new.dispatch {
+        let evens = |stanzas: &Stanzas| stanzas.rebalance.is_some();
+        if old.dispatch != new.dispatch || evens(&old) != evens(&new) {
             keys.push("[dispatch]".into());
         }
         if old.flows != new.flows {
@@ -184,9 +185,11 @@ impl Extension for Gateway {
         let now_ns = setup.clock.ns(setup.clock.now());
         let mut flows = Flows::new(&stanzas.flows, shared, worker, now_ns, egress)?;
         let classes = flows.classes().clone();
-        let dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, egress);
-        if let Some(dispatch) = &dispatch {
+        let mut dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, egress);
+        if let Some(dispatch) = &mut dispatch {
             flows.own(dispatch.mine());
+            flows.moves(stanzas.rebalance.is_some());
+            dispatch.sorter().count_loads(stanzas.rebalance.is_some());
         }
         Ok(Box::new(GatewayPath::with(setup, flows, dispatch)))
     }
@@ -205,6 +208,7 @@ impl Extension for Gateway {
         let shared = in_force(at_work.built)?;
         match table.what {
             "flows" => show::flows(&shared, filter, at_work, rows),
+            "workers" => workers::rows(&shared, at_work, rows),
             _ => show::policies(&shared, filter, rows),
         }
     }
@@ -221,6 +225,20 @@ impl Extension for Gateway {
 
     fn explain_flow(&self, question: &Question<'_>) -> Result<Value, Problem> {
         explain(question, &*in_force(question.built)?)
+    }
+
+    fn move_bucket(&self, params: &Value, at_work: &AtWork<'_>) -> Result<Value, Problem> {
+        let shared = in_force(at_work.built)?;
+        control::move_bucket(at_work.running, &shared.moves, params)
+    }
+
+    fn tick(&self, at_work: &AtWork<'_>) {
+        let interval = stanzas(at_work.config).rebalance;
+        if let (Some(interval), Some(shared)) = (interval, shared(at_work.built))
+            && let Some(gone) = control::rebalance(at_work.running, &shared.moves, interval)
+        {
+            eprintln!("warning: a bucket that was to move: {gone}");
+        }
     }
 
     fn logged(&self, at_work: &AtWork<'_>) -> (Vec<String>, u64) {
@@ -260,6 +278,7 @@ impl Extension for Gateway {
         all.show(page);
         if let Some(shared) = shared(at_work.built) {
             show::decided(&shared, page);
+            workers::metrics(&shared, at_work, page);
         }
     }
 }
@@ -314,6 +333,7 @@ impl Sums {
         self.counts.cookies += other.counts.cookies;
         self.counts.cookies_returned += other.counts.cookies_returned;
         self.counts.cleared += other.counts.cleared;
+        self.counts.lost_in_moves += other.counts.lost_in_moves;
     }
 
     fn show(&self, page: &mut Exposition) {
@@ -346,6 +366,11 @@ impl Sums {
                 "flows_cleared",
                 "Flows that ended because `linerate ctl clear flows` said so.",
                 self.counts.cleared,
+            ),
+            (
+                "flows_lost_in_moves",
+                "Flows that ended because their bucket moved to a worker without room for them.",
+                self.counts.lost_in_moves,
             ),
             (
                 "flows_evicted",

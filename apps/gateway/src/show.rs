@@ -1,4 +1,6 @@
-//! The gateway's tables: flows and policies.
+//! The gateway's tables: flows, policies and workers.
+
+pub(crate) mod workers;
 
 use std::net::IpAddr;
 
@@ -32,7 +34,7 @@ const POLICIES: Table = Table {
 };
 
 /// What there is to show.
-pub(crate) const TABLES: [&Table; 2] = [&FLOWS, &POLICIES];
+pub(crate) const TABLES: [&Table; 3] = [&FLOWS, &POLICIES, &workers::WORKERS];
 
 /// Places of a flow table that a worker looks through between two bursts, and that it empties.
 const PLACES: usize = 1024;

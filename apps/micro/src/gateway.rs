@@ -75,9 +75,9 @@ pub(super) const INPUTS: &[Input] = &[Input {
 }];
 
 /// Rules of the policy, and routes.
-const RULES: u32 = 1000;
+pub(super) const RULES: u32 = 1000;
 /// Where hosts are inside: 10.0.0.0/8, by port 0.
-const INSIDE: u32 = 10 << 24;
+pub(super) const INSIDE: u32 = 10 << 24;
 
 /// The address that sources are translated to, in no network of an interface.
 const OUTSIDE: u32 = 0xc000_0264;
@@ -111,7 +111,7 @@ fn both(number: u64, remote: u32, device: Device) -> [Frame; 2] {
 }
 
 /// Routes to remote networks by port 1, and one to the hosts inside by port 0.
-fn routes() -> Vec<(Prefix4, u32)> {
+pub(super) fn routes() -> Vec<(Prefix4, u32)> {
     let mut all = routes4(&Spec {
         next_hops: RULES,
         ..Spec::new(RULES as usize, 1)
@@ -195,8 +195,8 @@ fn policy() -> String {
     text + "{ action = \"permit\", source = \"10.0.0.0/8\", protocol = \"udp\" }]\n"
 }
 
-/// The gateway's stage: port 0 is inside, and whoever is there may begin what the list permits.
-fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> Result<Fast, Error> {
+/// A gateway's file: port 0 is inside, and whoever is there may begin what the list permits.
+pub(super) fn stanzas(flows: u64, translates: bool) -> Result<Stanzas, Error> {
     let parsed = config::parse(&policy(), |file| {
         stanza::read(file, &["a", "b"], Path::new(""))
     });
@@ -221,8 +221,9 @@ fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> R
         },
         ..rules::Config::default()
     };
-    let stanzas = Stanzas {
+    Ok(Stanzas {
         dispatch: Default::default(),
+        rebalance: None,
         flows: FlowsConfig {
             ipv4: (flows as u32).max(1000),
             ipv6: 64,
@@ -231,7 +232,12 @@ fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> R
         policy: parsed.value,
         nat,
         interfaces: vec!["a".into(), "b".into()],
-    };
+    })
+}
+
+/// The gateway's stage.
+fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> Result<Fast, Error> {
+    let stanzas = stanzas(flows, translates)?;
     let shared = Shared::new(&stanzas, &setup.settings, None)?;
     let now_ns = setup.clock.ns(setup.clock.now());
     let flows = Flows::new(&stanzas.flows, shared, 0, now_ns, egress)?;

@@ -201,6 +201,22 @@ pub trait Extension: Sync {
         Err(Problem::new(problem, fix))
     }
 
+    /// Has buckets of flows move to another worker, as `linerate ctl move` asks.
+    ///
+    /// # Errors
+    /// There is none of that number, or nothing of the kind moves.
+    fn move_bucket(&self, params: &Value, at_work: &AtWork<'_>) -> Result<Value, Problem> {
+        let _ = (params, at_work);
+        let problem = format!("a {} has no flows that could move", self.name());
+        let fix = "ask a gateway whose [dispatch] hands packets over";
+        Err(Problem::new(problem, fix))
+    }
+
+    /// Does what is due: called ten times a second.
+    fn tick(&self, at_work: &AtWork<'_>) {
+        let _ = at_work;
+    }
+
     /// Lines about packets that its rules log, and how many more there were: asked ten times a
     /// second, and told as those of access lists are.
     fn logged(&self, at_work: &AtWork<'_>) -> (Vec<String>, u64) {

@@ -31,6 +31,10 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "router.updates",             unit: "%",      limit: Some(5.0),   on_request: false, measure: updates },
     Absolute { name: "router.reload",              unit: "packets", limit: Some(0.0),  on_request: false, measure: reload },
     Absolute { name: "gateway.policy.100k",        unit: "packets", limit: Some(0.0),  on_request: false, measure: policy },
+    Absolute { name: "gateway.dispatch",           unit: "cycles", limit: Some(40.0),  on_request: false, measure: dispatch },
+    Absolute { name: "gateway.balanced.simple",    unit: "%",      limit: Some(5.0),   on_request: false, measure: simple },
+    Absolute { name: "gateway.balanced.complex",   unit: "%",      limit: Some(5.0),   on_request: false, measure: complex },
+    Absolute { name: "gateway.rebalance",          unit: "packets", limit: Some(0.0),  on_request: false, measure: moves },
     Absolute { name: "memif.idle",                 unit: "%",      limit: Some(1.0),   on_request: false, measure: idle },
     Absolute { name: "vhost.checks",               unit: "%",      limit: Some(10.0),  on_request: true,  measure: checked },
     Absolute { name: "router.frr.1m",              unit: "s",      limit: None,  on_request: true,  measure: frr },
@@ -126,6 +130,50 @@ fn lost(row: &str, linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, Task
         detail("gap_without_us"),
         detail("disturbed"),
         detail("lost_disturbed"),
+    );
+    Ok(sample.value)
+}
+
+/// A packet from core to core and back: classify, hand over, take.
+fn dispatch(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(on_two(linerate, "gateway.dispatch", 1.0, cpus)?.value)
+}
+
+/// How much slower two lcores are that share a gateway's work than two that divide it.
+fn simple(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    balanced("gateway.balanced.simple", linerate, cpus)
+}
+
+fn complex(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    balanced("gateway.balanced.complex", linerate, cpus)
+}
+
+fn balanced(row: &str, linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = on_two(linerate, row, 2.0, cpus)?;
+    let detail = numbers(&sample);
+    eprintln!(
+        "{row}: dispatcher {:.2} Mpps, balanced {:.2}",
+        detail("dispatcher_mpps"),
+        detail("balanced_mpps"),
+    );
+    Ok(sample.value)
+}
+
+/// Packets lost or overtaken while buckets of flows move.
+fn moves(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let row = "gateway.rebalance";
+    let sample = on_two(linerate, row, 2.0, cpus)?;
+    let detail = numbers(&sample);
+    eprintln!(
+        "{row}: {} moves of {:.0} us at most, {} packets at {:.2} Mpps of {:.2}; lost {}, not in \
+         order {}",
+        detail("moves"),
+        detail("longest_move_us"),
+        detail("packets"),
+        detail("offered_mpps"),
+        detail("most_mpps"),
+        detail("lost"),
+        detail("astray"),
     );
     Ok(sample.value)
 }

@@ -286,6 +286,28 @@ impl Classes {
         }
     }
 
+    /// The bucket of the host whose mapping has let a flow in, by the flow's two keys: the mapping
+    /// is there as long as the flow.
+    pub fn mapped_host(&self, key: &FlowKey, reverse: &FlowKey) -> Option<Bucket> {
+        let tables = self.tables.as_deref()?;
+        let hash = &self.hash;
+        match (key, reverse) {
+            (FlowKey::V4(key), FlowKey::V4(reverse)) => {
+                let known = tables.of(key.dst().into());
+                let mark = tables.exactly(known, key.protocol(), key.dst_port());
+                (mark == POOL).then(|| hash.host4(reverse.src().to_bits()))
+            }
+            (FlowKey::V6(key), FlowKey::V6(reverse)) => {
+                let known = tables.of(key.dst().into());
+                let mark = tables.exactly(known, key.protocol(), key.dst_port());
+                (mark == POOL).then(|| hash.host6(&reverse.src().octets()))
+            }
+            // Those of NAT64 are let in by mappings of IPv6 hosts.
+            (FlowKey::V4(_), FlowKey::V6(reverse)) => Some(hash.host6(&reverse.src().octets())),
+            (FlowKey::V6(_), FlowKey::V4(_)) => None,
+        }
+    }
+
     #[inline(always)]
     fn of4(&self, tables: &Tables, from: u32, to: u32, key: &FlowKey4) -> Bucket {
         let hash = &self.hash;

@@ -13,20 +13,24 @@
 //! | [`sorter`] | a worker's part: what is its own stays, the rest is handed over |
 //! | [`stage`] | dispatch as a stage of the gateway's path |
 //! | `modes` | which modes a plan and a configuration can have |
-//! | [`moves`] | a bucket moves to another worker under load, in order and without loss |
+//! | [`moves`] | buckets move to another worker under load, in order and without loss |
+//! | `state` | what moves: the flows of a worker's path, and what they hold of NAT |
+//! | `control` | who has buckets moved: a user, or loads that are not even |
 
 pub mod bucket;
 pub mod class;
+pub(crate) mod control;
 pub(crate) mod modes;
 pub mod moves;
 pub mod owners;
 pub mod sorter;
 pub mod stage;
+mod state;
 #[cfg(test)]
 mod tests;
 
 pub use bucket::{BUCKETS, Bucket, Hash};
 pub use class::{Classes, Marked, Marks};
-pub use moves::{Gone, move_bucket};
+pub use moves::{Going, Gone, move_buckets};
 pub use owners::{Move, Owner, Owners};
 pub use sorter::Sorter;

@@ -13,11 +13,12 @@ use linerate_routing::plane::ones;
 use linerate_tables::parse::Mask;
 use linerate_tables::rewrite::Scatter;
 
-use super::bucket::Bucket;
-use super::owners::{Owner, Owners};
+use super::bucket::{BUCKETS, Bucket};
+use super::owners::{Loads, Owner, Owners};
+use crate::nat::bits::Bits;
 
 /// Packets that may wait in one worker for buckets on their way to it.
-const ROOM: usize = 4096;
+pub(super) const ROOM: usize = 4096;
 
 /// What a packet that is handed over carries with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,10 +57,13 @@ pub struct Sorter {
     /// The outlet that leads to each owner.
     outlets: Vec<u16>,
     scatter: Scatter,
-    /// Buckets whose state is on its way here, and the packets that wait for it.
-    awaited: Vec<(Bucket, VecDeque<Packet>)>,
-    waiting: usize,
+    /// Buckets whose state is on its way here.
+    awaited: Bits,
+    /// The packets that wait for it, in their order; never more than it was made for.
+    waiting: VecDeque<Packet>,
     no_room: DropId,
+    /// Packets of each bucket that this worker has sorted, where somebody evens loads out.
+    loads: Option<Box<Loads>>,
 }
 
 /// The owner of no bucket.
@@ -79,10 +83,24 @@ impl Sorter {
             owners,
             outlets,
             scatter: Scatter::new(isa),
-            awaited: Vec::new(),
-            waiting: 0,
+            awaited: Bits::NONE,
+            waiting: VecDeque::with_capacity(ROOM),
             no_room: egress.reason("bucket_moves"),
+            loads: None,
         }
+    }
+
+    /// Counts the packets of each bucket from now on, or no longer.
+    pub fn count_loads(&mut self, counts: bool) {
+        self.loads = match (counts, self.loads.take()) {
+            (false, _) => None,
+            (true, known) => Some(known.unwrap_or_else(|| Box::new([0; BUCKETS]))),
+        };
+    }
+
+    /// Packets of each bucket that it has sorted since it counts.
+    pub fn loads(&self) -> Option<&Loads> {
+        self.loads.as_deref()
     }
 
     /// Hands those packets of `mask` over whose buckets are others'; the rest stays in the burst,
@@ -105,6 +123,9 @@ impl Sorter {
             others |= Mask::from(owner != self.me) << index;
         }
         others &= mask;
+        if let Some(loads) = &mut self.loads {
+            ones(burst.mask() & mask).for_each(|index| loads[usize::from(buckets[index])] += 1);
+        }
         let waiting = match self.awaited.is_empty() {
             true => 0,
             false => self.awaited_of(burst.mask() & mask & !others, buckets),
@@ -143,8 +164,8 @@ impl Sorter {
     #[inline]
     pub fn admit(&mut self, burst: &mut Burst, out: &mut Egress) {
         if !self.awaited.is_empty() {
-            let awaited: Vec<Bucket> = self.awaited.iter().map(|(of, _)| *of).collect();
-            let stays = |packet: &mut Packet| !awaited.contains(&packet.user::<Handed>().bucket);
+            let awaited = self.awaited;
+            let stays = |packet: &mut Packet| !awaited.has(packet.user::<Handed>().bucket);
             self.hold(burst, stays, out);
         }
     }
@@ -152,9 +173,8 @@ impl Sorter {
     /// The positions of packets whose buckets are awaited.
     #[cold]
     fn awaited_of(&self, mask: Mask, buckets: &[Bucket; Burst::CAPACITY]) -> Mask {
-        let is_awaited = |index: &usize| self.awaited.iter().any(|(of, _)| *of == buckets[*index]);
         ones(mask)
-            .filter(is_awaited)
+            .filter(|index| self.awaited.has(buckets[*index]))
             .fold(0, |sum, index| sum | 1 << index)
     }
 
@@ -169,42 +189,46 @@ impl Sorter {
         let mut waits = Burst::new();
         burst.retain(&mut waits, stays);
         for packet in waits.drain() {
-            let bucket = packet.user::<Handed>().bucket;
-            let mut awaited = self.awaited.iter_mut();
-            match awaited.find(|(of, _)| *of == bucket) {
-                Some((_, packets)) if self.waiting < ROOM => {
-                    self.waiting += 1;
-                    packets.push_back(packet);
-                }
-                _ => out.drop_one(self.no_room, packet),
+            match self.waiting.len() < ROOM {
+                true => self.waiting.push_back(packet),
+                false => out.drop_one(self.no_room, packet),
             }
         }
     }
 
-    /// Packets of this bucket go to `to` from now on.
-    pub fn turn(&mut self, bucket: Bucket, to: Owner) {
-        self.owners.set(bucket, to);
+    /// Packets of these buckets go to `to` from now on.
+    pub fn turn(&mut self, buckets: &Bits, to: Owner) {
+        (buckets.iter()).for_each(|bucket| self.owners.set(bucket, to));
     }
 
-    /// The state of this bucket is on its way here: packets that are earlier wait.
-    pub fn expect(&mut self, bucket: Bucket) {
-        if !self.awaited.iter().any(|(of, _)| *of == bucket) {
-            self.awaited.push((bucket, VecDeque::new()));
+    /// The state of these buckets is on its way here: packets that are earlier wait.
+    pub fn expect(&mut self, buckets: &Bits) {
+        self.awaited = self.awaited.or(*buckets);
+    }
+
+    /// The state of these has come, or comes no more: appends the packets that have waited for it
+    /// to `to`, in their order.
+    pub fn release(&mut self, buckets: &Bits, to: &mut VecDeque<Packet>) {
+        self.awaited = self.awaited.and(buckets.not());
+        for _ in 0..self.waiting.len() {
+            let Some(packet) = self.waiting.pop_front() else {
+                return;
+            };
+            match buckets.has(packet.user::<Handed>().bucket) {
+                true => to.push_back(packet),
+                false => self.waiting.push_back(packet),
+            }
         }
-    }
-
-    /// The state has come, or comes no more: the packets that have waited for it, in their order.
-    pub fn release(&mut self, bucket: Bucket) -> VecDeque<Packet> {
-        let place = self.awaited.iter().position(|(of, _)| *of == bucket);
-        let packets = place.map(|place| self.awaited.swap_remove(place).1);
-        let packets = packets.unwrap_or_default();
-        self.waiting -= packets.len();
-        packets
     }
 
     /// Packets that wait.
     pub fn held(&self) -> u64 {
-        self.waiting as u64
+        self.waiting.len() as u64
+    }
+
+    /// Packets that this worker has handed to others.
+    pub fn handed(&self, egress: &Egress) -> u64 {
+        self.outlets.iter().map(|&outlet| egress.sent(outlet)).sum()
     }
 
     /// Who owns what, as this worker knows it.

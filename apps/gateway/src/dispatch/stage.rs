@@ -22,7 +22,7 @@ use linerate_tables::parse::Mask;
 use super::bucket::Bucket;
 use super::class::Classes;
 use super::owners::Owners;
-use super::sorter::{Handed, NOBODY, Sorter};
+use super::sorter::{Handed, NOBODY, ROOM, Sorter};
 use crate::nat::bits::Bits;
 use crate::stages::flows::read;
 use crate::track::{Quote, Upper};
@@ -56,7 +56,7 @@ impl Dispatch {
             classes,
             handed: mesh.me.map(|me| mesh.first + me),
             buckets: Box::new([0; Burst::CAPACITY]),
-            rest: VecDeque::new(),
+            rest: VecDeque::with_capacity(ROOM + Burst::CAPACITY),
             whole: 0,
             no_interface: egress.reason("no_interface"),
         })
@@ -98,10 +98,10 @@ impl Dispatch {
         self.handed
     }
 
-    /// What has waited for this bucket goes on with the next burst from another worker.
-    pub fn release(&mut self, bucket: Bucket) {
-        let packets = self.sorter.release(bucket);
-        self.rest.extend(packets);
+    /// What has waited for these buckets goes on with the next burst from another worker, which
+    /// may be an empty one.
+    pub fn release(&mut self, buckets: &Bits) {
+        self.sorter.release(buckets, &mut self.rest);
     }
 
     /// A burst from another worker, or what is left of one: the packets of one interface stay in

@@ -33,6 +33,7 @@ use crate::path::GatewayPath;
 use crate::policy;
 use crate::stages::flows::{Flows, Shared};
 
+mod moving;
 mod running;
 
 const OUTSIDE: u16 = 0;
@@ -104,6 +105,40 @@ fn shards(workers: usize) -> (Owners, Classes, Vec<Nat>) {
     (owners, classes, all)
 }
 
+/// A flow that is translated, of one kind or another, and where it begins.
+fn some_flow(random: &mut Random, number: u32) -> (Tuple, u16) {
+    let host = [10, 1, random.below(4) as u8, random.below(250) as u8];
+    let (far, port) = (
+        [198, 51, 100, random.below(250) as u8],
+        random.below(60_000),
+    );
+    let (host, far) = (Endpoint::new(host, port + 1024), Endpoint::new(far, 443));
+    let of = random.of(&[protocol::TCP, protocol::UDP, protocol::ICMP, 47]);
+    let fixed = |address: [u8; 4], port| Endpoint::new(address, port);
+    let (src, dst, of, from) = match number % 5 {
+        0 => (fixed([10, 1, 9, 1], port), far, of, INSIDE),
+        1 => (far, fixed([203, 0, 113, 9], 22), of, OUTSIDE),
+        2 => (
+            fixed([198, 51, 100, 9], port),
+            fixed([203, 0, 113, 1], 443),
+            protocol::TCP,
+            OUTSIDE,
+        ),
+        _ => (host, far, of, INSIDE),
+    };
+    let (src, dst) = match of {
+        47 => (Endpoint { port: 0, ..src }, Endpoint { port: 0, ..dst }),
+        protocol::ICMP => (src, Endpoint { port: 8, ..dst }),
+        _ => (src, dst),
+    };
+    let tuple = Tuple {
+        src,
+        dst,
+        protocol: of,
+    };
+    (tuple, from)
+}
+
 /// Whatever is translated, and whoever begins: the answer comes to the worker that has the flow.
 #[test]
 fn both_directions_meet_on_one_worker_for_any_number_of_workers() {
@@ -115,35 +150,7 @@ fn both_directions_meet_on_one_worker_for_any_number_of_workers() {
     for workers in 1..=WORKERS {
         let (owners, classes, mut all) = shards(workers);
         for number in 0..200_u32 {
-            let host = [10, 1, random.below(4) as u8, random.below(250) as u8];
-            let (far, port) = (
-                [198, 51, 100, random.below(250) as u8],
-                random.below(60_000),
-            );
-            let (host, far) = (Endpoint::new(host, port + 1024), Endpoint::new(far, 443));
-            let of = random.of(&[protocol::TCP, protocol::UDP, protocol::ICMP, 47]);
-            let fixed = |address: [u8; 4], port| Endpoint::new(address, port);
-            let (src, dst, of, from) = match number % 5 {
-                0 => (fixed([10, 1, 9, 1], port), far, of, INSIDE),
-                1 => (far, fixed([203, 0, 113, 9], 22), of, OUTSIDE),
-                2 => (
-                    fixed([198, 51, 100, 9], port),
-                    fixed([203, 0, 113, 1], 443),
-                    protocol::TCP,
-                    OUTSIDE,
-                ),
-                _ => (host, far, of, INSIDE),
-            };
-            let (src, dst) = match of {
-                47 => (Endpoint { port: 0, ..src }, Endpoint { port: 0, ..dst }),
-                protocol::ICMP => (src, Endpoint { port: 8, ..dst }),
-                _ => (src, dst),
-            };
-            let tuple = Tuple {
-                src,
-                dst,
-                protocol: of,
-            };
+            let (tuple, from) = some_flow(&mut random, number);
             let bucket = classes.one(&tuple.key().unwrap());
             let owner = owners.of(bucket);
             let nat = &mut all[usize::from(owner)];

@@ -11,8 +11,10 @@
 //!
 //! `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself
 //! in a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to;
+//! `buckets.rs` has flows leave for another worker and arrive from one;
 //! `shared.rs` is what control makes for all that, `notes.rs` what traces say.
 
+pub mod buckets;
 mod clear;
 mod first;
 mod notes;
@@ -38,6 +40,7 @@ use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 use crate::config::{FlowsConfig, Stanzas};
+use crate::dispatch::control::Moves;
 use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::bits::Bits;
 use crate::nat::ports::Ports;
@@ -137,6 +140,8 @@ pub struct Counts {
     pub cookies_returned: u64,
     /// Flows that ended because a user said so.
     pub cleared: u64,
+    /// Flows that came with their bucket and found no room.
+    pub lost_in_moves: u64,
 }
 
 /// What all workers have of a configuration.
@@ -152,6 +157,8 @@ pub struct Shared {
     pub hits: Hits,
     /// Which bucket a packet is of, by what is translated.
     pub classes: Arc<Classes>,
+    /// What control knows of buckets that have moved.
+    pub(crate) moves: Arc<Moves>,
     /// The number of policy and rules, which no others in this process have.
     number: u32,
 }
@@ -217,11 +224,13 @@ impl Shared {
             None => NUMBER.fetch_add(1, Ordering::Relaxed),
         };
         let cookies = old.map(|old| old.cookies.clone());
+        let moves = old.map(|old| old.moves.clone()).unwrap_or_default();
         Ok(Self {
             policy,
             rules,
             hits,
             classes,
+            moves,
             cookies: cookies.unwrap_or_else(|| {
                 let random = RandomState::new();
                 let secret = [0, 1].map(|half| u128::from(random.hash_one(half)));
@@ -254,6 +263,8 @@ pub struct Flows {
     reasons: Reasons,
     counts: Counts,
     classes: Arc<Classes>,
+    /// Where buckets may come and go.
+    moving: Option<Box<buckets::Moving>>,
     /// Makes random numbers.
     random: (RandomState, u64),
     /// What each packet of the burst has found.
@@ -309,6 +320,7 @@ impl Flows {
             },
             counts: Counts::default(),
             classes: shared.classes,
+            moving: None,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             has_begun: false,

@@ -1,5 +1,5 @@
 //! `linerate ctl`: ask a running appliance, clear its counters, and have it explain, reload, trace,
-//! drain or end.
+//! drain or end, or have its buckets move.
 
 mod show;
 
@@ -66,6 +66,11 @@ enum Command {
             value_parser = clap::value_parser!(u64).range(1..=10_000))]
         count: u64,
     },
+    /// Have flows of a gateway move to another worker, while packets pass
+    Move {
+        #[command(subcommand)]
+        what: Movable,
+    },
     /// Let neighbours move their traffic away, then end
     Drain {
         /// Seconds to go on forwarding, with the host interfaces' links down
@@ -74,6 +79,25 @@ enum Command {
     },
     /// End, with totals
     Stop,
+}
+
+/// What can move.
+#[derive(Subcommand)]
+enum Movable {
+    /// A bucket, with its flows and those that belong to them: `move bucket 7 worker 2`
+    Bucket {
+        /// Its number, 0 to 255
+        bucket: u8,
+        #[command(subcommand)]
+        to: To,
+    },
+}
+
+/// Where something moves to.
+#[derive(Subcommand)]
+enum To {
+    /// A worker, by its number in `show workers`
+    Worker { worker: u16 },
 }
 
 /// What can be cleared.
@@ -103,6 +127,8 @@ pub(crate) enum What {
     Flows,
     /// Of a gateway: what decides between each two zones
     Policies,
+    /// Of a gateway: who has which flows, and what each hands to others
+    Workers,
 }
 
 impl What {
@@ -120,6 +146,7 @@ impl What {
             Self::Acls => "acls",
             Self::Flows => "flows",
             Self::Policies => "policies",
+            Self::Workers => "workers",
         }
     }
 }
@@ -176,6 +203,13 @@ pub fn run(args: &Args) -> Result<(), Error> {
         Command::Explain { flow, from } => {
             let params = json!({ "flow": flow, "in": from });
             let result = router.call("explain", params, nothing)?;
+            say(args.json, &result)
+        }
+        Command::Move { what } => {
+            let Movable::Bucket { bucket, to } = what;
+            let To::Worker { worker } = to;
+            let params = json!({ "bucket": bucket, "worker": worker });
+            let result = router.call("move", params, nothing)?;
             say(args.json, &result)
         }
         Command::Drain { seconds } => {

@@ -120,6 +120,19 @@ const POLICIES: &[Shown] = &[
     ("matches", "matches", false),
 ];
 
+const WORKERS: &[Shown] = &[
+    ("worker", "worker", true),
+    ("name", "lcore", false),
+    ("buckets", "buckets", true),
+    ("flows", "flows", true),
+    ("half_open", "half-open", true),
+    ("packets", "packets", true),
+    ("handed", "handed over", true),
+    ("busy_share", "busy", true),
+    ("load_share", "load", true),
+    ("note", "", false),
+];
+
 /// The rows of an answer as a table, and what was left out.
 pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
     let shown = match what {
@@ -135,6 +148,7 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Acls => ACLS,
         What::Flows => FLOWS,
         What::Policies => POLICIES,
+        What::Workers => WORKERS,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
         true => Column::number(heading),
@@ -193,7 +207,7 @@ fn cell(key: &str, value: &Value) -> String {
             .collect::<Vec<_>>()
             .join(", "),
         Value::Number(number) => match (key, number.as_f64()) {
-            ("busy_share", Some(share)) => format!("{:.1} %", share * 100.0),
+            ("busy_share" | "load_share", Some(share)) => format!("{:.1} %", share * 100.0),
             ("rx_gbps" | "tx_gbps", Some(rate)) => format!("{rate:.3}"),
             ("cycles", Some(cycles)) => format!("{cycles:.1}"),
             ("rx_pps" | "tx_pps", Some(rate)) => format!("{rate:.0}"),

@@ -19,6 +19,7 @@ use crate::extension::Appliance;
 use linerate_appliance::control::answers::Answers;
 use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::control::reload::Reload;
+use linerate_appliance::control::show::Rows;
 use linerate_appliance::error::Error;
 use linerate_appliance::socket::Problem;
 use linerate_appliance::socket::usual_socket;
@@ -78,6 +79,24 @@ impl Embedded {
             clock,
             worker,
         })
+    }
+
+    /// Asks it as clients of its socket do: a method that routers and the like have of their own.
+    ///
+    /// # Errors
+    /// It has ended, or whatever is wrong with what was asked.
+    pub fn ask(&self, method: &'static str, params: Value) -> Result<Value, Problem> {
+        self.mailbox
+            .call(move |control| control.own(method, &params))?
+    }
+
+    /// The rows of a table, as clients of its socket see them.
+    ///
+    /// # Errors
+    /// It has ended, or has no such table.
+    pub fn show(&self, what: &'static str) -> Result<Value, Problem> {
+        self.mailbox
+            .call(move |control| control.show(what, &Value::Null).map(Rows::end))?
     }
 
     /// Begins a reload of the file, on a thread that ends with it.

@@ -198,6 +198,7 @@ impl Control {
         }
         let hits = self.workers.ask();
         self.tell_hits(&hits, now);
+        self.config.appliance.tick(&self.at_work());
         self.look_at_ports(&BTreeSet::new());
         self.workers.running.warn();
         // A time of grace may be over, though nobody says anything.

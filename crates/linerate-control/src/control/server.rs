@@ -1,4 +1,4 @@
-//! What clients may ask of a router: what every appliance answers, `drain` and `explain`.
+//! What clients may ask of a router: what every appliance answers, `drain`, `explain` and `move`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(super) fn reload_by(
 }
 
 impl Answers for Control {
-    const OWN: &'static [&'static str] = &["drain", "explain"];
+    const OWN: &'static [&'static str] = &["drain", "explain", "move"];
 
     /// At ports, and at host interfaces that somebody names.
     fn taps(&mut self) -> Result<Taps, Problem> {
@@ -92,6 +92,9 @@ impl Answers for Control {
                 built: self.built.as_ref(),
                 rib: &self.rib,
             });
+        }
+        if method == "move" {
+            return (self.config.appliance).move_bucket(params, &self.at_work());
         }
         let seconds = params["seconds"].as_f64();
         let seconds = seconds.filter(|seconds| (0.0..=3600.0).contains(seconds));

@@ -10,6 +10,8 @@ mod egress;
 mod histogram;
 mod idle;
 pub mod ledger;
+#[cfg(all(test, loom))]
+mod loom_tests;
 mod point;
 mod stage;
 #[cfg(all(test, not(loom)))]

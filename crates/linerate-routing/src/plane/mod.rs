@@ -293,6 +293,17 @@ impl Fast {
         path.downcast_mut()
     }
 
+    /// Runs `work` on the path, if it is of this type, with the context of a burst that comes now:
+    /// for packets that have waited in a stage.
+    pub fn with_path<P: PacketPath, R>(
+        &mut self,
+        work: impl FnOnce(&mut P, &mut Context<'_>) -> R,
+    ) -> Option<R> {
+        let (path, mut context) = self.parts(self.clock.now());
+        let path: &mut dyn Any = path;
+        Some(work(path.downcast_mut()?, &mut context))
+    }
+
     /// The tracer of this worker.
     pub fn tracer(&mut self) -> &mut trace::Tracer {
         &mut self.exceptions.tracer

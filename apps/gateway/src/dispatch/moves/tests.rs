@@ -1,7 +1,7 @@
 //! Workers that count packets of flows, and buckets that move between them.
 #![allow(clippy::unwrap_used)]
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Isa, Lcore};
@@ -81,21 +81,49 @@ impl Stage for Counting {
 }
 
 impl Sharded for Counting {
-    type State = HashMap<u32, u32>;
+    /// A bucket's flows; nothing is the last part.
+    type Part = Option<(Bucket, HashMap<u32, u32>)>;
 
-    fn sorter(&mut self) -> &mut Sorter {
-        &mut self.sorter
+    fn sorter(&mut self) -> Option<&mut Sorter> {
+        Some(&mut self.sorter)
     }
 
-    fn take(&mut self, bucket: Bucket) -> Self::State {
-        self.flows.remove(&bucket).unwrap_or_default()
+    fn take(&mut self, buckets: &Bits) -> (Self::Part, bool) {
+        let next = buckets
+            .iter()
+            .find(|bucket| self.flows.contains_key(bucket));
+        let part = next.and_then(|bucket| Some((bucket, self.flows.remove(&bucket)?)));
+        let is_last = part.is_none();
+        (part, is_last)
     }
 
-    fn put(&mut self, bucket: Bucket, state: Self::State, out: &mut Egress) {
-        self.flows.insert(bucket, state);
-        for packet in self.sorter.release(bucket) {
+    fn put(&mut self, part: Self::Part, _: &mut Egress) {
+        self.flows.extend(part);
+    }
+
+    fn release(&mut self, buckets: &Bits, out: &mut Egress) {
+        let mut packets = VecDeque::new();
+        self.sorter.release(buckets, &mut packets);
+        for packet in packets {
             self.count(packet.data());
             out.consume_one(packet);
+        }
+    }
+}
+
+fn one(bucket: Bucket) -> Bits {
+    let mut bits = Bits::NONE;
+    bits.set(bucket);
+    bits
+}
+
+/// All parts of a bucket leave one worker for another.
+fn carry(from: &mut Worker<Counting>, to: &mut Worker<Counting>, bucket: Bucket) {
+    loop {
+        let (part, is_last) = from.stage.take(&one(bucket));
+        to.stage.put(part, &mut to.egress);
+        if is_last {
+            return to.stage.release(&one(bucket), &mut to.egress);
         }
     }
 }
@@ -222,8 +250,16 @@ fn buckets_move_under_load_without_loss_and_in_order() {
         let bucket = random.below(BUCKETS) as Bucket;
         let (from, to) = (owners.of(bucket), random.below(3) as u8);
         if from != to {
-            move_bucket(&handles, &handles, Move { bucket, from, to }).unwrap();
-            owners.set(bucket, to);
+            // Alone, or with the next one if that has the same owner.
+            let mut buckets = one(bucket);
+            let next = bucket.wrapping_add(3);
+            if moves % 2 == 0 && owners.of(next) == from {
+                buckets.set(next);
+            }
+            let both = (&handles[usize::from(from)], &handles[usize::from(to)]);
+            let all: Vec<_> = handles.iter().collect();
+            move_buckets(&all, both, Going { buckets, from, to }).unwrap();
+            buckets.iter().for_each(|bucket| owners.set(bucket, to));
             moves += 1;
         }
     }
@@ -272,9 +308,9 @@ fn state_that_leaves_before_the_rings_are_empty_leaves_packets_behind() {
             assert_eq!(all[0].0.round(), 1);
         };
         send(&mut all);
-        all[2].0.stage.sorter.expect(1);
+        all[2].0.stage.sorter.expect(&one(1));
         for (worker, _) in &mut all {
-            worker.stage.sorter.turn(1, 2);
+            worker.stage.sorter.turn(&one(1), 2);
         }
         send(&mut all);
         if waits {
@@ -282,9 +318,10 @@ fn state_that_leaves_before_the_rings_are_empty_leaves_packets_behind() {
         }
         assert_eq!(all[2].0.round(), 1);
         assert_eq!(all[2].0.stage.held(), 1, "it waits for the state");
-        let state = all[1].0.stage.take(1);
-        let (new, _) = &mut all[2];
-        new.stage.put(1, state, &mut new.egress);
+        let [_, (old, _), (new, _)] = &mut all[..] else {
+            panic!("three");
+        };
+        carry(old, new, 1);
         all[1].0.round();
         let found: Vec<_> = all.iter().map(|(worker, _)| worker.stage.bad).collect();
         match waits {
@@ -305,7 +342,7 @@ fn too_many_packets_for_a_bucket_on_its_way_are_dropped_and_counted() {
     let (mut worker, handle) = workers(1).remove(0);
     let (mut ring, taker) = spsc::ring(64);
     worker.add_inlet(Inlet::ring(OUTSIDE, 0, taker));
-    worker.stage.sorter.expect(1);
+    worker.stage.sorter.expect(&one(1));
     let mut cache = PoolCache::new(std::slice::from_ref(&pool));
     let mut next = [0; FLOWS as usize];
     for _ in 0..5000 {
@@ -314,10 +351,26 @@ fn too_many_packets_for_a_bucket_on_its_way_are_dropped_and_counted() {
     }
     assert_eq!(worker.stage.held(), 4096);
     assert_eq!(handle.stats().drops(), [("bucket_moves".to_string(), 904)]);
-    let state = worker.stage.take(1);
-    worker.stage.put(1, state, &mut worker.egress);
+    worker.stage.release(&one(1), &mut worker.egress);
     assert_eq!(
         (worker.stage.held(), worker.stage.good, worker.stage.bad),
         (0, 4096, None)
     );
+}
+
+/// What has ever been tied moves together, and what was forgotten does not.
+#[test]
+fn ties_are_followed_from_bucket_to_bucket() {
+    let mut ties = Ties::default();
+    assert_eq!(ties.with(7), one(7));
+    ties.add(7, 7);
+    assert_eq!(ties.with(7), one(7));
+    for (a, b) in [(7, 9), (200, 9), (0, 255)] {
+        ties.add(a, b);
+    }
+    let together: Vec<u8> = ties.with(200).iter().collect();
+    assert_eq!(together, [7, 9, 200]);
+    assert_eq!(ties.with(255).len(), 2);
+    ties.forget(&ties.clone().with(7));
+    assert_eq!((ties.with(9), ties.with(0).len()), (one(9), 2));
 }

@@ -17,7 +17,7 @@ use crate::GATEWAY;
 const UNDER_WAY: usize = 256;
 
 /// The far end of a port.
-struct Peer {
+pub(super) struct Peer {
     queues: Queues,
     cache: PoolCache,
     pool: Pool,
@@ -27,7 +27,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(drivers: &mut Drivers, spec: &str, number: u8) -> Self {
+    pub(super) fn new(drivers: &mut Drivers, spec: &str, number: u8) -> Self {
         let mut port = drivers.open(spec).unwrap();
         let pool = Pool::new(&PoolConfig::new("peer", 4096)).unwrap();
         let pools = Pools::new(vec![pool.clone()]);
@@ -40,7 +40,7 @@ impl Peer {
         }
     }
 
-    fn send(&mut self, frame: &Frame) {
+    pub(super) fn send(&mut self, frame: &Frame) {
         let frame = Frame {
             dst_mac: self.mac,
             ..frame.clone()
@@ -55,7 +55,7 @@ impl Peer {
     }
 
     /// Packets that have come, of TCP and UDP.
-    fn receive(&mut self) -> Vec<Vec<u8>> {
+    pub(super) fn receive(&mut self) -> Vec<Vec<u8>> {
         let mut burst = Burst::new();
         self.queues.rx[0].rx_burst(&mut burst, &mut self.cache);
         let frames = burst.iter().map(|packet| packet.data().to_vec());
@@ -66,11 +66,12 @@ impl Peer {
     }
 }
 
-fn text(plan: &str, mode: &str) -> String {
+/// Between `wan` and `lan`, which is translated; `keys` are more of `[dispatch]`.
+pub(super) fn text(plan: &str, mode: &str, keys: &str) -> String {
     format!(
         "[plan]\nbg = \"0\"\n{plan}cpus = \"0,0,0,0,0,0\"\n\
          [router]\nkernel = false\nperiod = 0\n\
-         [dispatch]\nmode = \"{mode}\"\n\
+         [dispatch]\nmode = \"{mode}\"\n{keys}\
          [flows]\nipv4 = 4096\nipv6 = 64\n\
          [[port]]\nname = \"wan\"\nspec = \"ring:wan,size=2048\"\n\
          [[port]]\nname = \"lan\"\nspec = \"ring:lan,size=2048\"\n\
@@ -153,7 +154,7 @@ fn flows_of_tcp_and_udp_cross_a_gateway_of_several_workers() {
     ] {
         let scratch = Scratch::new();
         let file = scratch.file("gateway.toml");
-        std::fs::write(&file, text(plan, mode)).unwrap();
+        std::fs::write(&file, text(plan, mode, "")).unwrap();
         let mut drivers = Drivers::new();
         let mut peers = [("ring:wan,size=2048", 0), ("ring:lan,size=2048", 1)]
             .map(|(spec, number)| Peer::new(&mut drivers, spec, number));

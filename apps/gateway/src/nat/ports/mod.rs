@@ -123,6 +123,19 @@ pub struct Outside {
     pub block_ports: u16,
 }
 
+/// Whether ports of other buckets than that of who asks are given: a flow ties the two together,
+/// and they can only have one owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Apart {
+    /// They are, where the wished port is one, or where the own bucket has none.
+    #[default]
+    No,
+    /// Only where the own bucket has none.
+    Preferred,
+    /// Never.
+    Only,
+}
+
 /// Which port would be best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wish {
@@ -225,9 +238,15 @@ pub struct Ports {
     buckets: Box<[Option<BucketPorts>; BUCKETS]>,
     /// By pool and protocol: the addresses, by position, that have a free high port.
     pools: Vec<[Wide; Protocol::COUNT]>,
+    apart: Apart,
 }
 
 impl Ports {
+    /// Whether ports of other buckets are given from now on.
+    pub fn keep_apart(&mut self, apart: Apart) {
+        self.apart = apart;
+    }
+
     /// All ports of these addresses free, in the buckets of `mine`.
     pub fn new(outsides: &[Option<Outside>], mine: Bits) -> Self {
         let bucket = |bucket: usize| {
@@ -239,6 +258,7 @@ impl Ports {
             slots: Vec::new(),
             buckets: Box::new(std::array::from_fn(bucket)),
             pools: Vec::new(),
+            apart: Apart::No,
         };
         ports.install(outsides);
         ports
@@ -351,6 +371,7 @@ impl Ports {
         random: u64,
     ) -> Option<u16> {
         if let Some(port) = wish.port
+            && (self.apart == Apart::No || bucket_of(port) == wish.bucket)
             && self.take_port(address, protocol, port)
         {
             return Some(port);
@@ -361,8 +382,14 @@ impl Ports {
             Some(odd) if !roomy[usize::from(odd)].is_empty() => roomy[usize::from(odd)],
             _ => either,
         };
-        let bucket = match wanted.has(wish.bucket) {
+        let own = match self.apart {
+            Apart::No => wanted,
+            // Another parity rather than another bucket.
+            Apart::Preferred | Apart::Only => either,
+        };
+        let bucket = match own.has(wish.bucket) {
             true => wish.bucket,
+            false if self.apart == Apart::Only => return None,
             false => wanted.first_from(random as u8)?,
         };
         let free = self.part(address, bucket)?.free[protocol.index()].and(HIGH);
@@ -408,6 +435,9 @@ impl Ports {
         wish: &Wish,
         random: u64,
     ) -> Option<u16> {
+        if self.apart == Apart::Only && block.bucket != wish.bucket {
+            return None;
+        }
         if let Some(port) = wish.port
             && block.has(port)
             && self.take_port(block.address, protocol, port)
@@ -427,6 +457,7 @@ impl Ports {
         let len = slot.outside.block_ports;
         let bucket = match slot.blocks.has(bucket) {
             true => bucket,
+            false if self.apart == Apart::Only => return None,
             false => slot.blocks.first_from(random as u8)?,
         };
         let part = self.part(address, bucket)?;

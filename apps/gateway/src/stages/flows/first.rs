@@ -181,6 +181,11 @@ impl Flows {
                 }
                 self.counts.begun += 1;
                 self.has_begun = true;
+                if self.moving.is_some()
+                    && let Some(back) = &back
+                {
+                    self.note_ties(bucket, &key, back);
+                }
                 context.note(index, "flows", || match becomes.tuple == tuple {
                     true => "a new flow".into(),
                     false => {

@@ -1,0 +1,146 @@
+//! Who has which flows: `show workers`, and the same on the metrics page.
+
+use linerate_appliance::control::exposition::{Exposition, FamilyKind};
+use linerate_appliance::control::show::{Rows, Table};
+use linerate_appliance::socket::Problem;
+use linerate_control::AtWork;
+use linerate_routing::worker::on_fast;
+use serde_json::json;
+
+use crate::dispatch::bucket::Bucket;
+use crate::dispatch::sorter::NOBODY;
+use crate::path::GatewayPath;
+use crate::stages::flows::Shared;
+
+pub(crate) const WORKERS: Table = Table {
+    what: "workers",
+    names: &["worker"],
+    counters: &["packets", "handed"],
+};
+
+/// The share of a worker's load from which one bucket is called the load.
+const ELEPHANT: f64 = 0.8;
+
+/// What a worker says of itself.
+struct Said {
+    number: usize,
+    name: String,
+    /// Whether others hand packets to it, or it keeps its own.
+    owns: bool,
+    buckets: Vec<Bucket>,
+    flows: usize,
+    half_open: usize,
+    packets: u64,
+    handed: u64,
+    busy_share: f64,
+}
+
+fn all(at_work: &AtWork<'_>) -> Vec<Said> {
+    let workers = at_work.running.handles().zip(at_work.running.lcores());
+    let said = workers
+        .enumerate()
+        .filter_map(|(number, (handle, (name, _, stats)))| {
+            let asked = on_fast(handle, |fast, egress| {
+                let path = fast.path::<GatewayPath>()?;
+                let flows = path.flows();
+                let (known, half_open) = (flows.v4().len() + flows.v6().len(), flows.half_open());
+                let sorted = path.dispatch().map(|dispatch| {
+                    let sorter = dispatch.sorter();
+                    let buckets = sorter.owners().buckets(sorter.me()).collect::<Vec<_>>();
+                    (sorter.me() != NOBODY, buckets, sorter.handed(egress))
+                });
+                // Alone it has all.
+                let alone = || (true, (0..=Bucket::MAX).collect(), 0);
+                Some((known, half_open, sorted.unwrap_or_else(alone)))
+            });
+            // One that has ended, or is the slow one, has none.
+            let (flows, half_open, (owns, buckets, handed)) = asked.flatten()?;
+            Some(Said {
+                number,
+                name: name.to_owned(),
+                owns,
+                buckets,
+                flows,
+                half_open,
+                packets: stats.packets.read(),
+                handed,
+                busy_share: stats.busy_share(),
+            })
+        });
+    said.collect()
+}
+
+/// Adds a row for each worker that forwards.
+pub(crate) fn rows(shared: &Shared, at_work: &AtWork<'_>, rows: &mut Rows) -> Result<(), Problem> {
+    let loads = shared.moves.loads();
+    let whole: u64 = loads.iter().flat_map(|loads| loads.iter()).sum();
+    let all = all(at_work);
+    let owners = all.iter().filter(|said| said.owns).count() as u64;
+    for said in all {
+        let load = |bucket: &Bucket| {
+            let loads = loads.as_deref();
+            loads.map_or(0, |loads| loads[usize::from(*bucket)])
+        };
+        let own: u64 = said.buckets.iter().map(load).sum();
+        let busiest = said.buckets.iter().max_by_key(|bucket| load(bucket));
+        // One flow, or one host behind NAT, cannot be divided among workers.
+        let is_above = own * owners * 10 > whole * 11;
+        let elephant = busiest.filter(|bucket| load(bucket) as f64 >= ELEPHANT * own as f64);
+        let elephant = elephant.filter(|_| is_above);
+        let note = match (said.owns, elephant) {
+            (false, _) => "receives, and hands all flows over".to_owned(),
+            (true, Some(bucket)) => format!(
+                "bucket {bucket} is {:.0}% of its load, and one bucket is one worker's",
+                load(bucket) as f64 * 100.0 / own as f64
+            ),
+            (true, None) => String::new(),
+        };
+        let shares = (whole > 0).then(|| own as f64 / whole as f64);
+        rows.add_with(|| {
+            json!({
+                "worker": said.number,
+                "name": said.name,
+                "buckets": said.buckets.len(),
+                "numbers": said.buckets,
+                "flows": said.flows,
+                "half_open": said.half_open,
+                "packets": said.packets,
+                "handed": said.handed,
+                "busy_share": said.busy_share,
+                "load_share": shares,
+                "busiest_bucket": busiest.filter(|bucket| load(bucket) > 0),
+                "note": note,
+            })
+        });
+    }
+    Ok(())
+}
+
+/// The same for the metrics page.
+pub(crate) fn metrics(shared: &Shared, at_work: &AtWork<'_>, page: &mut Exposition) {
+    let all = all(at_work);
+    let help = "Buckets of flows that a worker owns.";
+    page.family("worker_buckets", FamilyKind::Gauge, "", help);
+    for said in &all {
+        let buckets = if said.owns { said.buckets.len() } else { 0 };
+        page.sample(&[("worker", said.name.as_str())], buckets as u64);
+    }
+    let help = "Flows that a worker knows.";
+    page.family("worker_flows", FamilyKind::Gauge, "", help);
+    for said in &all {
+        page.sample(&[("worker", said.name.as_str())], said.flows as u64);
+    }
+    let help = "Packets that a worker has handed to the owners of their flows.";
+    page.family(
+        "worker_handed_packets",
+        FamilyKind::Counter,
+        "packets",
+        help,
+    );
+    for said in &all {
+        page.sample(&[("worker", said.name.as_str())], said.handed);
+    }
+    let help = "Buckets of flows that have moved to another worker.";
+    page.family("buckets_moved", FamilyKind::Counter, "", help);
+    page.sample(&[], shared.moves.moved());
+}

@@ -9,6 +9,7 @@ mod exact;
 mod flow;
 mod forward;
 mod gateway;
+mod gateway_cps;
 pub mod l3fwd;
 mod lpm;
 mod lpm4;
@@ -179,6 +180,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         l3fwd::ROWS,
         router::ROWS,
         gateway::ROWS,
+        gateway_cps::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,

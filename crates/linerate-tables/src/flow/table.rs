@@ -18,7 +18,7 @@ use crate::exact::{Exact, ExactConfig};
 use crate::wheel::Wheel;
 
 /// Packets of a burst that are looked up at once.
-const BLOCK: usize = 32;
+const BLOCK: usize = 64;
 
 /// Flows of one kind of key, with a value of the user's each. One owner.
 ///

@@ -13,6 +13,7 @@ use linerate_control::Config;
 use crate::nat::rules::{Action, SourceRule};
 use crate::nat::{rules, stanza};
 use crate::policy::{self, PolicyConfig};
+use crate::track::{State, Timeouts};
 
 /// What the gateway's stanzas say.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +31,9 @@ pub struct Stanzas {
     /// Names of the interfaces of the file, in its order.
     pub interfaces: Vec<String>,
 }
+
+/// The longest timeout: a year.
+const MOST_SECONDS: u32 = 31_536_000;
 
 /// `[dispatch] mode`: which worker handles a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,6 +74,10 @@ pub struct FlowsConfig {
     /// The most connections of one worker that one side has not confirmed: beyond, SYNs are
     /// answered by cookies. A quarter of all flows where it is not said.
     pub half_open: Option<u32>,
+    /// The most flows of each family that one host has begun, in one worker.
+    pub host: Option<u32>,
+    /// How long flows live.
+    pub timeouts: Timeouts,
 }
 
 impl Default for FlowsConfig {
@@ -78,6 +86,8 @@ impl Default for FlowsConfig {
             ipv4: 1 << 18,
             ipv6: 1 << 16,
             half_open: None,
+            host: None,
+            timeouts: Timeouts::default(),
         }
     }
 }
@@ -87,6 +97,20 @@ impl FlowsConfig {
     pub fn most_half_open(&self) -> usize {
         let quarter = (self.ipv4 / 4).saturating_add(self.ipv6 / 4);
         self.half_open.unwrap_or(quarter) as usize
+    }
+
+    /// What other memory than `old` it would need, which takes a restart.
+    pub(crate) fn refused(&self, old: &Self) -> impl Iterator<Item = String> + use<> {
+        let differs = [
+            ("ipv4", self.ipv4 != old.ipv4),
+            ("ipv6", self.ipv6 != old.ipv6),
+            (
+                "host, from none or to none,",
+                self.host.is_some() != old.host.is_some(),
+            ),
+        ];
+        let differs = differs.into_iter().filter(|(_, differs)| *differs);
+        differs.map(|(key, _)| format!("[flows] {key}"))
     }
 }
 
@@ -100,7 +124,7 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
         section.end();
         mode
     });
-    let flows = flows(file);
+    let (flows, stated) = flows(file);
     let interfaces = config.interfaces.iter();
     let names: Vec<&str> = (interfaces.clone()).map(|one| one.name.as_str()).collect();
     let policy = policy::stanza::read(file, &names, Path::new(""));
@@ -124,6 +148,9 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
             let problem = format!("`{what}` is read, but packets are not translated by it yet");
             file.wrong(line, "nat", problem, "take it out");
         }
+    }
+    if !nat.is_empty() {
+        warn_of_short(&stated, file);
     }
     let dispatch = dispatch.map_or(Mode::None, |At { value, line }| {
         let without =
@@ -165,18 +192,115 @@ fn interval(section: &Section<'_>, mode: Option<Mode>) -> Option<Duration> {
     is_on.then(|| Duration::from_secs(seconds.into()))
 }
 
-fn flows(file: &Section<'_>) -> FlowsConfig {
+/// The states whose timeouts a file states.
+type Stated = Vec<(State, At<u32>)>;
+
+/// `[flows]`, and which timeouts it states.
+fn flows(file: &Section<'_>) -> (FlowsConfig, Stated) {
     let usual = FlowsConfig::default();
     let Some(section) = file.table("flows", "flows", "a table: [flows]") else {
-        return usual;
+        return (usual, Vec::new());
     };
     let most = |key| section.number(key, 1..=100_000_000);
     let half_open = section.number("half_open", 0..=200_000_000);
+    let host = section.number("host", 1..=100_000_000);
+    let (mut timeouts, mut stated) = (usual.timeouts, Vec::new());
+    let table = section.table("flows.timeouts", "timeouts", "a table: [flows.timeouts]");
+    if let Some(section) = table {
+        for state in State::ALL {
+            if let Some(seconds) = section.number(state.name(), 1..=MOST_SECONDS) {
+                timeouts.set(state, seconds.value);
+                stated.push((state, seconds));
+            }
+        }
+        section.end();
+    }
     let flows = FlowsConfig {
         ipv4: most("ipv4").map_or(usual.ipv4, |at| at.value),
         ipv6: most("ipv6").map_or(usual.ipv6, |at| at.value),
         half_open: half_open.map(|at| at.value),
+        host: host.map(|at| at.value),
+        timeouts,
     };
     section.end();
-    flows
+    (flows, stated)
+}
+
+/// Warns of timeouts that are less than what RFCs ask of who translates.
+fn warn_of_short(stated: &Stated, file: &Section<'_>) {
+    for (state, At { value, line }) in stated {
+        let least = state.least_s();
+        if *value < least {
+            let problem = format!("{value} seconds, and translated flows are to live {least}");
+            let advice = format!("{least} or more (RFC 4787 REQ-5, 5382 REQ-5, 5508 REQ-2)");
+            (file.notes()).warn(*line, state.name(), problem, advice);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use linerate_appliance::config::{ConfigError, parse};
+
+    use super::*;
+
+    /// `[flows]`, and what is wrong with it.
+    fn read(text: &str) -> (FlowsConfig, Vec<String>, Vec<String>) {
+        let parsed = parse(text, |file| {
+            let (flows, stated) = flows(file);
+            warn_of_short(&stated, file);
+            file.end();
+            flows
+        });
+        let lines = |all: Vec<ConfigError>| all.iter().map(ConfigError::to_string).collect();
+        (parsed.value, lines(parsed.errors), lines(parsed.warnings))
+    }
+
+    #[test]
+    fn timeouts_have_the_names_of_states_and_the_usual_values_where_none_is_stated() {
+        let (flows, errors, warnings) = read("[flows]\nhost = 5\n");
+        assert_eq!((errors.len(), warnings.len()), (0, 0));
+        assert_eq!((flows.host, flows.timeouts), (Some(5), Timeouts::default()));
+        for state in State::ALL {
+            let name = state.name();
+            let (flows, errors, _) = read(&format!("[flows.timeouts]\n{name} = 9000\n"));
+            assert_eq!(errors, [""; 0]);
+            let mut expected = Timeouts::default();
+            expected.set(state, 9000);
+            assert_eq!(flows.timeouts, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn timeouts_that_cannot_be_are_refused_by_line_and_short_ones_are_warned_of() {
+        let text = "[flows]\nhost = 0\n[flows.timeouts]\nestablished = 3600\n\
+                    udp_single = 0\nsyn_recieved = 3\n";
+        let (_, errors, warnings) = read(text);
+        assert_eq!(errors.len(), 3, "{errors:?}");
+        for (line, what) in [("2", "host"), ("5", "udp_single"), ("6", "syn_recieved")] {
+            let is_it = |text: &&String| text.contains(what) && text.contains(line);
+            assert!(errors.iter().any(|text| is_it(&text)), "{what}: {errors:?}");
+        }
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(warnings[0].contains("7440"), "{warnings:?}");
+    }
+
+    #[test]
+    fn only_what_takes_memory_takes_a_restart() {
+        let (old, ..) = read("[flows]\nhost = 5\n");
+        let refused = |text: &str| read(text).0.refused(&old).collect::<Vec<_>>();
+        let (same, timeouts) = (
+            "[flows]\nhost = 6\nhalf_open = 7\n",
+            "[flows.timeouts]\nreset = 1\n",
+        );
+        assert_eq!(refused(&format!("{same}{timeouts}")), [""; 0]);
+        assert_eq!(
+            refused("[flows]\nhost = 5\nipv4 = 3\nipv6 = 4\n"),
+            ["[flows] ipv4", "[flows] ipv6"]
+        );
+        assert_eq!(
+            refused("[flows]\n"),
+            ["[flows] host, from none or to none,"]
+        );
+    }
 }

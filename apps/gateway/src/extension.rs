@@ -133,9 +133,7 @@ impl Extension for Gateway {
         if old.dispatch != new.dispatch || evens(&old) != evens(&new) {
             keys.push("[dispatch]".into());
         }
-        if old.flows != new.flows {
-            keys.push("[flows]".into());
-        }
+        keys.extend(new.flows.refused(&old.flows));
         // Memory for translated flows is taken at the start, or not at all.
         if old.nat.limits != new.nat.limits || old.nat.is_empty() != new.nat.is_empty() {
             keys.push("[nat]".into());
@@ -183,7 +181,7 @@ impl Extension for Gateway {
             None => Shared::new(&stanzas, &setup.settings, None)?,
         };
         let now_ns = setup.clock.ns(setup.clock.now());
-        let mut flows = Flows::new(&stanzas.flows, shared, worker, now_ns, egress)?;
+        let mut flows = Flows::new(shared, worker, now_ns, egress)?;
         let classes = flows.classes().clone();
         let mut dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, egress);
         if let Some(dispatch) = &mut dispatch {
@@ -265,20 +263,27 @@ impl Extension for Gateway {
     }
 
     fn metrics(&self, at_work: &AtWork<'_>, page: &mut Exposition) {
-        let mut all = Sums::default();
+        let shared = shared(at_work.built);
+        let zones = shared
+            .iter()
+            .flat_map(|shared| shared.policy.zones().iter());
+        let (numbers, names): (Vec<u8>, Vec<&str>) =
+            (zones.map(|(zone, name)| (zone.number(), name))).unzip();
+        let mut all = Sums::of_zones(names.len());
         for worker in at_work.running.handles() {
-            let of = on_fast(worker, |fast, _| {
+            let numbers = numbers.clone();
+            let of = on_fast(worker, move |fast, _| {
                 fast.path::<GatewayPath>()
-                    .map(|path| Sums::of(path.flows()))
+                    .map(|path| Sums::of(path.flows(), &numbers))
             });
             if let Some(sums) = of.flatten() {
                 all.add(&sums);
             }
         }
-        all.show(page);
-        if let Some(shared) = shared(at_work.built) {
-            show::decided(&shared, page);
-            workers::metrics(&shared, at_work, page);
+        all.show(page, &names);
+        if let Some(shared) = &shared {
+            show::decided(shared, page);
+            workers::metrics(shared, at_work, page);
         }
     }
 }
@@ -290,19 +295,33 @@ struct Sums {
     flows: [u64; 2],
     room: [u64; 2],
     half_open: u64,
+    /// By zone with a name: flows, and half-open connections.
+    zones: Vec<[u64; 2]>,
     refusals: [u64; 7],
     evictions: u64,
     counts: Counts,
 }
 
 impl Sums {
-    fn of(flows: &Flows) -> Self {
+    /// Nothing, of so many zones.
+    fn of_zones(zones: usize) -> Self {
+        Self {
+            zones: vec![[0; 2]; zones],
+            ..Self::default()
+        }
+    }
+
+    /// Those of a worker, and of the zones of these numbers.
+    fn of(flows: &Flows, zones: &[u8]) -> Self {
         let both = [flows.v4().refusals(), flows.v6().refusals()];
         let sum = |of: fn(&Refusals) -> u64| both.iter().map(of).sum();
         Self {
             flows: [flows.v4().len() as u64, flows.v6().len() as u64],
             room: [flows.v4().capacity() as u64, flows.v6().capacity() as u64],
             half_open: flows.half_open() as u64,
+            zones: (zones.iter())
+                .map(|&zone| [flows.in_zone(zone), flows.half_open_in(zone)].map(u64::from))
+                .collect(),
             refusals: [
                 sum(|all| all.table),
                 sum(|all| all.state),
@@ -326,6 +345,9 @@ impl Sums {
             *sum += more;
         }
         self.half_open += other.half_open;
+        for (sum, more) in self.zones.iter_mut().zip(&other.zones) {
+            (sum[0], sum[1]) = (sum[0] + more[0], sum[1] + more[1]);
+        }
         self.evictions += other.evictions;
         self.counts.begun += other.counts.begun;
         self.counts.ended += other.counts.ended;
@@ -336,7 +358,7 @@ impl Sums {
         self.counts.lost_in_moves += other.counts.lost_in_moves;
     }
 
-    fn show(&self, page: &mut Exposition) {
+    fn show(&self, page: &mut Exposition, zones: &[&str]) {
         let families = ["ipv4", "ipv6"];
         for (family, help, values) in [
             ("flows", "Flows that are known now.", self.flows),
@@ -350,6 +372,16 @@ impl Sums {
         let help = "Connections that one side has not confirmed yet.";
         page.family("flows_half_open", FamilyKind::Gauge, "", help);
         page.sample(&[], self.half_open);
+        let helps = [
+            ("zone_flows", "Flows that have come from a zone."),
+            ("zone_half_open", "The same that are half open."),
+        ];
+        for (at, (family, help)) in helps.into_iter().enumerate() {
+            page.family(family, FamilyKind::Gauge, "", help);
+            for (zone, values) in zones.iter().zip(&self.zones) {
+                page.sample(&[("zone", zone)], values[at]);
+            }
+        }
         let counters = [
             ("flows_begun", "Flows that have begun.", self.counts.begun),
             (
@@ -397,7 +429,7 @@ impl Sums {
         let whys = [
             "table",
             "state",
-            "owner",
+            "host",
             "zone",
             "translated",
             "taken",

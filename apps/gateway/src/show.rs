@@ -97,7 +97,7 @@ enum Word {
     /// It is in this state.
     State(u8),
     /// It began in this zone.
-    Zone(u16),
+    Zone(u8),
 }
 
 /// The conditions of a filter: all words of it have to hold.
@@ -110,7 +110,7 @@ fn words(filter: &str, zones: &Zones) -> Result<Vec<Word>, Problem> {
         if text == "zone" {
             let name = texts.next();
             let name = name.ok_or_else(|| Problem::new("`zone` stands without a name", FIX))?;
-            all.push(Word::Zone(zone(name, zones)?.number().into()));
+            all.push(Word::Zone(zone(name, zones)?.number()));
             continue;
         }
         let address = text.parse::<IpAddr>().ok().map(Prefix::host);
@@ -129,7 +129,7 @@ fn words(filter: &str, zones: &Zones) -> Result<Vec<Word>, Problem> {
 /// The ends of a flow's key, its protocol, and its VRF.
 type Ends = ([(IpAddr, u16); 2], u8, u16);
 
-fn holds(word: Word, (ends, protocol, _): &Ends, (state, zone): (u8, u16)) -> bool {
+fn holds(word: Word, (ends, protocol, _): &Ends, (state, zone): (u8, u8)) -> bool {
     match word {
         Word::Within(prefix) => ends.iter().any(|end| prefix.contains(end.0)),
         Word::Port(port) => ends.iter().any(|end| end.1 == port),
@@ -164,7 +164,7 @@ struct Seen {
     state: u8,
     /// It has begun with a SYN cookie.
     cookie: bool,
-    zone: u16,
+    zone: u8,
     age: u64,
     idle: u64,
     packets: [u64; 2],
@@ -182,7 +182,7 @@ fn look<F: FlowKey<K>, const K: usize>(
 ) -> bool {
     table.dump(cursor, places, |flow: &Flow<F, Tracked>| {
         let (ends, becomes) = (ends(&flow.key), ends(&flow.reverse.reversed()));
-        let is = (flow.state, flow.user.zone());
+        let is = (flow.state, flow.zone);
         let fits = |word| holds(word, &ends, is) || holds(word, &becomes, is);
         if words.iter().all(|&word| fits(word)) {
             found.push(Seen {
@@ -191,7 +191,7 @@ fn look<F: FlowKey<K>, const K: usize>(
                 becomes: (flow.reverse != flow.key.reversed()).then_some(becomes),
                 state: flow.state,
                 cookie: flow.user.began_with_cookie(),
-                zone: flow.user.zone(),
+                zone: flow.zone,
                 age: now.saturating_sub(flow.created),
                 idle: now.saturating_sub(flow.last_seen),
                 packets: flow.packets,
@@ -274,9 +274,7 @@ fn visit(words: &[Word], clears: bool, at_work: &AtWork<'_>, see: &mut dyn FnMut
 
 fn row(seen: &Seen, worker: usize, zones: &Zones, at_work: &AtWork<'_>) -> Value {
     let ([source, destination], number, vrf) = seen.ends;
-    let mut zones = zones
-        .iter()
-        .filter(|(zone, _)| u16::from(zone.number()) == seen.zone);
+    let mut zones = zones.iter().filter(|(zone, _)| zone.number() == seen.zone);
     let end = |(address, port): (IpAddr, u16)| match number {
         protocol::TCP | protocol::UDP | protocol::SCTP => match address {
             IpAddr::V4(v4) => format!("{v4}:{port}"),

@@ -26,6 +26,7 @@ use crate::policy;
 use crate::stages::flows::{Flows, Shared};
 
 mod floods;
+mod limits;
 
 const OUTSIDE: u16 = 0;
 const INSIDE: u16 = 1;
@@ -75,7 +76,7 @@ impl Gate {
     fn with(mut lab: Lab, stanzas: &Stanzas) -> Self {
         let setup = lab.setup();
         let shared = Shared::new(stanzas, &setup.settings, None).unwrap();
-        let flows = Flows::new(&stanzas.flows, shared.clone(), 0, 0, &mut lab.egress);
+        let flows = Flows::new(shared.clone(), 0, 0, &mut lab.egress);
         let path = Box::new(GatewayPath::new(&setup, flows.unwrap()));
         let fast = Fast::new(setup, path, &mut lab.egress);
         Self { lab, fast, shared }

@@ -120,6 +120,7 @@ fn first<S: Default>() -> First<S> {
     First {
         state: states::UDP,
         owner: 0,
+        zone: 0,
         user: S::default(),
         bytes: 64,
     }

@@ -2,7 +2,7 @@
 //! of what hosts inside send, one of the answers, so that all but the first packets are of
 //! established flows. 1000 routes, 1000 rules of which the last permits.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -31,6 +31,7 @@ use super::router::{Written, hop, two_links};
 use super::{Input, Row, Run, Sample};
 use linerate_appliance::config;
 use linerate_appliance::error::Error;
+use linerate_routing::model::Prefix;
 use linerate_routing::plane::{Fast, Setup};
 
 pub(super) const ROWS: &[Row] = &[
@@ -50,6 +51,11 @@ pub(super) const ROWS: &[Row] = &[
         run: |row, run| established(row, run, 1_000, Device::Nat),
     },
     Row {
+        name: "gateway.nat44.1m",
+        about: "gateway.fw.1m with sources translated to 16 addresses",
+        run: |row, run| established(row, run, 1_000_000, Device::Nat),
+    },
+    Row {
         name: "gateway.router.1k",
         about: "the router's stage on the captures of gateway.fw.1k",
         run: |row, run| established(row, run, 1_000, Device::Router),
@@ -66,21 +72,27 @@ pub(super) const ROWS: &[Row] = &[
     },
 ];
 
-pub(super) const INPUTS: &[Input] = &[Input {
-    row: "gateway.fw.1k",
-    write: |path| {
-        let [asks, answers] = frames(&routes(), 1_000, Device::Firewall);
-        Captures::write_each(path, [&asks, &answers]).map(drop)
+pub(super) const INPUTS: &[Input] = &[
+    Input {
+        row: "gateway.fw.1k",
+        write: |path| write(path, 1_000),
     },
-}];
+    Input {
+        row: "gateway.fw.1m",
+        write: |path| write(path, 1_000_000),
+    },
+];
 
 /// Rules of the policy, and routes.
 pub(super) const RULES: u32 = 1000;
 /// Where hosts are inside: 10.0.0.0/8, by port 0.
 pub(super) const INSIDE: u32 = 10 << 24;
 
-/// The address that sources are translated to, in no network of an interface.
-const OUTSIDE: u32 = 0xc000_0264;
+/// The first of the addresses that sources are translated to: one for the hosts of each /12 inside.
+const OUTSIDE: u32 = 0xc612_0000;
+
+/// Flows that share one of them: each has another port.
+const SHARE: u64 = 62_500;
 
 /// What works on the captures.
 #[derive(Clone, Copy, PartialEq)]
@@ -91,11 +103,15 @@ enum Device {
 }
 
 /// The frames of flow `number`: of the host, and of the answer. Translated ones keep their ports,
-/// which are all different.
+/// which are all different for one address.
 fn both(number: u64, remote: u32, device: Device) -> [Frame; 2] {
-    let host = INSIDE | (mixed(number) as u32 & 0xff_ffff);
+    let (nth, within) = ((number / SHARE) as u32, (number % SHARE) as u16);
+    let host = match device {
+        Device::Nat => INSIDE | nth << 20 | (mixed(number) as u32 & 0xf_ffff),
+        _ => INSIDE | (mixed(number) as u32 & 0xff_ffff),
+    };
     let port = match device {
-        Device::Nat => 1024 + number as u16,
+        Device::Nat => 1024 + within,
         _ => mixed(!number) as u16 | 1024,
     };
     let remote_port = (mixed(!number) >> 16) as u16;
@@ -104,7 +120,7 @@ fn both(number: u64, remote: u32, device: Device) -> [Frame; 2] {
         FlowKey4::new(host, remote, port, remote_port, protocol::UDP)
     };
     let outside = match device {
-        Device::Nat => OUTSIDE,
+        Device::Nat => OUTSIDE + nth,
         _ => host,
     };
     [frame(&key(host)), frame(&key(outside).reversed())]
@@ -131,6 +147,12 @@ fn frames(remote: &[(Prefix4, u32)], flows: u64, device: Device) -> [Vec<Frame>;
     [asks, answers]
 }
 
+/// Writes the captures of so many flows.
+fn write(path: &Path, flows: u64) -> Result<(), Error> {
+    let [asks, answers] = frames(&routes(), flows, Device::Firewall);
+    Captures::write_each(path, [&asks, &answers]).map(drop)
+}
+
 fn established(row: &'static str, run: Run, flows: u64, device: Device) -> Result<Sample, Error> {
     let flows = if run.quick { flows.min(1000) } else { flows };
     let remote = routes();
@@ -149,7 +171,7 @@ fn established(row: &'static str, run: Run, flows: u64, device: Device) -> Resul
     let setup = written.setup(two_links(), clock);
     let stage = match device {
         Device::Router => Fast::router(setup, &mut egress),
-        _ => gateway(setup, flows, device == Device::Nat, &mut egress)?,
+        _ => gateway(setup, &stanzas(flows, device)?, &mut egress)?,
     };
     let drops = egress.drop_counts();
     let dropped = move || {
@@ -181,8 +203,8 @@ fn established(row: &'static str, run: Run, flows: u64, device: Device) -> Resul
         .with("dropped", late - early))
 }
 
-/// Zones, and a list of which the last rule decides: hosts inside may send UDP.
-fn policy() -> String {
+/// Zones, and a list of which the last rule decides: hosts inside may send this protocol.
+fn policy(protocol: &str) -> String {
     let mut text = String::from(
         "[[zone]]\nname = \"inside\"\ninterfaces = [\"a\"]\n\
          [[zone]]\nname = \"outside\"\ninterfaces = [\"b\"]\n\
@@ -192,55 +214,68 @@ fn policy() -> String {
         let other = Ipv4Addr::from(0xac10_0000 | number);
         text += &format!("{{ action = \"permit\", source = \"{other}/32\" }},\n");
     }
-    text + "{ action = \"permit\", source = \"10.0.0.0/8\", protocol = \"udp\" }]\n"
+    let last = format!("source = \"10.0.0.0/8\", protocol = \"{protocol}\"");
+    text + &format!("{{ action = \"permit\", {last} }}]\n")
 }
 
-/// A gateway's file: port 0 is inside, and whoever is there may begin what the list permits.
-pub(super) fn stanzas(flows: u64, translates: bool) -> Result<Stanzas, Error> {
-    let parsed = config::parse(&policy(), |file| {
+/// A gateway of so many flows, whose policy permits a protocol: port 0 is inside. It does not
+/// translate.
+pub(super) fn firewall(flows: u32, protocol: &str) -> Result<Stanzas, Error> {
+    let parsed = config::parse(&policy(protocol), |file| {
         stanza::read(file, &["a", "b"], Path::new(""))
     });
     if let Some(error) = parsed.errors.first() {
         return Err(std::io::Error::other(error.to_string()).into());
     }
-    let outside = IpAddr::V4(OUTSIDE.into());
-    let sources = rules::SourceRule {
-        from: rules::Place::default(),
-        to: rules::Place::default(),
-        source: None,
-        destination: None,
-        protocol: None,
-        action: rules::Action::Pool(0),
-    };
-    let nat = rules::Config {
-        pools: vec![rules::Pool::new("outside", vec![(outside, outside)])],
-        sources: if translates {
-            vec![sources]
-        } else {
-            Vec::new()
-        },
-        ..rules::Config::default()
-    };
     Ok(Stanzas {
         dispatch: Default::default(),
         rebalance: None,
         flows: FlowsConfig {
-            ipv4: (flows as u32).max(1000),
+            ipv4: flows,
             ipv6: 64,
             ..FlowsConfig::default()
         },
         policy: parsed.value,
-        nat,
+        nat: rules::Config::default(),
         interfaces: vec!["a".into(), "b".into()],
     })
 }
 
+/// That hosts of a network get an address of these.
+pub(super) fn translates(nat: &mut rules::Config, from: Prefix4, to: (Ipv4Addr, Ipv4Addr)) {
+    nat.sources.push(rules::SourceRule {
+        from: rules::Place::default(),
+        to: rules::Place::default(),
+        source: Some(Prefix::V4(from)),
+        destination: None,
+        protocol: None,
+        action: rules::Action::Pool(nat.pools.len() as u16),
+    });
+    let (name, range) = (nat.pools.len().to_string(), (to.0.into(), to.1.into()));
+    nat.pools.push(rules::Pool::new(&name, vec![range]));
+}
+
+/// What the gateway between the captures is asked for.
+fn stanzas(flows: u64, device: Device) -> Result<Stanzas, Error> {
+    let mut stanzas = firewall((flows as u32).max(1000), "udp")?;
+    if device == Device::Nat {
+        let nat = &mut stanzas.nat;
+        for nth in 0..flows.div_ceil(SHARE) as u32 {
+            let outside = Ipv4Addr::from(OUTSIDE + nth);
+            let from = Prefix4::new(INSIDE | nth << 20, 12)?;
+            translates(nat, from, (outside, outside));
+        }
+        nat.limits.mappings = nat.limits.mappings.max(flows as usize);
+        nat.limits.subscribers = nat.limits.subscribers.max(flows as usize);
+    }
+    Ok(stanzas)
+}
+
 /// The gateway's stage.
-fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> Result<Fast, Error> {
-    let stanzas = stanzas(flows, translates)?;
-    let shared = Shared::new(&stanzas, &setup.settings, None)?;
+pub(super) fn gateway(setup: Setup, stanzas: &Stanzas, egress: &mut Egress) -> Result<Fast, Error> {
+    let shared = Shared::new(stanzas, &setup.settings, None)?;
     let now_ns = setup.clock.ns(setup.clock.now());
-    let flows = Flows::new(&stanzas.flows, shared, 0, now_ns, egress)?;
+    let flows = Flows::new(shared, 0, now_ns, egress)?;
     let path = Box::new(GatewayPath::new(&setup, flows));
     Ok(Fast::new(setup, path, egress))
 }

@@ -24,7 +24,7 @@ use linerate_routing::worker::RouterStage;
 use linerate_tables::lpm::Prefix4;
 use linerate_wire::{FlowKey4, protocol};
 
-use super::gateway::{INSIDE, RULES, routes, stanzas};
+use super::gateway::{INSIDE, RULES, firewall, routes};
 use super::l3fwd::{Frame, frame};
 use super::random::mixed;
 use super::router::{Written, hop, two_links};
@@ -182,7 +182,7 @@ impl Pair {
             next: (0..2 * FLOWS).map(|_| AtomicU32::new(0)).collect(),
             pace: AtomicU64::new(STOPPED),
         });
-        let stanzas = stanzas(2 * FLOWS as u64, false)?;
+        let stanzas = firewall(2 * FLOWS as u32, "udp")?;
         let shared = Shared::new(&stanzas, &two_links(), None)?;
         let takers = if form == Form::Balanced { 2 } else { 1 };
         let mut workers = Vec::new();

@@ -10,6 +10,7 @@ mod flow;
 mod forward;
 mod gateway;
 mod gateway_balance;
+mod gateway_cps;
 pub mod l3fwd;
 mod lpm;
 mod lpm4;
@@ -181,6 +182,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         router::ROWS,
         gateway::ROWS,
         gateway_balance::ROWS,
+        gateway_cps::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,

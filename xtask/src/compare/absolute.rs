@@ -35,6 +35,9 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "gateway.balanced.simple",    unit: "%",      limit: Some(5.0),   on_request: false, measure: simple },
     Absolute { name: "gateway.balanced.complex",   unit: "%",      limit: Some(5.0),   on_request: false, measure: complex },
     Absolute { name: "gateway.rebalance",          unit: "packets", limit: Some(0.0),  on_request: false, measure: moves },
+    Absolute { name: "gateway.nat44.1k",           unit: "TSC cycles", limit: Some(97.0), on_request: false, measure: translated },
+    Absolute { name: "gateway.cps",                unit: "us",     limit: Some(2.0),   on_request: false, measure: connections },
+    Absolute { name: "gateway.flow.bytes",         unit: "%",      limit: Some(100.0), on_request: false, measure: flow_bytes },
     Absolute { name: "memif.idle",                 unit: "%",      limit: Some(1.0),   on_request: false, measure: idle },
     Absolute { name: "vhost.checks",               unit: "%",      limit: Some(10.0),  on_request: true,  measure: checked },
     Absolute { name: "router.frr.1m",              unit: "s",      limit: None,  on_request: true,  measure: frr },
@@ -106,6 +109,44 @@ fn reload(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
 /// Packets lost in reloads of a policy at half the load.
 fn policy(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     lost("gateway.policy.100k", linerate, cpus)
+}
+
+/// A packet of an established flow whose source is translated, in TSC cycles.
+fn translated(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = micro(linerate, "gateway.nat44.1k", 1.0, cpus)?;
+    Ok(numbers(&sample)("cycles"))
+}
+
+/// A TCP connection from its SYN to the last acknowledgment, in us: 2 are 500,000 a second.
+fn connections(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = micro(linerate, "gateway.cps", 3.0, cpus)?;
+    let detail = numbers(&sample);
+    eprintln!(
+        "gateway.cps: {:.0} K connections a second, {:.0} cycles each, {} flows known",
+        sample.value,
+        detail("cycles"),
+        detail("flows"),
+    );
+    Ok(1000.0 / sample.value)
+}
+
+/// Memory of a flow over what it may take, in %: the worst of IPv4 and IPv6, with NAT and without.
+fn flow_bytes(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = micro(linerate, "gateway.flow.bytes", 0.1, cpus)?;
+    let detail = numbers(&sample);
+    let all = [
+        (sample.value, 240.0),
+        (detail("ipv4_nat"), 272.0),
+        (detail("ipv6"), 304.0),
+        (detail("ipv6_nat"), 368.0),
+    ];
+    let [v4, v4_nat, v6, v6_nat] = all.map(|(bytes, _)| bytes);
+    eprintln!(
+        "gateway.flow.bytes: IPv4 {v4:.0} bytes, with NAT {v4_nat:.0}, IPv6 {v6:.0}, with NAT \
+         {v6_nat:.0}"
+    );
+    let percent = all.map(|(bytes, most)| 100.0 * bytes / most);
+    Ok(percent.into_iter().fold(0.0, f64::max))
 }
 
 fn lost(row: &str, linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {

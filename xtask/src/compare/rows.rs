@@ -216,6 +216,7 @@ pub(super) const ROWS: &[Row] = &[
     forward("l3fwd.em.1k",  1.5, Peer::L3fwd { lookup: "em" }),
     forward("l3fwd.em.4m",  1.3, Peer::OneCoreInput { once: false }),
     forward("gateway.fw.1k", 4.0, Peer::Conntrack),
+    forward("gateway.fw.1m", 4.0, Peer::Conntrack),
     forward("router.veth.64", 1.0, Peer::Linux(Middle::Route)),
     forward("gateway.veth.est", 1.1, Peer::Linux(Middle::Established)),
     forward("gateway.veth.new", 5.0, Peer::Linux(Middle::New)),

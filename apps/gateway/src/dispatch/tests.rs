@@ -269,7 +269,7 @@ impl Plant {
             };
             let clock = Clock::monotonic("a test");
             let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
-            let flows = Flows::new(&stanzas.flows, shared.clone(), worker, 0, &mut egress);
+            let flows = Flows::new(shared.clone(), worker, 0, &mut egress);
             let mut flows = flows.unwrap();
             let classes = flows.classes().clone();
             let dispatch = Dispatch::new(classes, &mesh, setup.isa, &mut egress).unwrap();

@@ -99,6 +99,8 @@ fn read_zones(file: &Section<'_>, interfaces: &[&str]) -> Vec<ZoneConfig> {
                 these.push(value);
             }
         }
+        let flows = section.number("flows", 1..=100_000_000);
+        let half_open = section.number("half_open", 0..=200_000_000);
         if section.end() && is_empty {
             let advice = "name its interfaces, or take it out";
             (section.notes()).warn(section.line, "zone", "this zone has no interface", advice);
@@ -106,6 +108,8 @@ fn read_zones(file: &Section<'_>, interfaces: &[&str]) -> Vec<ZoneConfig> {
         zones.push(ZoneConfig {
             name: name.map_or(String::new(), |name| name.value),
             interfaces: these,
+            flows: flows.map(|at| at.value),
+            half_open: half_open.map(|at| at.value),
         });
     }
     if zones.len() > Zone::MOST {

@@ -35,6 +35,10 @@ pub struct ZoneConfig {
     pub name: String,
     /// Names of its interfaces.
     pub interfaces: Vec<String>,
+    /// The most flows of each family that have come from it, in one worker.
+    pub flows: Option<u32>,
+    /// The most half-open connections that have come from it, in one worker.
+    pub half_open: Option<u32>,
 }
 
 /// All zones, and the interfaces in them.
@@ -224,6 +228,8 @@ mod tests {
 
     fn zone(name: &str, interfaces: &[&str]) -> ZoneConfig {
         ZoneConfig {
+            flows: None,
+            half_open: None,
             name: name.into(),
             interfaces: interfaces.iter().map(|name| (*name).into()).collect(),
         }

@@ -9,18 +9,21 @@
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 //!
-//! `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself
-//! in a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to;
-//! `buckets.rs` has flows leave for another worker and arrive from one;
-//! `shared.rs` is what control makes for all that, `notes.rs` what traces say.
+//! `usual.rs` passes what most packets are; `first.rs` begins flows, `translate.rs` writes headers,
+//! `proxy.rs` what the gateway says itself in a connection that begins with a SYN cookie;
+//! `clear.rs` ends flows when it is told to; `limits.rs` says how many there may be; `buckets.rs`
+//! has flows leave for another worker and arrive from one; `shared.rs` is what control makes for
+//! all that, `notes.rs` what traces say.
 
 pub mod buckets;
 mod clear;
 mod first;
+mod limits;
 mod notes;
 mod proxy;
 mod shared;
 mod translate;
+mod usual;
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -39,7 +42,7 @@ use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
-use crate::config::{FlowsConfig, Stanzas};
+use crate::config::Stanzas;
 use crate::dispatch::control::Moves;
 use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::bits::Bits;
@@ -48,10 +51,9 @@ use crate::nat::rewrite::Differences;
 use crate::nat::rules::Rules;
 use crate::nat::{self, Held, Nat, Tuple};
 use crate::policy::{self, Policy};
-use crate::track::{
-    Cookies, Made, Pickup, Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next,
-};
+use crate::track::{Cookies, Made, Pickup, Reason, Tcp, Tracker, Upper, Verdict as Next};
 
+pub use limits::Limits;
 pub use shared::{Hits, Part, Prepared};
 
 /// Flows that one turn ends at most, of each family: see [`Flows::turn`].
@@ -69,18 +71,9 @@ pub struct Tracked {
     differences: Differences,
     /// The number of the configuration that has permitted it.
     permitted_by: u32,
-    /// The zone that it came in from.
-    zone: u16,
     held: Held,
     /// The code point of its first packet, by which newer policies decide.
     dscp: u8,
-}
-
-impl Tracked {
-    /// The number of the zone that its first packet came in from.
-    pub fn zone(&self) -> u16 {
-        self.zone
-    }
 }
 
 impl Tracked {
@@ -101,6 +94,10 @@ struct Reasons {
     policy: DropId,
     /// There is no room for another flow.
     flow_table: DropId,
+    /// The host that begins it has as many as it may have.
+    flow_host: DropId,
+    /// The zone that it comes from has as many as it may have.
+    flow_zone: DropId,
     /// Another flow has the key that its answers would have.
     flow_taken: DropId,
     /// The index has no room for this key.
@@ -159,6 +156,8 @@ pub struct Shared {
     pub classes: Arc<Classes>,
     /// What control knows of buckets that have moved.
     pub(crate) moves: Arc<Moves>,
+    /// How many flows there may be, and how long they live.
+    limits: Arc<Limits>,
     /// The number of policy and rules, which no others in this process have.
     number: u32,
 }
@@ -223,6 +222,11 @@ impl Shared {
             Some(same) => same.number,
             None => NUMBER.fetch_add(1, Ordering::Relaxed),
         };
+        let limits = Limits::new(stanzas, policy.zones());
+        let limits = match old.filter(|old| old.limits.is(&limits)) {
+            Some(same) => same.limits.clone(),
+            None => Arc::new(limits),
+        };
         let cookies = old.map(|old| old.cookies.clone());
         let moves = old.map(|old| old.moves.clone()).unwrap_or_default();
         Ok(Self {
@@ -231,19 +235,19 @@ impl Shared {
             hits,
             classes,
             moves,
+            limits,
             cookies: cookies.unwrap_or_else(|| {
                 let random = RandomState::new();
                 let secret = [0, 1].map(|half| u128::from(random.hash_one(half)));
-                let most = stanzas.flows.most_half_open();
-                Cookies::new(secret[0] << 64 | secret[1], most, COOKIE_MSS)
+                Cookies::new(secret[0] << 64 | secret[1], COOKIE_MSS)
             }),
             number,
         })
     }
 
-    /// Whether both are those of `other`.
+    /// Whether all is as in `other`.
     pub fn is(&self, other: &Self) -> bool {
-        self.number == other.number
+        self.number == other.number && Arc::ptr_eq(&self.limits, &other.limits)
     }
 }
 
@@ -265,6 +269,7 @@ pub struct Flows {
     classes: Arc<Classes>,
     /// Where buckets may come and go.
     moving: Option<Box<buckets::Moving>>,
+    limits: Arc<Limits>,
     /// Makes random numbers.
     random: (RandomState, u64),
     /// What each packet of the burst has found.
@@ -279,28 +284,24 @@ impl Flows {
     /// # Errors
     /// There is no memory for them.
     pub fn new(
-        config: &FlowsConfig,
         shared: Shared,
         worker: usize,
         now_ns: u64,
         egress: &mut Egress,
     ) -> Result<Self, TableError> {
-        let states = Timeouts::default().flow_states(TICKS, None);
-        let translates = !shared.rules.is_empty();
-        let of = |name: &str, flows: u32| FlowConfig {
-            states: states.clone(),
-            evict: Some(State::SynSent as u8),
-            translated: if translates { flows as usize } else { 0 },
-            ..FlowConfig::stateful(name, flows as usize, TICKS, Seed::random())
+        let of = |config: &FlowConfig| FlowConfig {
+            seed: Seed::random(),
+            ..config.clone()
         };
+        let [v4, v6] = shared.limits.tables.each_ref().map(of);
         let random = RandomState::new();
         let limits = shared.rules.config.limits;
         let seed = Seed::random();
         let nat = Nat::new(shared.rules, &limits, Bits::ALL, worker as u16, seed)?;
         let mut reason = |name| egress.reason(name);
         Ok(Self {
-            v4: Table::new(&of("flows of IPv4", config.ipv4), ticks(now_ns))?,
-            v6: Table::new(&of("flows of IPv6", config.ipv6), ticks(now_ns))?,
+            v4: Table::new(&v4, ticks(now_ns))?,
+            v6: Table::new(&v6, ticks(now_ns))?,
             tracker: Tracker::new(Pickup::Strict, Some(shared.cookies)),
             nat,
             hits: shared.hits.worker(&shared.policy, worker),
@@ -311,6 +312,8 @@ impl Flows {
                 no_zone: reason("no_zone"),
                 policy: reason("policy"),
                 flow_table: reason("flow_table"),
+                flow_host: reason("flow_host"),
+                flow_zone: reason("flow_zone"),
                 flow_taken: reason("flow_taken"),
                 flow_collision: reason("flow_collision"),
                 nat_malformed: reason("nat_malformed"),
@@ -321,6 +324,7 @@ impl Flows {
             counts: Counts::default(),
             classes: shared.classes,
             moving: None,
+            limits: shared.limits,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             has_begun: false,
@@ -370,13 +374,6 @@ impl Flows {
     /// What it has counted.
     pub fn counts(&self) -> Counts {
         self.counts
-    }
-
-    /// Connections that one side has not confirmed yet.
-    pub fn half_open(&self) -> usize {
-        let states = State::ALL.into_iter().filter(|state| state.is_half_open());
-        let count = |state: State| self.v4.count(state as u8) + self.v6.count(state as u8);
-        states.map(count).sum()
     }
 
     /// Readies the keys of those that are not looked up as they are: ICMP queries, by their
@@ -509,7 +506,7 @@ where
 {
     let back = Tuple::from(&flow.reverse);
     let original = Tuple::from(&flow.key);
-    (flow.user.held, original, back.reversed(), flow.user.zone)
+    (flow.user.held, original, back.reversed(), flow.zone.into())
 }
 
 macro_rules! known {
@@ -620,9 +617,16 @@ impl Stage<Context<'_>> for Flows {
             0 => {}
             traced => self.note_known(traced, context),
         }
-        let v4 = context.packets.parsed.class.v4;
-        let mut live = context.packets.live;
-        for index in ones(tracked) {
+        let class = &context.packets.parsed.class;
+        let (v4, usual) = (class.v4, tracked & !errors & (class.udp | class.tcp));
+        let (mut live, mut left) = (context.packets.live, tracked);
+        loop {
+            left = self.pass_usual((left, usual), now, burst, context.packets);
+            if left == 0 {
+                break;
+            }
+            let index = left.trailing_zeros() as usize;
+            left &= left - 1;
             let packet = &mut burst.as_packets_mut()[index];
             let is_v4 = v4 >> index & 1 != 0;
             let outcome = if errors >> index & 1 != 0 {

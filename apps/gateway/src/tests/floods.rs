@@ -5,13 +5,19 @@ use linerate_wire::tcp::{HEADER_LEN, Tcp};
 use super::*;
 
 /// The usual zones; beyond so many half-open connections SYNs are answered by cookies.
-fn capped(mut stanzas: Stanzas, half_open: u32) -> Stanzas {
+pub(super) fn capped(mut stanzas: Stanzas, half_open: u32) -> Stanzas {
     stanzas.flows.half_open = Some(half_open);
     stanzas
 }
 
 /// A segment from inside, or back, between these ports.
-fn between(v6: bool, is_back: bool, ports: (u16, u16), flags: u8, numbers: (u32, u32)) -> Frame {
+pub(super) fn between(
+    v6: bool,
+    is_back: bool,
+    ports: (u16, u16),
+    flags: u8,
+    numbers: (u32, u32),
+) -> Frame {
     let mut frame = segment(v6, is_back, flags, numbers);
     frame.payload[..2].copy_from_slice(&ports.0.to_be_bytes());
     frame.payload[2..4].copy_from_slice(&ports.1.to_be_bytes());
@@ -21,10 +27,10 @@ fn between(v6: bool, is_back: bool, ports: (u16, u16), flags: u8, numbers: (u32,
 
 /// A segment that has left, all of whose checksums are right.
 #[derive(Debug, PartialEq, Eq)]
-struct Seen {
+pub(super) struct Seen {
     port: u16,
     ports: (u16, u16),
-    flags: u8,
+    pub(super) flags: u8,
     seq: u32,
     ack: u32,
     window: u16,
@@ -49,7 +55,7 @@ fn seen(left: &Left) -> Seen {
 
 /// The only segment that leaves when this frame comes in.
 #[track_caller]
-fn one(gate: &mut Gate, port: u16, frame: &Frame) -> Seen {
+pub(super) fn one(gate: &mut Gate, port: u16, frame: &Frame) -> Seen {
     let left = gate.sends(port, frame);
     assert_eq!(left.len(), 1, "{left:?} {:?}", gate.lab.drops());
     seen(&left[0])

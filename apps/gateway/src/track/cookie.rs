@@ -37,8 +37,6 @@ pub(super) struct Offer {
 #[derive(Clone)]
 pub struct Cookies {
     secret: (u64, u64),
-    /// How many half-open connections there are at most: beyond, SYNs are answered.
-    half_open: usize,
     /// The segment size that is offered to clients.
     mss: u16,
     last_given_ms: Option<u64>,
@@ -48,19 +46,16 @@ pub struct Cookies {
 impl std::fmt::Debug for Cookies {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Cookies")
-            .field("half_open", &self.half_open)
             .field("mss", &self.mss)
             .finish_non_exhaustive()
     }
 }
 
 impl Cookies {
-    /// Cookies for SYNs that come when `half_open` connections are half open. `secret` must be
-    /// unpredictable; `mss` is what clients are told to send at most.
-    pub fn new(secret: u128, half_open: usize, mss: u16) -> Self {
+    /// Cookies. `secret` must be unpredictable; `mss` is what clients are told to send at most.
+    pub fn new(secret: u128, mss: u16) -> Self {
         Self {
             secret: (secret as u64, (secret >> 64) as u64),
-            half_open,
             mss,
             last_given_ms: None,
         }
@@ -68,11 +63,6 @@ impl Cookies {
 
     pub(super) fn mss(&self) -> u16 {
         self.mss
-    }
-
-    /// Whether a SYN is to be answered by a cookie.
-    pub(super) fn are_due(&self, half_open: usize) -> bool {
-        half_open >= self.half_open
     }
 
     /// Whether there may be valid ones.
@@ -203,7 +193,7 @@ mod tests {
 
     #[test]
     fn rfc_4987_3_6_a_cookie_tells_what_was_offered() {
-        let mut cookies = Cookies::new(1, 0, 1460);
+        let mut cookies = Cookies::new(1, 1460);
         for (mss, is) in [
             (0, 536),
             (63, 64),
@@ -230,7 +220,7 @@ mod tests {
 
     #[test]
     fn rfc_4987_3_6_a_cookie_is_for_one_connection_and_holds_for_a_while() {
-        let mut cookies = Cookies::new(1, 0, 1460);
+        let mut cookies = Cookies::new(1, 1460);
         for slot in [0, 1, 2, 3, 1_000_001] {
             let now = slot * SLOT_MS + 7;
             let cookie = cookies.give(b"key", &syn(1460, 7, true), now);
@@ -245,7 +235,7 @@ mod tests {
             for bit in 0..32 {
                 assert!(!check(b"key", 100, cookie ^ 1 << bit, now), "{bit}");
             }
-            let other = Cookies::new(2, 0, 1460);
+            let other = Cookies::new(2, 1460);
             assert_eq!(other.check(b"key", 100, cookie, now), None);
             assert!(cookies.are_out(now + SLOT_MS) && !cookies.are_out(now + 2 * SLOT_MS));
         }
@@ -253,7 +243,7 @@ mod tests {
 
     #[test]
     fn guesses_are_wrong() {
-        let cookies = Cookies::new(1, 0, 1460);
+        let cookies = Cookies::new(1, 1460);
         let right = (0..200_000_u32).filter(|guess| {
             let guess = guess.wrapping_mul(0x9e37_79b9);
             cookies.check(b"key", 100, guess, SLOT_MS).is_some()

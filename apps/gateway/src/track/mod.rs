@@ -16,7 +16,7 @@
 //!     quote.check(&flow.tcp, hit.direction)?;  it passes            no state, no refresh
 //! if upper is a Query: key = query.key4(key)                        identifiers are ports
 //! look up key
-//!   no flow: tracker.first(key.bytes(), &upper, half_open, now_ms)
+//!   no flow: tracker.first(key.bytes(), &upper, is_full, now_ms)
 //!       First::Begin(tcp, state)    ask the policy; insert a flow with these
 //!       First::Answer(made)         ask the policy; the packet ends here, send `made` back
 //!       First::Proxy(tcp, made)     ask the policy; insert a flow in state `proxied`; the packet
@@ -33,8 +33,8 @@
 //!   where a packet passes and tcp.is_shifted(): tcp.shift(direction, &mut frame[l4..end], ..)
 //! ```
 //!
-//! `half_open` is the number of flows in the states that [`State::is_half_open`] names. A made
-//! segment is written by [`Made::write`] with the addresses of the packet that caused it, as they
+//! `is_full` says that as many flows as may be are in the states that [`State::is_half_open`] names.
+//! A made segment is written by [`Made::write`] with the addresses of the packet that caused it, as they
 //! are before translation: what goes onward is translated as that packet would be, what goes back
 //! is not. An error that passes where `tcp.is_shifted()` needs [`Tcp::shift_quote`].
 //!
@@ -170,11 +170,11 @@ impl Tracker {
         Self { pickup, cookies }
     }
 
-    /// A packet for which there is no flow. `key` are the bytes of its key, `half_open` is how many
-    /// connections are half open.
-    pub fn first(&mut self, key: &[u8], upper: &Upper, half_open: usize, now_ms: u64) -> First {
+    /// A packet for which there is no flow. `key` are the bytes of its key; `is_full` says that no
+    /// other connection may be half open.
+    pub fn first(&mut self, key: &[u8], upper: &Upper, is_full: bool, now_ms: u64) -> First {
         let state = match upper {
-            Upper::Tcp(segment) => return self.first_segment(key, segment, half_open, now_ms),
+            Upper::Tcp(segment) => return self.first_segment(key, segment, is_full, now_ms),
             Upper::Udp => State::UdpSingle,
             Upper::Query(query) if query.asks => State::IcmpSingle,
             Upper::Query(_) => return First::Drop(Reason::IcmpNoQuery),
@@ -188,12 +188,12 @@ impl Tracker {
         &mut self,
         key: &[u8],
         segment: &Segment,
-        half_open: usize,
+        is_full: bool,
         now_ms: u64,
     ) -> First {
         match segment.kind() {
             Kind::Syn => match &mut self.cookies {
-                Some(cookies) if cookies.are_due(half_open) => {
+                Some(cookies) if is_full => {
                     let cookie = cookies.give(key, segment, now_ms);
                     First::Answer(Made::cookie(segment, cookie, cookies.mss()))
                 }

@@ -138,7 +138,10 @@ impl State {
         }
     }
 
-    /// Whether this is a TCP connection that one side has not confirmed yet.
+    /// Those of TCP connections that one side has not confirmed yet.
+    pub const HALF_OPEN: [Self; 3] = [Self::SynSent, Self::SynReceived, Self::Proxied];
+
+    /// Whether this is one of [`HALF_OPEN`](Self::HALF_OPEN).
     pub const fn is_half_open(self) -> bool {
         matches!(self, Self::SynSent | Self::SynReceived | Self::Proxied)
     }

@@ -154,11 +154,18 @@ impl Tcp {
         state: u8,
         now_ms: u64,
     ) -> Verdict {
-        let is_open = state == State::Established as u8 && self.flags == OPEN;
-        if is_open && segment.is_plain() && self.goes_on(direction, segment) {
+        if self.continues(direction, segment, state) {
             return Verdict::Pass(State::Established);
         }
         self.judge(direction as usize, segment, State::of(state), now_ms)
+    }
+
+    /// Takes in a segment of an established connection that has nothing to judge, which stays in
+    /// that state. Otherwise does nothing, and [`next`](Self::next) is to judge it.
+    #[inline(always)]
+    pub fn continues(&mut self, direction: Direction, segment: &Segment, state: u8) -> bool {
+        let is_open = state == State::Established as u8 && self.flags == OPEN;
+        is_open && segment.is_plain() && self.goes_on(direction, segment)
     }
 
     /// Takes in what most segments are: nothing old, nothing beyond the window. That is within all

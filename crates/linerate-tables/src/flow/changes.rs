@@ -90,6 +90,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             first: First {
                 state: flow.state,
                 owner: flow.owner,
+                zone: flow.zone,
                 user: flow.user,
                 bytes: 0,
             },
@@ -134,6 +135,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             state: new.first.state,
             bucket: new.bucket,
             translated: new.answers.is_some(),
+            zone: new.first.zone,
             user: new.first.user,
             translation: new.answers.map_or(F::from_bytes([0; K]), translation),
             key: F::Inside::keep(key),
@@ -142,12 +144,11 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             created: new.created,
             key: F::Outside::keep(key),
         };
-        self.zones.add(key.zone());
         if let Some(quota) = &mut self.quota {
             quota.set_owner(index, new.first.owner);
         }
         self.occupy(index, new.bucket);
-        self.enter(index, new.first.state);
+        self.enter(index, new.first.zone, new.first.state);
         self.wheel.schedule(index, self.ends(index));
         let flow = self.id(index);
         Ok(Inserted::New { flow, evicted })
@@ -176,7 +177,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         if quota.is_some_and(|quota| !quota.has_room(owner)) {
             return Err(Refused::Owner);
         }
-        if !self.zones.has_room(new.key.zone()) {
+        if !self.zones.has_room(new.first.zone) {
             return Err(Refused::Zone);
         }
         let (index, victim) = room?;
@@ -250,9 +251,10 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             return Err(self.refuse(Refused::State));
         }
         entry.state = state;
+        let zone = entry.zone;
         let ends = self.ends(flow.index);
-        self.leave(flow.index, old);
-        self.enter(flow.index, state);
+        self.leave(flow.index, zone, old);
+        self.enter(flow.index, zone, state);
         if self.wheel.deadline(flow.index).is_none_or(|at| at > ends) {
             self.wheel.schedule(flow.index, ends);
         }
@@ -272,8 +274,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         let answers = entry.translated.then_some(flow.reverse);
         self.unindex_both(flow.key, answers);
         self.wheel.cancel(index);
-        self.leave(index, flow.state);
-        self.zones.remove(flow.key.zone());
+        self.leave(index, flow.zone, flow.state);
         if let Some(quota) = &mut self.quota {
             quota.remove(index);
         }
@@ -294,7 +295,8 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         self.buckets.prefetch_neighbours(index);
     }
 
-    fn enter(&mut self, index: u32, state: u8) {
+    fn enter(&mut self, index: u32, zone: u8, state: u8) {
+        self.zones.enter(zone, state);
         self.counts[usize::from(state)] += 1;
         if let Some((evict, queue)) = &mut self.evict
             && *evict == state
@@ -303,7 +305,8 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         }
     }
 
-    fn leave(&mut self, index: u32, state: u8) {
+    fn leave(&mut self, index: u32, zone: u8, state: u8) {
+        self.zones.leave(zone, state);
         self.counts[usize::from(state)] -= 1;
         if let Some((evict, queue)) = &mut self.evict
             && *evict == state

@@ -21,6 +21,7 @@ pub(super) struct Entry<F, S, I> {
     pub(super) state: u8,
     pub(super) bucket: u8,
     pub(super) translated: bool,
+    pub(super) zone: u8,
     pub(super) user: S,
     /// What differs between the key and the reversed key of the answers: nothing, unless the flow
     /// is translated.

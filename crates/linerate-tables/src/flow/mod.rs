@@ -13,7 +13,8 @@
 //! the index and one of the flow. A packet hits a translated flow only as it was said: the reverse
 //! of either key is a miss, and no other flow can begin with it ([`Refused::Taken`]).
 //!
-//! Keys hold a zone, so the same addresses in two zones are two flows. What turns one key of a flow
+//! Keys hold the number of a network ([`FlowKey::zone`]; a VRF's, say), so the same addresses in
+//! two networks are two flows. What turns one key of a flow
 //! into the other lies in the entry: [`FlowTable::flow_mut`] gives the user's data and the other
 //! key of a hit without another lookup.
 //!
@@ -34,9 +35,9 @@
 //! # Limits
 //!
 //! The table's size, each state's, each owner's (an owner is any number: an IPv4 address, the first
-//! half of an IPv6 one, a VRF), each zone's, and how many flows have two keys. What does not fit is
-//! refused and counted, or takes the place of the oldest flow of one state that is named for this:
-//! half-open connections, in a SYN flood.
+//! half of an IPv6 one), each zone's ([`First::zone`]), and how many flows have two keys. What does
+//! not fit is refused and counted, or takes the place of the oldest flow of one state that is named
+//! for this: half-open connections, in a SYN flood.
 //!
 //! # Cost
 //!
@@ -69,7 +70,7 @@
 //! let mut found = [None];
 //! flows.touch_bulk(0, &[syn], &[60], &mut found);
 //! assert_eq!(found, [None]);
-//! let first = First { state: states::TCP_NEW, owner: 0, user: 7, bytes: 60 };
+//! let first = First { state: states::TCP_NEW, owner: 0, zone: 0, user: 7, bytes: 60 };
 //! let Ok(Inserted::New { flow, .. }) = flows.insert(0, syn, first) else { panic!() };
 //!
 //! // The answer finds the same flow.
@@ -172,6 +173,9 @@ pub struct First<S> {
     pub state: u8,
     /// Whose quota it takes from.
     pub owner: u64,
+    /// The zone that it comes from, any number: flows of each zone are counted by state, and may be
+    /// limited.
+    pub zone: u8,
     /// What the user keeps with it.
     pub user: S,
     /// The length of the packet that begins it.
@@ -245,6 +249,8 @@ pub struct Flow<F, S> {
     pub reverse: F,
     /// Its bucket.
     pub bucket: u8,
+    /// Its zone.
+    pub zone: u8,
     /// Its state.
     pub state: u8,
     /// Whose quota it takes from; 0 in a table without a limit for owners.

@@ -67,49 +67,73 @@ impl Quota {
     }
 }
 
-/// Counts by zone, and the most that some may have. Untouched pages of it cost nothing.
-pub(super) struct Zones(Vec<[u32; 2]>);
+/// How many zones there are.
+const ZONES: usize = 1 << u8::BITS;
 
-const FLOWS: usize = 0;
-/// 0: no limit.
-const MOST: usize = 1;
+/// Counts by zone and state, and the most flows that some zones may have.
+pub(super) struct Zones {
+    flows: [u32; ZONES],
+    /// 0: no limit.
+    most: [u32; ZONES],
+    /// Flows of each zone by state.
+    in_state: Vec<u32>,
+    states: usize,
+}
 
 impl Zones {
-    pub(super) fn new(limits: &[(u16, u32)]) -> Self {
-        let mut zones = Self(vec![[0; 2]; 1 << 16]);
+    pub(super) fn new(limits: &[(u8, u32)], states: usize) -> Self {
+        let mut zones = Self {
+            flows: [0; ZONES],
+            most: [0; ZONES],
+            in_state: vec![0; ZONES * states],
+            states,
+        };
         zones.limit(limits);
         zones
     }
 
     /// Sets the limits of some zones, and takes away those of the others.
-    pub(super) fn limit(&mut self, limits: &[(u16, u32)]) {
-        self.0
-            .iter_mut()
-            .filter(|zone| zone[MOST] != 0)
-            .for_each(|zone| zone[MOST] = 0);
+    pub(super) fn limit(&mut self, limits: &[(u8, u32)]) {
+        self.most = [0; ZONES];
         for &(zone, most) in limits {
-            self.0[usize::from(zone)][MOST] = most;
+            self.most[usize::from(zone)] = most;
         }
     }
 
-    pub(super) fn count(&self, zone: u16) -> u32 {
-        self.0[usize::from(zone)][FLOWS]
+    pub(super) fn count(&self, zone: u8) -> u32 {
+        self.flows[usize::from(zone)]
     }
 
-    pub(super) fn has_room(&self, zone: u16) -> bool {
-        let [flows, most] = self.0[usize::from(zone)];
-        most == 0 || flows < most
+    /// Flows of a zone in a state.
+    pub(super) fn count_in(&self, zone: u8, state: u8) -> u32 {
+        let count = self.in_state.get(self.at(zone, state));
+        count.copied().unwrap_or(0)
     }
 
-    pub(super) fn add(&mut self, zone: u16) {
-        self.0[usize::from(zone)][FLOWS] += 1;
+    pub(super) fn has_room(&self, zone: u8) -> bool {
+        let most = self.most[usize::from(zone)];
+        most == 0 || self.flows[usize::from(zone)] < most
     }
 
-    pub(super) fn remove(&mut self, zone: u16) {
-        self.0[usize::from(zone)][FLOWS] -= 1;
+    /// A flow of a zone is in a state from now on.
+    pub(super) fn enter(&mut self, zone: u8, state: u8) {
+        let at = self.at(zone, state);
+        self.in_state[at] += 1;
+        self.flows[usize::from(zone)] += 1;
+    }
+
+    /// It is no longer.
+    pub(super) fn leave(&mut self, zone: u8, state: u8) {
+        let at = self.at(zone, state);
+        self.in_state[at] -= 1;
+        self.flows[usize::from(zone)] -= 1;
+    }
+
+    fn at(&self, zone: u8, state: u8) -> usize {
+        usize::from(zone) * self.states + usize::from(state)
     }
 
     pub(super) fn bytes(&self) -> usize {
-        size_of_val(&*self.0)
+        size_of_val(&self.flows) + size_of_val(&self.most) + size_of_val(&*self.in_state)
     }
 }

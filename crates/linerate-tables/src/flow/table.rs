@@ -18,7 +18,7 @@ use crate::exact::{Exact, ExactConfig};
 use crate::wheel::Wheel;
 
 /// Packets of a burst that are looked up at once.
-const BLOCK: usize = 32;
+const BLOCK: usize = 64;
 
 /// Flows of one kind of key, with a value of the user's each. One owner.
 ///
@@ -72,6 +72,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             state: 0,
             bucket: 0,
             translated: false,
+            zone: 0,
             user: S::default(),
             translation: no_key,
             key: F::Inside::keep(no_key),
@@ -96,7 +97,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             config: config.clone(),
             evict: config.evict.map(queue).transpose()?,
             quota: config.per_owner.map(quota).transpose()?,
-            zones: Zones::new(&config.per_zone),
+            zones: Zones::new(&config.per_zone, config.states.len()),
             refusals: Refusals::default(),
             evictions: 0,
         };
@@ -155,8 +156,13 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     }
 
     /// Flows of a zone.
-    pub fn in_zone(&self, zone: u16) -> u32 {
+    pub fn in_zone(&self, zone: u8) -> u32 {
         self.zones.count(zone)
+    }
+
+    /// Flows of a zone in a state.
+    pub fn zone_in_state(&self, zone: u8, state: u8) -> u32 {
+        self.zones.count_in(zone, state)
     }
 
     /// What was refused so far.
@@ -289,7 +295,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// // 10.0.0.1:4000 goes out as 192.0.2.1:61000, and there the answers come.
     /// let sent = FlowKey4::new([10, 0, 0, 1], [203, 0, 113, 9], 4000, 443, 6);
     /// let answer = FlowKey4::new([203, 0, 113, 9], [192, 0, 2, 1], 443, 61000, 6);
-    /// let first = First { state: states::TCP_NEW, owner: 0, user: 7, bytes: 60 };
+    /// let first = First { state: states::TCP_NEW, owner: 0, zone: 0, user: 7, bytes: 60 };
     /// assert!(flows.insert_pair(0, sent, answer, 0, first).is_ok());
     ///
     /// let hit = flows.touch(1, answer, 60).expect("the flow is there");
@@ -425,6 +431,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             key,
             reverse: self.reverse(index, key),
             bucket: entry.bucket,
+            zone: entry.zone,
             state: entry.state,
             owner: self.quota.as_ref().map_or(0, |quota| quota.owner(index)),
             user: entry.user,

@@ -115,9 +115,9 @@ impl<F: Drawn<K>, S: Copy, const K: usize> Model<F, S, K> {
         if limit.is_some_and(|limit| self.count(|f| f.owner == new.owner) >= limit as usize) {
             return Err(Refused::Owner);
         }
-        let zone = new.key.zone();
+        let zone = new.zone;
         let limit = self.config.per_zone.iter().find(|limit| limit.0 == zone);
-        if limit.is_some_and(|limit| self.count(|f| f.key.zone() == zone) >= limit.1 as usize) {
+        if limit.is_some_and(|limit| self.count(|f| f.zone == zone) >= limit.1 as usize) {
             return Err(Refused::Zone);
         }
         let oldest = self.queue.first().copied();
@@ -277,6 +277,7 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
         let first = First {
             state: random.below(self.model.config.states.len() as u64) as u8,
             owner: random.below(6),
+            zone: zone(random) as u8,
             user: random.bits() as u32,
             bytes,
         };
@@ -303,6 +304,7 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
             bucket,
             state: first.state,
             owner: first.owner,
+            zone: first.zone,
             user: first.user,
             created: self.now,
             last_seen: self.now,
@@ -470,8 +472,12 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
             assert_eq!(self.table.owned(owner) as usize, owned);
         }
         for zone in [0, 3] {
-            let count = model.count(|flow| flow.key.zone() == zone);
+            let count = model.count(|flow| flow.zone == zone);
             assert_eq!(self.table.in_zone(zone) as usize, count);
+            for state in 0..model.config.states.len() as u8 {
+                let count = model.count(|flow| (flow.zone, flow.state) == (zone, state));
+                assert_eq!(self.table.zone_in_state(zone, state) as usize, count);
+            }
         }
         for flow in model.flows.values() {
             assert_eq!(self.table.get(flow.id).as_ref(), Some(flow));
@@ -600,6 +606,7 @@ fn first(state: u8) -> First<u32> {
     First {
         state,
         owner: 0,
+        zone: 0,
         user: 0,
         bytes: 64,
     }
@@ -698,6 +705,7 @@ fn ipv6_flows_are_found_from_both_sides() {
         let first = First {
             state: states::UDP,
             owner: 0,
+            zone: 0,
             user: number,
             bytes: 1,
         };

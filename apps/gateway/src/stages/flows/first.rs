@@ -12,6 +12,7 @@ use linerate_tables::flow::{Direction, First, Flow, FlowKey, Hit, Inserted, Refu
 use linerate_wire::FlowKey as Either;
 use linerate_wire::ethernet::HEADER_LEN;
 
+use super::limits::owner;
 use super::{Flows, Table, Tracked, gone_of, read};
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
@@ -110,10 +111,11 @@ impl Flows {
         };
         let reasons = &self.reasons;
         let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
-        let half_open = self.half_open();
+        let zone = self.policy.zone(id).number();
+        let is_full = self.is_full_of_half_open(zone);
         let first_state = match &key {
-            Either::V4(key) => self.tracker.first(&key.0, &upper, half_open, now),
-            Either::V6(key) => self.tracker.first(&key.0, &upper, half_open, now),
+            Either::V4(key) => self.tracker.first(&key.0, &upper, is_full, now),
+            Either::V6(key) => self.tracker.first(&key.0, &upper, is_full, now),
         };
         if let track::First::Drop(reason) = first_state {
             return Err(self.reasons.of(reason));
@@ -138,13 +140,13 @@ impl Flows {
             tcp,
             differences: Differences::default(),
             permitted_by: self.number,
-            zone: first.from.zone,
             held: becomes.held,
             dscp,
         };
         let first_of = |user| First {
             state: state as u8,
-            owner: 0,
+            owner: owner(&key),
+            zone,
             user,
             bytes,
         };
@@ -200,6 +202,8 @@ impl Flows {
                 return Err(Verdict::Drop(match why {
                     Refused::Collision => self.reasons.flow_collision,
                     Refused::Taken => self.reasons.flow_taken,
+                    Refused::Owner => self.reasons.flow_host,
+                    Refused::Zone => self.reasons.flow_zone,
                     _ => self.reasons.flow_table,
                 }));
             }

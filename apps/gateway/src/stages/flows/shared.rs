@@ -95,6 +95,10 @@ impl Flows {
         std::mem::swap(&mut self.policy, &mut part.shared.policy);
         std::mem::swap(&mut self.number, &mut part.shared.number);
         std::mem::swap(&mut self.classes, &mut part.shared.classes);
+        if !Arc::ptr_eq(&self.limits, &part.shared.limits) {
+            std::mem::swap(&mut self.limits, &mut part.shared.limits);
+            self.limit();
+        }
         if !Arc::ptr_eq(self.nat.rules(), &part.shared.rules) {
             // Flows of mappings that are gone end at their next packet.
             let old = self.nat.rules().clone();

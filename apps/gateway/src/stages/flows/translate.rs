@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 
 use linerate_core::packet::{Offload, Packet};
-use linerate_routing::plane::{Context, Verdict};
+use linerate_routing::plane::{Context, Packets, Verdict};
 use linerate_tables::flow::Direction;
+use linerate_tables::parse::Parsed;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 use linerate_wire::{FlowKey as Either, Headers};
@@ -14,66 +15,81 @@ use super::first::leaves;
 use crate::nat::rewrite::{Differences, To, Translation4, Translation6, write_any, write_error};
 use crate::track::{Quote, Reason};
 
+macro_rules! writers {
+    ($method:ident, $name:ident, $key:ident, $translation:ident, $keep:expr) => {
+        impl Flows {
+            /// Translates a packet: it gets the addresses and ports of `to`.
+            #[inline]
+            pub(super) fn $method(
+                &self,
+                index: usize,
+                to: $key,
+                differences: Differences,
+                packet: &mut Packet,
+                context: &mut Context<'_>,
+            ) -> Result<(), Verdict> {
+                let class = &context.packets.parsed.class;
+                let (is_tcp, is_udp) = (class.tcp >> index & 1 != 0, class.udp >> index & 1 != 0);
+                let written = match (is_tcp | is_udp) && packet.meta().l4_offset != 0 {
+                    true => $name(index, to, differences, is_udp, packet, context.packets),
+                    false => {
+                        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
+                        context.packets.translate(index, packet.data());
+                        let translation = $translation::with(&to, differences);
+                        let written = any(packet.data_mut(), &translation.to(), is_partial);
+                        if written {
+                            $keep(&mut context.packets.parsed, index, to);
+                        }
+                        written
+                    }
+                };
+                match written {
+                    true => Ok(()),
+                    false => Err(Verdict::Drop(self.reasons.nat_malformed)),
+                }
+            }
+        }
+
+        /// The same of TCP or UDP whose header has been found. `false`: it does not lie within the
+        /// packet, which is as it was.
+        #[inline(always)]
+        pub(super) fn $name(
+            index: usize,
+            to: $key,
+            differences: Differences,
+            is_udp: bool,
+            packet: &mut Packet,
+            packets: &mut Packets,
+        ) -> bool {
+            let l4 = usize::from(packet.meta().l4_offset);
+            let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
+            packets.translate(index, packet.data());
+            let translation = $translation::with(&to, differences);
+            let frame = packet.data_mut();
+            let written = translation.write(frame, HEADER_LEN, l4, is_udp, is_partial);
+            if written {
+                $keep(&mut packets.parsed, index, to);
+            }
+            written
+        }
+    };
+}
+writers!(write4, put4, FlowKey4, Translation4, keep4);
+writers!(write6, put6, FlowKey6, Translation6, keep6);
+
+#[inline(always)]
+fn keep4(parsed: &mut Parsed, index: usize, to: FlowKey4) {
+    parsed.dst4[index] = to.dst().to_bits();
+    parsed.keys4[index] = to;
+}
+
+/// The source in its key stays the sender's.
+#[inline(always)]
+fn keep6(parsed: &mut Parsed, index: usize, to: FlowKey6) {
+    parsed.keys6[index].0[16..].copy_from_slice(&to.0[16..]);
+}
+
 impl Flows {
-    /// Translates an IPv4 packet: it gets the addresses and ports of `to`.
-    #[inline]
-    pub(super) fn write4(
-        &self,
-        index: usize,
-        to: FlowKey4,
-        differences: Differences,
-        packet: &mut Packet,
-        context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
-        let l4 = usize::from(packet.meta().l4_offset);
-        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
-        let class = &context.packets.parsed.class;
-        let (is_tcp, is_udp) = (class.tcp >> index & 1 != 0, class.udp >> index & 1 != 0);
-        context.packets.translate(index, packet.data());
-        let translation = Translation4::with(&to, differences);
-        let frame = packet.data_mut();
-        let written = match (is_tcp | is_udp) && l4 != 0 {
-            true => translation.write(frame, HEADER_LEN, l4, is_udp, is_partial),
-            false => any(frame, &translation.to(), is_partial),
-        };
-        if !written {
-            return Err(Verdict::Drop(self.reasons.nat_malformed));
-        }
-        let parsed = &mut context.packets.parsed;
-        parsed.dst4[index] = to.dst().to_bits();
-        parsed.keys4[index] = to;
-        Ok(())
-    }
-
-    /// The same of IPv6; the source in its key stays the sender's.
-    #[inline]
-    pub(super) fn write6(
-        &self,
-        index: usize,
-        to: FlowKey6,
-        differences: Differences,
-        packet: &mut Packet,
-        context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
-        let l4 = usize::from(packet.meta().l4_offset);
-        let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
-        let class = &context.packets.parsed.class;
-        let (is_tcp, is_udp) = (class.tcp >> index & 1 != 0, class.udp >> index & 1 != 0);
-        context.packets.translate(index, packet.data());
-        let translation = Translation6::with(&to, differences);
-        let frame = packet.data_mut();
-        let written = match (is_tcp | is_udp) && l4 != 0 {
-            true => translation.write(frame, HEADER_LEN, l4, is_udp, is_partial),
-            false => any(frame, &translation.to(), is_partial),
-        };
-        if !written {
-            return Err(Verdict::Drop(self.reasons.nat_malformed));
-        }
-        let key = &mut context.packets.parsed.keys6[index];
-        key.0[16..].copy_from_slice(&to.0[16..]);
-        Ok(())
-    }
-
     /// An ICMP error: it belongs to the flow that has sent the packet that it quotes, or nowhere.
     #[cold]
     pub(super) fn related(

@@ -330,7 +330,7 @@ impl World {
     fn passes(&mut self, from: usize, segment: Segment, depth: u64) {
         let direction = [F, R][from];
         let Some(flow) = &mut self.flow else {
-            let first = self.tracker.first(b"key", &Upper::Tcp(segment), 1, 0);
+            let first = self.tracker.first(b"key", &Upper::Tcp(segment), true, 0);
             let (tcp, state) = match first {
                 First::Begin(tcp, state) => {
                     self.into[1].put([segment]);
@@ -383,7 +383,7 @@ impl World {
     fn run(setups: [Setup; 2], seed: u64, depth: u64, loss: u64, opening: Opening) -> Self {
         let mut random = Random::new(seed);
         let cookies = matches!(opening, Opening::Cookie);
-        let cookies = cookies.then(|| Cookies::new(seed.into(), 0, 1400));
+        let cookies = cookies.then(|| Cookies::new(seed.into(), 1400));
         let mut world = Self {
             tracker: Tracker::new(Pickup::Strict, cookies),
             ends: setups.map(End::new),

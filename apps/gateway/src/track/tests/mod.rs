@@ -75,7 +75,7 @@ struct Flow {
 impl Flow {
     /// A flow that this packet begins.
     fn begun(pickup: Pickup, upper: Upper) -> Result<Self, Reason> {
-        match Tracker::new(pickup, None).first(b"key", &upper, 0, 0) {
+        match Tracker::new(pickup, None).first(b"key", &upper, false, 0) {
             First::Begin(tcp, state) => Ok(Self {
                 tcp,
                 state,

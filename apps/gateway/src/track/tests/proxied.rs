@@ -13,7 +13,7 @@ use crate::track::{Cookies, MAX_MADE_LEN, Made, Way};
 const MOST: usize = 10;
 
 fn tracker(pickup: Pickup) -> Tracker {
-    Tracker::new(pickup, Some(Cookies::new(0x1234, MOST, 1400)))
+    Tracker::new(pickup, Some(Cookies::new(0x1234, 1400)))
 }
 
 /// A SYN as Linux sends it.
@@ -27,7 +27,8 @@ fn offer() -> Segment {
 }
 
 fn first(tracker: &mut Tracker, segment: Segment, half_open: usize, now_ms: u64) -> First {
-    tracker.first(b"a key of a flow.", &Upper::Tcp(segment), half_open, now_ms)
+    let is_full = half_open >= MOST;
+    tracker.first(b"a key of a flow.", &Upper::Tcp(segment), is_full, now_ms)
 }
 
 /// The cookie for a SYN.

@@ -57,6 +57,7 @@ fn rfc_7857_2_1_each_timeout_can_be_set_and_ends_the_flows_of_its_state() {
         let first = FirstOf {
             state: state as u8,
             owner: 0,
+            zone: 0,
             user: 0,
             bytes: 60,
         };

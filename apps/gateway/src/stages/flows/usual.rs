@@ -1,0 +1,143 @@
+//! What most packets are: TCP or UDP of a flow that goes on as it has before. They are judged,
+//! counted and translated here, in a loop without calls; the first that is anything else ends it.
+
+use linerate_core::packet::{Burst, Packet};
+use linerate_routing::plane::Packets;
+use linerate_tables::flow::{Direction, FlowKey, Hit};
+use linerate_tables::parse::Mask;
+use linerate_wire::ethernet::HEADER_LEN;
+use linerate_wire::{ipv4, ipv6, protocol};
+
+use super::translate::{put4, put6};
+use super::{Flows, Table, read};
+use crate::nat::rewrite::Differences;
+use crate::track::{State, Upper};
+
+/// What becomes of a packet.
+enum Goes<F> {
+    /// It is no usual one: nothing has been done.
+    Else,
+    /// It passes as it is.
+    On,
+    /// It passes with the addresses and ports of this key.
+    As(F, Differences),
+}
+
+/// What is the same for all packets of a burst.
+#[derive(Clone, Copy)]
+struct Now {
+    ms: u64,
+    /// That of policy and rules.
+    number: u32,
+}
+
+impl Flows {
+    /// Passes packets of `left` from the first on, as long as they are of `usual`, and of flows
+    /// that go on. Returns those that are left.
+    #[inline(always)]
+    pub(super) fn pass_usual(
+        &mut self,
+        (mut left, usual): (Mask, Mask),
+        ms: u64,
+        burst: &mut Burst,
+        packets: &mut Packets,
+    ) -> Mask {
+        let now = Now {
+            ms,
+            number: self.number,
+        };
+        let (v4, udp) = (packets.parsed.class.v4, packets.parsed.class.udp);
+        let all = burst.as_packets_mut();
+        while left & usual & left.wrapping_neg() != 0 {
+            let index = left.trailing_zeros() as usize;
+            let (Some(hit), Some(packet)) = (self.found[index], all.get_mut(index)) else {
+                return left;
+            };
+            let is_udp = udp >> index & 1 != 0;
+            let end = packets.parsed.end[index];
+            let passed = match v4 >> index & 1 != 0 {
+                true => {
+                    let key = packets.parsed.keys4[index];
+                    match goes_on(&mut self.v4, &hit, (key, is_udp, true), end, packet, now) {
+                        Goes::Else => false,
+                        Goes::On => true,
+                        Goes::As(to, differences) => {
+                            put4(index, to, differences, is_udp, packet, packets)
+                        }
+                    }
+                }
+                false => {
+                    let key = packets.parsed.keys6[index];
+                    match goes_on(&mut self.v6, &hit, (key, is_udp, false), end, packet, now) {
+                        Goes::Else => false,
+                        Goes::On => true,
+                        Goes::As(to, differences) => {
+                            put6(index, to, differences, is_udp, packet, packets)
+                        }
+                    }
+                }
+            };
+            if !passed {
+                return left;
+            }
+            left &= left.wrapping_sub(1);
+        }
+        left
+    }
+}
+
+/// Judges a packet; counts it if it goes on as its flow has before.
+#[inline(always)]
+fn goes_on<F: FlowKey<K>, const K: usize>(
+    table: &mut Table<F, K>,
+    hit: &Hit,
+    (key, is_udp, is_v4): (F, bool, bool),
+    end: u32,
+    packet: &Packet,
+    now: Now,
+) -> Goes<F> {
+    // One that has ended since is none of ours.
+    let Some(mut flow) = table.flow_mut(hit, key) else {
+        return Goes::Else;
+    };
+    let is_old = flow.user.permitted_by != now.number;
+    if is_old || flow.translated && !is_whole(packet, is_v4, is_udp) {
+        return Goes::Else;
+    }
+    let goes_on = match is_udp {
+        true => {
+            hit.state == State::UdpAssured as u8
+                || hit.state == State::UdpSingle as u8 && hit.direction == Direction::Forward
+        }
+        false => match read(packet, is_v4, protocol::TCP, end) {
+            Ok(Upper::Tcp(segment)) => flow.user.tcp.continues(hit.direction, &segment, hit.state),
+            _ => false,
+        },
+    };
+    if !goes_on {
+        return Goes::Else;
+    }
+    flow.count(end.saturating_sub(HEADER_LEN as u32));
+    flow.refresh(now.ms);
+    if !flow.translated {
+        return Goes::On;
+    }
+    let differences = match hit.direction {
+        Direction::Forward => flow.user.differences,
+        Direction::Reverse => flow.user.differences.reversed(),
+    };
+    Goes::As(flow.other.reversed(), differences)
+}
+
+/// Whether what is to be translated lies within the packet.
+#[inline(always)]
+fn is_whole(packet: &Packet, is_v4: bool, is_udp: bool) -> bool {
+    let l3_len = if is_v4 {
+        ipv4::HEADER_LEN
+    } else {
+        ipv6::HEADER_LEN
+    };
+    let l4_len = if is_udp { 8 } else { 20 };
+    let l4 = usize::from(packet.meta().l4_offset);
+    l4 >= HEADER_LEN + l3_len && packet.data().len() >= l4 + l4_len
+}

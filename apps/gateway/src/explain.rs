@@ -1,18 +1,27 @@
 //! Why a flow may begin or may not, and where its packets go: what `linerate ctl explain` says.
 //!
-//! It goes the way of a first packet, stage by stage, by the same rules and tables, and touches no
-//! worker: what the state of flows decides (who has which port) it names as open.
+//! It goes the way of a first packet, stage by stage, by the same rules and tables. What the state
+//! of flows decides (who has which port) it names as open. Workers are asked one thing only: whose
+//! the flow's bucket is, since buckets move.
 
 use linerate_appliance::nearest::offer;
+use linerate_appliance::runtime::Running;
 use linerate_appliance::socket::Problem;
 use linerate_control::Question;
 use linerate_control::question::Key;
+use linerate_core::run::WorkerHandle;
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::acl::Verdict;
+use linerate_routing::worker::{RouterStage, on_fast};
+use linerate_wire::protocol;
 use serde_json::{Value, json};
 
+use crate::config::Mode;
+use crate::dispatch::Bucket;
+use crate::extension::stanzas;
 use crate::nat::rules::At;
 use crate::nat::{Endpoint, Tuple};
+use crate::path::GatewayPath;
 use crate::policy::{FirstPacket, Policy, explain};
 use crate::stages::flows::Shared;
 
@@ -135,6 +144,9 @@ pub(crate) fn explain(question: &Question<'_>, shared: &Shared) -> Result<Value,
         );
     }
     said.value["ways"] = ways.into();
+    if verdicts.contains(&Verdict::Permit.name()) {
+        said.worker(question, shared, &first);
+    }
     verdicts.dedup();
     Ok(match verdicts.as_slice() {
         [] => {
@@ -148,6 +160,50 @@ pub(crate) fn explain(question: &Question<'_>, shared: &Shared) -> Result<Value,
             said.end("depends")
         }
     })
+}
+
+impl Said {
+    /// Says which worker has the flow that begins with `first`.
+    fn worker(&mut self, question: &Question<'_>, shared: &Shared, first: &Tuple) {
+        let Some(running) = question.running else {
+            // Buckets go by a secret of the gateway at work.
+            return;
+        };
+        let name = |worker: usize| running.lcores().nth(worker).map(|(name, ..)| name);
+        let text = match stanzas(question.config).dispatch {
+            Mode::None => {
+                let name = name(0);
+                self.value["worker"] = name.into();
+                name.map(|name| format!("worker {name}: there is no other"))
+            }
+            Mode::Rss => Some("worker: that of the queue which its port's RSS chooses".into()),
+            Mode::Dispatcher | Mode::Balanced
+                if matches!(first.protocol, protocol::ICMP | protocol::ICMPV6) =>
+            {
+                Some("worker: by the query's identifier".into())
+            }
+            Mode::Dispatcher | Mode::Balanced => first.key().and_then(|key| {
+                let bucket = shared.classes.one(&key);
+                let name = name(owner(running, bucket)?)?;
+                self.value["worker"] = name.into();
+                self.value["bucket"] = bucket.into();
+                Some(format!("worker {name}, who has bucket {bucket}"))
+            }),
+        };
+        self.lines.extend(text);
+    }
+}
+
+/// The number of the worker that has a bucket.
+fn owner(running: &Running<RouterStage>, bucket: Bucket) -> Option<usize> {
+    let has = |worker: &WorkerHandle<RouterStage>| {
+        let has = on_fast(worker, move |fast, _| {
+            let sorter = fast.path::<GatewayPath>()?.dispatch()?.sorter();
+            Some(sorter.owners().of(bucket) == sorter.me())
+        });
+        has.flatten() == Some(true)
+    };
+    running.handles().position(has)
 }
 
 /// The interface that is meant: one of that name, or one of the zone of that name.

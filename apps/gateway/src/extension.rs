@@ -5,6 +5,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use linerate_appliance::config::Section;
+use linerate_appliance::control::answers::Later;
 use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::error::Error;
@@ -34,7 +35,7 @@ use crate::stages::flows::{Counts, Flows, Prepared, Shared};
 pub(crate) struct Gateway;
 
 /// The stanzas of a configuration; the usual ones where it is not a gateway's.
-fn stanzas(config: &Config) -> Arc<Stanzas> {
+pub(crate) fn stanzas(config: &Config) -> Arc<Stanzas> {
     let own = config.own.clone();
     let own = own.and_then(|own| own.downcast::<Stanzas>().ok());
     own.unwrap_or_default()
@@ -205,15 +206,18 @@ impl Extension for Gateway {
     ) -> Result<(), Problem> {
         let shared = in_force(at_work.built)?;
         match table.what {
-            "flows" => show::flows(&shared, filter, at_work, rows),
+            "flows" => show::flows(shared, filter, at_work, rows),
             "workers" => workers::rows(&shared, at_work, rows),
             _ => show::policies(&shared, filter, rows),
         }
     }
 
-    fn clear(&self, what: &str, filter: &str, at_work: &AtWork<'_>) -> Result<Value, Problem> {
+    fn clear(&self, what: &str, filter: &str, at_work: &AtWork<'_>) -> Result<Later, Problem> {
         match what {
-            "flows" => show::clear(&*in_force(at_work.built)?, filter, at_work),
+            "flows" => {
+                let shared = in_force(at_work.built)?;
+                show::clear(&shared, filter, at_work)
+            }
             _ => {
                 let problem = format!("there is no `{what}` to clear");
                 Err(Problem::new(problem, "clear counters, or flows"))

@@ -3,14 +3,18 @@
 pub(crate) mod workers;
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
+use linerate_appliance::control::answers::Later;
 use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::socket::Problem;
 use linerate_control::{AtWork, config};
+use linerate_core::env::Clock;
+use linerate_core::run::WorkerHandle;
 use linerate_routing::model::{Cidr, Prefix};
 use linerate_routing::plane::acl::Verdict;
-use linerate_routing::worker::on_fast;
+use linerate_routing::worker::{RouterStage, on_fast};
 use linerate_tables::flow::{Cursor, Flow, FlowId, FlowKey};
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 use linerate_wire::protocol;
@@ -36,9 +40,9 @@ const POLICIES: Table = Table {
 /// What there is to show.
 pub(crate) const TABLES: [&Table; 3] = [&FLOWS, &POLICIES, &workers::WORKERS];
 
-/// Places of a flow table that a worker looks through between two bursts, and that it empties.
-const PLACES: usize = 1024;
-const CLEARED_PLACES: usize = 128;
+/// Places of a flow table that a worker looks through between two bursts: its longest stop for this
+/// is that of so many flows, whatever number the table has.
+const PLACES: usize = 128;
 
 /// Adds the rules of the policies that the filter names by one of their zones, or of all.
 pub(crate) fn policies(shared: &Shared, filter: &str, rows: &mut Rows) -> Result<(), Problem> {
@@ -171,53 +175,80 @@ struct Seen {
     bytes: [u64; 2],
 }
 
-/// Looks through the next places of a table; whether these were the last.
-fn look<F: FlowKey<K>, const K: usize>(
-    table: &FlowTable<F, K>,
-    cursor: &mut Cursor,
-    (words, places): (&[Word], usize),
-    now: u64,
-    ends: fn(&F) -> Ends,
-    found: &mut Vec<Seen>,
-) -> bool {
-    table.dump(cursor, places, |flow: &Flow<F, Tracked>| {
-        let (ends, becomes) = (ends(&flow.key), ends(&flow.reverse.reversed()));
-        let is = (flow.state, flow.zone);
-        let fits = |word| holds(word, &ends, is) || holds(word, &becomes, is);
-        if words.iter().all(|&word| fits(word)) {
-            found.push(Seen {
-                id: flow.id,
-                ends,
-                becomes: (flow.reverse != flow.key.reversed()).then_some(becomes),
-                state: flow.state,
-                cookie: flow.user.began_with_cookie(),
-                zone: flow.zone,
-                age: now.saturating_sub(flow.created),
-                idle: now.saturating_sub(flow.last_seen),
-                packets: flow.packets,
-                bytes: flow.bytes,
-            });
-        }
-    })
+/// A part of a table's flows. Its memory is that of who asks: a worker neither takes nor frees any.
+struct Part {
+    found: Vec<Seen>,
+    cursor: Cursor,
+    /// Whether there are no more.
+    is_last: bool,
 }
 
-/// Adds the flows that fit a filter: words of which each has to hold.
+impl Default for Part {
+    fn default() -> Self {
+        Self {
+            found: Vec::with_capacity(PLACES),
+            cursor: Cursor::default(),
+            is_last: false,
+        }
+    }
+}
+
+impl Part {
+    /// Looks through the next places of a table for flows of which all words hold.
+    fn look<F: FlowKey<K>, const K: usize>(
+        &mut self,
+        table: &FlowTable<F, K>,
+        words: &[Word],
+        now: u64,
+        ends: fn(&F) -> Ends,
+    ) {
+        let found = &mut self.found;
+        self.is_last = table.dump(&mut self.cursor, PLACES, |flow: &Flow<F, Tracked>| {
+            let (ends, becomes) = (ends(&flow.key), ends(&flow.reverse.reversed()));
+            let is = (flow.state, flow.zone);
+            let fits = |word| holds(word, &ends, is) || holds(word, &becomes, is);
+            if words.iter().all(|&word| fits(word)) {
+                found.push(Seen {
+                    id: flow.id,
+                    ends,
+                    becomes: (flow.reverse != flow.key.reversed()).then_some(becomes),
+                    state: flow.state,
+                    cookie: flow.user.began_with_cookie(),
+                    zone: flow.zone,
+                    age: now.saturating_sub(flow.created),
+                    idle: now.saturating_sub(flow.last_seen),
+                    packets: flow.packets,
+                    bytes: flow.bytes,
+                });
+            }
+        });
+    }
+}
+
+/// Adds the flows that fit a filter: words of which each has to hold. Who asks looks for them, with
+/// the workers: control is not held up.
 pub(crate) fn flows(
-    shared: &Shared,
+    shared: Arc<Shared>,
     filter: &str,
     at_work: &AtWork<'_>,
     rows: &mut Rows,
 ) -> Result<(), Problem> {
-    let zones = shared.policy.zones();
-    let words = words(filter, zones)?;
-    visit(&words, false, at_work, &mut |worker, seen| {
-        rows.add_with(|| row(seen, worker, zones, at_work));
+    let visit = Visit {
+        words: words(filter, shared.policy.zones())?.into(),
+        clears: false,
+        ..Visit::of(at_work)
+    };
+    let vrfs = at_work.config.vrfs.iter().map(|vrf| vrf.name.clone());
+    let vrfs: Vec<String> = vrfs.collect();
+    rows.later(move |rows| {
+        let zones = shared.policy.zones();
+        visit.all(&mut |worker, seen| rows.add_with(|| row(seen, worker, zones, &vrfs)));
     });
     Ok(())
 }
 
 /// Ends the flows that fit a filter, or all if that is asked for by name.
-pub(crate) fn clear(shared: &Shared, filter: &str, at_work: &AtWork<'_>) -> Result<Value, Problem> {
+pub(crate) fn clear(shared: &Shared, filter: &str, at_work: &AtWork<'_>) -> Result<Later, Problem> {
     let words = match filter {
         "" => {
             let fix = "name them as for `show flows`, or say `clear flows all`";
@@ -226,53 +257,85 @@ pub(crate) fn clear(shared: &Shared, filter: &str, at_work: &AtWork<'_>) -> Resu
         "all" => Vec::new(),
         filter => words(filter, shared.policy.zones())?,
     };
-    let mut cleared = 0_u64;
-    visit(&words, true, at_work, &mut |_, _| cleared += 1);
-    let plural = if cleared == 1 { "" } else { "s" };
-    Ok(json!({ "text": format!("{cleared} flow{plural} ended"), "cleared": cleared }))
+    let visit = Visit {
+        words: words.into(),
+        clears: true,
+        ..Visit::of(at_work)
+    };
+    Ok(Box::new(move || {
+        let mut cleared = 0_u64;
+        visit.all(&mut |_, _| cleared += 1);
+        let plural = if cleared == 1 { "" } else { "s" };
+        json!({ "text": format!("{cleared} flow{plural} ended"), "cleared": cleared })
+    }))
 }
 
-/// Looks at the flows that fit, of every worker, and ends them if they are to be cleared.
-fn visit(words: &[Word], clears: bool, at_work: &AtWork<'_>, see: &mut dyn FnMut(usize, &Seen)) {
-    let clock = at_work.running.clock();
-    let places = if clears { CLEARED_PLACES } else { PLACES };
-    for (number, worker) in at_work.running.handles().enumerate() {
-        for is_v4 in [true, false] {
-            let mut cursor = Cursor::default();
-            loop {
-                let words = words.to_vec();
-                // A part at a time: the worker forwards between them.
-                let part = on_fast(worker, move |fast, _| {
-                    let now = clock.ns(clock.now()) / 1_000_000;
-                    let mut found = Vec::new();
-                    let (flows, asked) = (fast.path::<GatewayPath>()?.flows(), (&*words, places));
-                    let is_last = match is_v4 {
-                        true => look(flows.v4(), &mut cursor, asked, now, ends4, &mut found),
-                        false => look(flows.v6(), &mut cursor, asked, now, ends6, &mut found),
-                    };
-                    for seen in found.iter().filter(|_| clears) {
-                        match is_v4 {
-                            true => flows.clear4(seen.id, now),
-                            false => flows.clear6(seen.id, now),
-                        };
-                    }
-                    Some((found, cursor, is_last))
-                });
+/// A walk through the flows of every worker.
+struct Visit {
+    workers: Vec<WorkerHandle<RouterStage>>,
+    clock: Clock,
+    /// What flows have to be, each.
+    words: Arc<[Word]>,
+    /// Whether those that fit end.
+    clears: bool,
+}
+
+impl Visit {
+    /// Through all of them.
+    fn of(at_work: &AtWork<'_>) -> Self {
+        Self {
+            workers: at_work.running.handles().cloned().collect(),
+            clock: at_work.running.clock(),
+            words: [].into(),
+            clears: false,
+        }
+    }
+
+    /// Shows the flows that fit, with their worker's number.
+    fn all(&self, see: &mut dyn FnMut(usize, &Seen)) {
+        for (number, worker) in self.workers.iter().enumerate() {
+            for is_v4 in [true, false] {
+                let mut part = Part::default();
                 // One that has ended, or is the slow one, has none.
-                let Some((found, next, is_last)) = part.flatten() else {
-                    break;
-                };
-                cursor = next;
-                found.iter().for_each(|seen| see(number, seen));
-                if is_last {
-                    break;
+                while let Some(next) = self.next(worker, is_v4, part) {
+                    part = next;
+                    part.found.drain(..).for_each(|seen| see(number, &seen));
+                    if part.is_last {
+                        break;
+                    }
                 }
             }
         }
     }
+
+    /// The next part of a worker's flows of a family: the worker forwards between two of them.
+    fn next(
+        &self,
+        worker: &WorkerHandle<RouterStage>,
+        is_v4: bool,
+        mut part: Part,
+    ) -> Option<Part> {
+        let (words, clears, clock) = (self.words.clone(), self.clears, self.clock);
+        let looked = on_fast(worker, move |fast, _| {
+            let now = clock.ns(clock.now()) / 1_000_000;
+            let flows = fast.path::<GatewayPath>()?.flows();
+            match is_v4 {
+                true => part.look(flows.v4(), &words, now, ends4),
+                false => part.look(flows.v6(), &words, now, ends6),
+            }
+            for seen in part.found.iter().filter(|_| clears) {
+                match is_v4 {
+                    true => flows.clear4(seen.id, now),
+                    false => flows.clear6(seen.id, now),
+                };
+            }
+            Some(part)
+        });
+        looked.flatten()
+    }
 }
 
-fn row(seen: &Seen, worker: usize, zones: &Zones, at_work: &AtWork<'_>) -> Value {
+fn row(seen: &Seen, worker: usize, zones: &Zones, vrfs: &[String]) -> Value {
     let ([source, destination], number, vrf) = seen.ends;
     let mut zones = zones.iter().filter(|(zone, _)| zone.number() == seen.zone);
     let end = |(address, port): (IpAddr, u16)| match number {
@@ -282,7 +345,7 @@ fn row(seen: &Seen, worker: usize, zones: &Zones, at_work: &AtWork<'_>) -> Value
         },
         _ => address.to_string(),
     };
-    let vrf = at_work.config.vrfs.get(usize::from(vrf));
+    let vrf = vrfs.get(usize::from(vrf));
     json!({
         "protocol": config::words::protocol_name(number),
         "source": end(source),
@@ -292,7 +355,7 @@ fn row(seen: &Seen, worker: usize, zones: &Zones, at_work: &AtWork<'_>) -> Value
         "state": State::of(seen.state).name(),
         "cookie": seen.cookie,
         "zone": zones.next().map(|(_, name)| name),
-        "vrf": vrf.map_or("?", |vrf| &vrf.name),
+        "vrf": vrf.map_or("?", String::as_str),
         "age_s": seen.age / 1000,
         "idle_s": seen.idle / 1000,
         "packets": seen.packets[0],

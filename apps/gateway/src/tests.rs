@@ -27,6 +27,7 @@ use crate::stages::flows::{Flows, Shared};
 
 mod floods;
 mod limits;
+mod reloads;
 
 const OUTSIDE: u16 = 0;
 const INSIDE: u16 = 1;
@@ -305,6 +306,41 @@ fn rfc5508_3_1_pings_are_told_apart_by_their_identifiers() {
         gate.forwards(OUTSIDE, &echo(v6, true, 1));
         gate.refuses(OUTSIDE, &echo(v6, true, 2), "track_icmp_no_query");
         assert_eq!(gate.flows(), 1);
+    }
+}
+
+/// A rule that asks for a code of ICMP decides on a query by its code, and a newer one on its flow,
+/// even by an answer, which has none of it.
+#[test]
+fn rules_go_by_the_code_of_a_query() {
+    for (v6, protocol, kind) in [(false, "icmp", 8), (true, "icmp6", 128)] {
+        let permits = |code: u8| {
+            stanzas(&format!(
+                "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\ndefault = \"deny\"\n\
+                 rules = [{{ action = \"permit\", protocol = \"{protocol}\", icmp_type = {kind}, \
+                 icmp_code = {code} }}]\n"
+            ))
+        };
+        let mut gate = Gate::new(&permits(9));
+        let with_code = |code: u8, ident| {
+            let mut query = echo(v6, false, ident);
+            query.payload[1] = code;
+            query
+        };
+        gate.refuses(INSIDE, &with_code(0, 1), "policy");
+        gate.refuses(INSIDE, &with_code(8, 1), "policy");
+        gate.forwards(INSIDE, &with_code(9, 1));
+        // Another policy permits the same: the flow stays, by whichever direction it is asked.
+        let mut again = permits(9);
+        again.policy.lists[0].rules[0].log = true;
+        gate.reload(&again);
+        gate.forwards(OUTSIDE, &echo(v6, true, 1));
+        gate.reload(&permits(9));
+        gate.forwards(INSIDE, &with_code(9, 1));
+        assert_eq!(gate.flows(), 1);
+        gate.reload(&permits(0));
+        gate.refuses(OUTSIDE, &echo(v6, true, 1), "policy");
+        assert_eq!(gate.flows(), 0);
     }
 }
 

@@ -73,6 +73,8 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 const SIZES: &[u64] = &[10, 100, 1_000, 10_000, 100_000, 1_000_000];
+/// As many as a gateway may be asked to have.
+const MANY: &[u64] = &[1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
 pub(super) const GROWTH: &[Growth] = &[
     Growth {
@@ -90,7 +92,7 @@ pub(super) const GROWTH: &[Growth] = &[
     Growth {
         name: "flow.touch.pair",
         of: "flows",
-        sizes: SIZES,
+        sizes: MANY,
         run: |flows, run| Ok(touch_pair(flows, run)?.0),
     },
     Growth {

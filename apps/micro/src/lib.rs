@@ -20,6 +20,7 @@ mod meter;
 mod parse;
 mod pktgen;
 mod pktgen_rx;
+mod policy;
 mod pool;
 pub mod port;
 mod probe;
@@ -222,6 +223,7 @@ pub fn growths() -> impl Iterator<Item = &'static Growth> {
         parse::GROWTH,
         rss::GROWTH,
         flow::GROWTH,
+        policy::GROWTH,
         timers::GROWTH,
     ];
     rooms.into_iter().flatten()

@@ -25,6 +25,7 @@ use linerate_core::run::Egress;
 use crate::config::Config;
 use crate::question::Question;
 use linerate_appliance::config::Section;
+use linerate_appliance::control::answers::Later;
 use linerate_appliance::control::exposition::Exposition;
 use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::error::Error;
@@ -165,7 +166,8 @@ pub trait Extension: Sync {
         &[]
     }
 
-    /// Adds the rows of one of these that a filter wants to `rows`.
+    /// Adds the rows of one of these that a filter wants to `rows`; those that take long to find,
+    /// [later](Rows::later): this is called on the control thread.
     ///
     /// # Errors
     /// The filter fits nothing of the kind.
@@ -180,11 +182,12 @@ pub trait Extension: Sync {
         Ok(())
     }
 
-    /// Ends what a filter wants of one of these tables, and says how much that was.
+    /// Ends what a filter wants of one of these tables, and says how much that was: by what is
+    /// returned, on the thread of who asks.
     ///
     /// # Errors
     /// The filter fits nothing of the kind, or rows of that table do not end by being told to.
-    fn clear(&self, what: &str, filter: &str, at_work: &AtWork<'_>) -> Result<Value, Problem> {
+    fn clear(&self, what: &str, filter: &str, at_work: &AtWork<'_>) -> Result<Later, Problem> {
         let _ = (filter, at_work);
         let problem = format!("there is no `{what}` to clear");
         Err(Problem::new(problem, "clear counters"))

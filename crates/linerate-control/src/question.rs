@@ -5,10 +5,12 @@
 
 use std::net::IpAddr;
 
+use linerate_appliance::runtime::Running;
 use linerate_routing::model::{InterfaceId, Prefix, Vrf};
 use linerate_routing::plane::acl::{Verdict, later_fragments};
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::rib::{Rib, Use};
+use linerate_routing::worker::RouterStage;
 use linerate_tables::acl::{PacketKey4, PacketKey6};
 
 use crate::config::Config;
@@ -25,6 +27,8 @@ pub struct Question<'a> {
     /// What [`Extension::build`](crate::Extension::build) has made of the configuration.
     pub built: Option<&'a Own>,
     pub rib: &'a Rib,
+    /// The workers, where it is not a file alone that is asked about.
+    pub running: Option<&'a Running<RouterStage>>,
 }
 
 /// The route of a packet.

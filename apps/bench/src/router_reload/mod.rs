@@ -104,6 +104,12 @@ const AROUND_NS: u64 = 50_000_000;
 const PATIENCE_NS: u64 = 120_000_000_000;
 /// How often a disturbed reload is repeated at most.
 const AGAIN: u64 = 3;
+/// Once it has measured for so long, in ns, nothing is repeated, and two reloads are enough: where a
+/// reload takes seconds, and on a busy machine many, the row still ends in time.
+const ENOUGH_NS: u64 = 30_000_000_000;
+/// The longest interval without a reload, in ns; it is as long as the one with it where that is
+/// shorter.
+const WITHOUT_NS: u64 = 1_000_000_000;
 /// Part of the ring's room that is held for when the generator has its CPU again.
 const HELD: usize = 8;
 
@@ -155,16 +161,18 @@ fn measure(
     let per_tick = LOAD * capacity(&mut line, &router, size, run.duration.as_nanos() as u64);
     let reloads = (run.duration.as_secs_f64() * 3.0).ceil().clamp(2.0, 100.0) as u64;
     let (mut tally, mut turn) = (Tally::default(), 0);
-    while tally.reloads < reloads {
+    let enough = clock.now() + clock.ticks(ENOUGH_NS);
+    let is_late = || clock.now() > enough;
+    while tally.reloads < reloads && (tally.reloads < 2 || !is_late()) {
         // Each reload changes the same amount: from one file to the other, and back.
         turn += 1;
         files.put(turn)?;
         let held = size.room / HELD;
         let with = stretch(&mut line, &router, per_tick, held, With::Reload(size))?;
-        let length = With::Nothing(with.ticks);
+        let length = With::Nothing(with.ticks.min(clock.ticks(WITHOUT_NS)));
         let without = stretch(&mut line, &router, per_tick, held, length)?;
         let disturbed = with.disturbed || without.disturbed;
-        match disturbed && tally.disturbed < AGAIN * reloads {
+        match disturbed && tally.disturbed < AGAIN * reloads && !is_late() {
             true => tally.leave_out(&with, &without),
             false => tally.add(&with, &without, clock),
         }
@@ -174,14 +182,17 @@ fn measure(
     router.stop()?;
     drop(line);
     Ok(Sample::new(row, tally.lost as f64, "packets", "")
-        .with("reloads", reloads)
+        .with("reloads", tally.reloads)
         .with("routes", files.routes.len())
         .with("rules", size.rules)
         .with(size.changes().1, tally.changed)
         .with("offered_mpps", per_tick * clock.hz() / 1e6)
         .with("offered_percent", 100.0 - tally.left_out_percent())
         .with("frames", tally.frames)
-        .with("reload_ms", tally.reload_ns as f64 / 1e6 / reloads as f64)
+        .with(
+            "reload_ms",
+            tally.reload_ns as f64 / 1e6 / tally.reloads as f64,
+        )
         .with("no_room", tally.no_room)
         .with("lost_without_reload", tally.lost_without)
         .with("lost_disturbed", tally.lost_disturbed)

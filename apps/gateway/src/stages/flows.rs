@@ -72,9 +72,19 @@ pub struct Tracked {
     /// The number of the configuration that has permitted it.
     permitted_by: u32,
     held: Held,
-    /// The code point of its first packet, by which newer policies decide.
-    dscp: u8,
+    beside: Beside,
 }
+
+/// What rules ask of a flow's first packet that its key does not have: by it newer policies decide.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Beside {
+    /// The differentiated services code point.
+    dscp: u8,
+    /// The code of an ICMP query, which its answer need not have.
+    code: u8,
+}
+
+const _: () = assert!(size_of::<Tracked>() == 52);
 
 impl Tracked {
     /// Whether it is a connection that has begun with a SYN cookie.
@@ -428,7 +438,7 @@ enum Judged<F> {
     /// It ends here, and this is said to its source, and to its destination.
     Answer(Option<(F, Differences)>, [Option<Made>; 2]),
     /// Policy or translation have changed since.
-    Old(Held, u8),
+    Old(Held, Beside),
     /// It begins another flow.
     Anew,
     Drop(Reason),
@@ -449,7 +459,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
         return Judged::Anew;
     };
     if flow.user.permitted_by != number {
-        return Judged::Old(flow.user.held, flow.user.dscp);
+        return Judged::Old(flow.user.held, flow.user.beside);
     }
     let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
     let is_shifted = matches!(upper, Upper::Tcp(_)) && flow.user.tcp.is_shifted();
@@ -533,13 +543,13 @@ macro_rules! known {
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
                 let mut judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);
-                if let Judged::Old(held, dscp) = judged {
+                if let Judged::Old(held, beside) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
                     };
                     let (_, original, translated, _) = gone_of(&flow);
                     let tuples = (original, translated);
-                    let kept = (held, dscp);
+                    let kept = (held, beside);
                     let decided = self.decide_again(index, hit, tuples, kept, packet, context);
                     if let Err(verdict) = decided {
                         if let Some(flow) = self.$table.remove(hit.flow) {

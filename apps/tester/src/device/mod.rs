@@ -2,7 +2,7 @@
 //!
 //! [`Setup::make`] builds one and the wires to it, and removes all of it when it is dropped;
 //! interfaces are in name spaces without names, and programs end with their standard input, so
-//! nothing is left however this process ends. [`app`] is linerate itself, [`linux`] the kernel,
+//! nothing is left however this process ends. [`app`] and [`routed`] are linerate itself, [`linux`] the kernel,
 //! [`dpdk`] DPDK's programs, [`wire`] the pairs of ports in between, [`named`] ports that the user
 //! names.
 
@@ -11,6 +11,7 @@ mod dpdk;
 mod linux;
 mod named;
 mod program;
+mod routed;
 mod stolen;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
@@ -34,6 +35,8 @@ pub(crate) use stolen::softirq_threads;
 pub use stolen::{Involved, StartReadings, Stolen};
 pub(crate) use wire::Wire;
 
+use routed::Form;
+
 /// A kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceKind {
@@ -41,6 +44,10 @@ pub(crate) enum DeviceKind {
     None,
     /// linerate's own l2fwd, in this process.
     L2fwd,
+    /// linerate's own router, in this process.
+    Router,
+    /// linerate's own gateway, in this process, in a form of dispatch.
+    Gateway(routed::Form),
     /// Whatever is at the other ends of ports that the user names.
     External,
     /// The Linux bridge.
@@ -56,9 +63,14 @@ pub(crate) enum DeviceKind {
 }
 
 impl DeviceKind {
-    const ALL: [(&'static str, Self); 8] = [
+    const ALL: [(&'static str, Self); 13] = [
         ("none", Self::None),
         ("l2fwd", Self::L2fwd),
+        ("router", Self::Router),
+        ("gateway", Self::Gateway(Form::None)),
+        ("gateway.rss", Self::Gateway(Form::Rss)),
+        ("gateway.dispatcher", Self::Gateway(Form::Dispatcher)),
+        ("gateway.balanced", Self::Gateway(Form::Balanced)),
         ("external", Self::External),
         ("bridge", Self::Bridge),
         ("forward", Self::Forward),
@@ -76,7 +88,7 @@ impl DeviceKind {
     /// The default kind of port: the fastest that reaches it and that this user may open.
     pub(crate) fn usual_wire(self) -> Wire {
         Wire::of(match self {
-            Self::None | Self::L2fwd => "ring",
+            _ if self.is_inside() => "ring",
             _ if may_load_programs() => "af_xdp",
             _ => "af_packet",
         })
@@ -84,7 +96,15 @@ impl DeviceKind {
 
     /// Whether it is the kernel or another program, and so needs interfaces rather than rings.
     pub(crate) fn needs_interfaces(self) -> bool {
-        !matches!(self, Self::None | Self::L2fwd | Self::External)
+        !self.is_inside() && self != Self::External
+    }
+
+    /// Whether it is in this process.
+    fn is_inside(self) -> bool {
+        matches!(
+            self,
+            Self::None | Self::L2fwd | Self::Router | Self::Gateway(_)
+        )
     }
 }
 
@@ -115,7 +135,8 @@ pub(crate) struct Asked {
     pub(crate) dst_macs: Vec<MacAddr>,
     /// Worker cores of the device.
     pub(crate) cores: usize,
-    /// Filter rules that match no frame ([`DeviceKind::Nftables`]).
+    /// Filter rules that match no frame ([`DeviceKind::Nftables`], [`DeviceKind::Router`] and
+    /// [`DeviceKind::Gateway`]).
     pub(crate) rules: u32,
     /// Destination networks for each direction (devices that route).
     pub(crate) nets: u16,
@@ -172,6 +193,14 @@ pub(crate) trait UnderTest {
     /// per lcore.
     fn gaps(&self) -> Vec<linerate_core::run::HistogramSnapshot> {
         Vec::new()
+    }
+
+    /// Waits until it forwards, once the generator's ports are open.
+    ///
+    /// # Errors
+    /// It does not.
+    fn settle(&mut self) -> Result<(), Error> {
+        Ok(())
     }
 
     /// Checks that it still runs.
@@ -251,6 +280,8 @@ impl Setup {
             DeviceKind::None => wire::loopback(asked, cpus),
             DeviceKind::External => external(asked, cpus),
             DeviceKind::L2fwd => app::l2fwd(asked, cpus, clock),
+            DeviceKind::Router => routed::set_up(asked, cpus, None),
+            DeviceKind::Gateway(form) => routed::set_up(asked, cpus, Some(form)),
             DeviceKind::Bridge => linux::bridge(asked, cpus),
             DeviceKind::Forward => linux::forward(asked, cpus, false),
             DeviceKind::Nftables => linux::forward(asked, cpus, true),

@@ -150,6 +150,7 @@ fn forwards(asked: Asked) {
         };
         setup.enter(&home).unwrap();
         let mut ends = Ends::open(&mut setup);
+        setup.under_test.settle().unwrap();
         for from in [0, 1, 0, 1] {
             assert_eq!(
                 ends.pass(&setup, from, 32),
@@ -175,6 +176,8 @@ fn may_make_spaces() -> bool {
 fn l2fwd_and_a_bare_wire_forward_over_rings() {
     forwards(asked(DeviceKind::None, "ring"));
     forwards(asked(DeviceKind::L2fwd, "ring"));
+    forwards(asked(DeviceKind::Router, "ring"));
+    forwards(asked(DeviceKind::Gateway(Form::None), "ring"));
 }
 
 #[test]

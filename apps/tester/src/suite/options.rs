@@ -20,11 +20,12 @@ const MOST_FRAME: usize = 9216;
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Options {
-    /// The device under test: l2fwd, bridge, forward, nftables, testpmd, l3fwd, external, or none
+    /// The device under test: l2fwd, router, gateway, gateway.rss, gateway.dispatcher,
+    /// gateway.balanced, bridge, forward, nftables, testpmd, l3fwd, external, or none
     #[arg(long, visible_alias = "dut", value_name = "DEVICE")]
     pub(crate) device: Option<String>,
     /// Kind of the generator's ports to the device: ring, af_packet or af_xdp, with options after
-    /// commas; default: ring to l2fwd, af_xdp to what is outside of this process, af_packet without
+    /// commas; default: ring to what is in this process, af_xdp to what is outside of this process, af_packet without
     /// root
     #[arg(long, value_name = "KIND[,KEY=VALUE...]")]
     pub(crate) ports: Option<String>,
@@ -86,7 +87,7 @@ pub struct Options {
     /// 2544 12)
     #[arg(long, value_name = "N")]
     pub(crate) streams: Option<u16>,
-    /// Filter rules in front of nftables
+    /// Filter rules that match no frame, of nftables (default 25), router and gateway (0)
     #[arg(long, value_name = "N")]
     pub(crate) rules: Option<u32>,
     /// Where streams of each port are sent to: one address per port

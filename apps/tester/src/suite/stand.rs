@@ -84,6 +84,7 @@ impl Blueprint {
             _ => LEAST_FRAME,
         };
         let session = self.open(&mut setup, least_bytes)?;
+        setup.under_test.settle()?;
         let mut others = setup.under_test.processes();
         if setup.is_in_kernel() {
             let cpus = [&setup.cpus.generator[..], &setup.cpus.device[..]].concat();

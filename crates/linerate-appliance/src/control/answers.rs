@@ -41,6 +41,9 @@ pub struct Places {
     pub metrics: Option<SocketAddr>,
 }
 
+/// What is still to do for an answer, on the thread of who asks.
+pub type Later = Box<dyn FnOnce() -> Value + Send>;
+
 /// What an appliance answers, on the thread that owns its run.
 pub trait Answers: Sized + 'static {
     /// Methods that it has besides those of all.
@@ -52,7 +55,8 @@ pub trait Answers: Sized + 'static {
     /// It has ended.
     fn taps(&mut self) -> Result<Taps, Problem>;
 
-    /// The rows of a table that `params` ask for.
+    /// The rows of a table that `params` ask for. What takes long of them is
+    /// [made later](Rows::later).
     ///
     /// # Errors
     /// It has none of that name, or has ended.
@@ -68,7 +72,7 @@ pub trait Answers: Sized + 'static {
     ///
     /// # Errors
     /// Nothing of that name can be cleared.
-    fn clear_rows(&mut self, what: &str, _params: &Value) -> Result<Value, Problem> {
+    fn clear_rows(&mut self, what: &str, _params: &Value) -> Result<Later, Problem> {
         let problem = format!("there is no `{what}` to clear");
         Err(Problem::new(problem, "clear counters"))
     }
@@ -132,17 +136,26 @@ impl<A: Answers> Methods<A> {
     }
 
     /// The answer to a request that is one.
-    fn answer(&self, method: &str, params: Value) -> Result<Value, Problem> {
+    ///
+    /// # Errors
+    /// Whatever is wrong with it, or that the appliance has ended.
+    pub fn answer(&self, method: &str, params: Value) -> Result<Value, Problem> {
         let what = params.get("what").and_then(Value::as_str);
         let what = what.unwrap_or("").to_owned();
         match method {
-            "show" => self
-                .mailbox
-                .call(move |owner| owner.table(&what, &params).map(Rows::end))?,
+            "show" => {
+                let rows = self
+                    .mailbox
+                    .call(move |owner| owner.table(&what, &params))??;
+                Ok(rows.end())
+            }
             "clear" if what == "counters" => self.mailbox.call(A::clear)?,
-            "clear" => self
-                .mailbox
-                .call(move |owner| owner.clear_rows(&what, &params))?,
+            "clear" => {
+                let rest = self
+                    .mailbox
+                    .call(move |owner| owner.clear_rows(&what, &params))??;
+                Ok(rest())
+            }
             "metrics" => self.metrics().map(|page| json!({ "text": page })),
             "reload" => self.reload.as_ref().ok_or_else(A::no_reload)?.now(),
             "stop" => {
@@ -251,5 +264,71 @@ impl Listeners {
     /// Where the metrics page is, where there is one.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.http.as_ref().map(|http| http.at)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    /// An owner whose table and whose clearing ask it something themselves.
+    struct Asked {
+        mailbox: Mailbox<Self>,
+        sum: u64,
+    }
+
+    impl Answers for Asked {
+        fn taps(&mut self) -> Result<Taps, Problem> {
+            Err(self.mailbox.ended())
+        }
+
+        fn table(&mut self, _: &str, params: &Value) -> Result<Rows, Problem> {
+            let (mut rows, mailbox) = (Rows::asked(params), self.mailbox.clone());
+            rows.later(move |rows| {
+                for _ in 0..3 {
+                    let sum = mailbox.call(|owner| owner.sum).unwrap();
+                    rows.add_with(|| sum);
+                }
+            });
+            Ok(rows)
+        }
+
+        fn clear(&mut self) -> Result<Value, Problem> {
+            Ok(cleared())
+        }
+
+        fn clear_rows(&mut self, _: &str, _: &Value) -> Result<Later, Problem> {
+            let mailbox = self.mailbox.clone();
+            let clear = |owner: &mut Self| std::mem::take(&mut owner.sum);
+            Ok(Box::new(move || mailbox.call(clear).unwrap().into()))
+        }
+
+        fn metrics(&mut self, _: Option<&Outcomes>) -> Result<String, Problem> {
+            Ok(String::new())
+        }
+
+        fn stop(&mut self) {}
+    }
+
+    /// If these waited for what they ask themselves, they would wait for ever.
+    #[test]
+    fn the_owner_answers_while_a_long_table_is_made() {
+        let (mailbox, jobs) = Mailbox::<Asked>::new("run");
+        let mut asked = Asked {
+            mailbox: mailbox.clone(),
+            sum: 7,
+        };
+        let owner = thread::spawn(move || jobs.iter().take(6).for_each(|job| job(&mut asked)));
+        let methods = Methods::new(mailbox, None);
+        let shown = methods.answer("show", json!({ "limit": 2 })).unwrap();
+        assert_eq!(
+            (&shown["rows"], &shown["more"]),
+            (&json!([7, 7]), &json!(1))
+        );
+        let ended = methods.answer("clear", json!({ "what": "flows" }));
+        assert_eq!(ended.unwrap(), json!(7));
+        owner.join().unwrap();
     }
 }

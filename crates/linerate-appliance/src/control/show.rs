@@ -3,6 +3,7 @@
 //! run of workers has.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -129,12 +130,16 @@ impl Found {
     }
 }
 
+/// Makes rows that take long to find.
+type Later = Box<dyn FnOnce(&mut Rows) + Send>;
+
 /// Rows of an answer under way.
-#[derive(Debug)]
 pub struct Rows {
     rows: Vec<Value>,
     limit: u64,
     more: u64,
+    /// For the thread of who asks.
+    later: Option<Later>,
     /// Lines below them.
     pub notes: Vec<String>,
 }
@@ -147,8 +152,15 @@ impl Rows {
             rows: Vec::new(),
             limit: limit.min(MOST),
             more: 0,
+            later: None,
             notes: Vec::new(),
         }
+    }
+
+    /// Has `make` add the rows, on the thread of who asks: the one that owns the run goes on
+    /// meanwhile.
+    pub fn later(&mut self, make: impl FnOnce(&mut Self) + Send + 'static) {
+        self.later = Some(Box::new(make));
     }
 
     /// Adds the row that `make` makes while there is room.
@@ -160,10 +172,19 @@ impl Rows {
         self.rows.push(value(make()));
     }
 
-    /// The answer.
-    pub fn end(self) -> Value {
+    /// The answer. It may take long: not for the thread that owns the run.
+    pub fn end(mut self) -> Value {
+        if let Some(make) = self.later.take() {
+            make(&mut self);
+        }
         let summary = (!self.notes.is_empty()).then(|| self.notes.join("\n"));
         json!({ "rows": self.rows, "more": self.more, "summary": summary })
+    }
+}
+
+impl fmt::Debug for Rows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows({:?}, {} more)", self.rows, self.more)
     }
 }
 

@@ -18,6 +18,7 @@ pub mod words;
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -30,6 +31,7 @@ use linerate_appliance::privilege::Named;
 use linerate_appliance::socket::usual_socket;
 use linerate_appliance::users::User;
 use linerate_routing::model::{Cidr, InterfaceId, Prefix, Vrf};
+use linerate_routing::plane::acl::AccessList;
 use linerate_routing::plane::punt::Rates;
 use linerate_routing::plane::settings::{Advertise, Policer, Urpf};
 
@@ -52,7 +54,9 @@ pub struct Config {
     pub routes: Vec<RouteConfig>,
     pub neighbours: Vec<NeighbourConfig>,
     /// By the number that interfaces refer to them by.
-    pub acls: Vec<Acl>,
+    pub acls: Vec<Arc<Acl>>,
+    /// The same, compiled, where that was done on the thread that read the file.
+    pub lists: Vec<Arc<AccessList>>,
     /// Stanzas of the appliance's own.
     pub own: Option<Own>,
     /// What the appliance has made of them on the thread that read the file.
@@ -349,7 +353,8 @@ impl Config {
             interfaces: interfaces.into_iter().map(|entry| entry.config).collect(),
             routes,
             neighbours,
-            acls,
+            acls: acls.into_iter().map(Arc::new).collect(),
+            lists: Vec::new(),
             own: None,
             prepared: None,
             warnings: Vec::new(),

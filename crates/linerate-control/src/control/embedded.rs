@@ -16,7 +16,7 @@ use super::start::{Access, bring_up, place};
 use super::{Control, Run};
 use crate::config::Config;
 use crate::extension::Appliance;
-use linerate_appliance::control::answers::Answers;
+use linerate_appliance::control::answers::{Answers, Methods};
 use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::control::reload::Reload;
 use linerate_appliance::control::show::Rows;
@@ -34,6 +34,10 @@ pub struct Embedded {
     pub clock: Clock,
     /// Name and counters of the first worker that forwards.
     pub worker: (String, Arc<WorkerStats>),
+    /// The same of all that forward.
+    pub workers: Vec<(String, Arc<WorkerStats>)>,
+    /// What its memory is, a line each.
+    pub memory: Vec<String>,
 }
 
 impl Embedded {
@@ -62,9 +66,15 @@ impl Embedded {
         };
         let mut control = bring_up(path, config, &plan, drivers, &mailbox, &run, &privileged)?;
         let clock = control.workers.running.clock();
-        let first = control.workers.running.lcores().next();
-        let worker = first.map(|(name, _, stats)| (name.to_owned(), stats.clone()));
+        let all = control.workers.running.lcores();
+        let all = all.map(|(name, _, stats)| (name.to_owned(), stats.clone()));
+        let mut workers: Vec<_> = all.collect();
+        // The last one does not forward.
+        workers.pop();
+        let worker = workers.first().cloned();
         let worker = worker.expect("a router has workers");
+        let memory = control.workers.running.memory.iter();
+        let memory = memory.cloned().collect();
         let control = Lcore::spawn("control", Some(cpu), move || {
             let ran = control.run(&jobs);
             drop(jobs);
@@ -78,6 +88,8 @@ impl Embedded {
             control: Some(control),
             clock,
             worker,
+            workers,
+            memory,
         })
     }
 
@@ -108,6 +120,15 @@ impl Embedded {
         Ok(Lcore::spawn("reload", Some(self.cpu), move || {
             reload.now()
         })?)
+    }
+
+    /// Answers as the control socket does, to a method such as `show`.
+    ///
+    /// # Errors
+    /// What is wrong with the question, or that it has ended.
+    pub fn ask(&self, method: &str, params: Value) -> Result<Value, Problem> {
+        let methods = Methods::new(self.mailbox.clone(), Some(self.reload.clone()));
+        methods.answer(method, params)
     }
 
     /// Ends it. Returns its books.

@@ -26,7 +26,8 @@ fn port<'a>(interface: &InterfaceConfig, ports: &'a Infos) -> Option<(u16, &'a P
 }
 
 /// The settings that `config` asks for on these ports. `host_interface` says the number of the port
-/// that is an interface's host interface; lists of `old` that stay the same are shared with it.
+/// that is an interface's host interface; lists of `old` that stay the same are shared with it, and
+/// those that were [compiled](compile) before are not compiled here.
 ///
 /// # Errors
 /// An access list that takes more memory than there is.
@@ -79,18 +80,51 @@ pub(super) fn settings(
     for map in &mut maps {
         map.vlans.sort_unstable();
     }
-    let acls = config.acls.iter().map(|acl| {
-        let same = old.and_then(|(config, settings)| {
-            let at = config.acls.iter().position(|known| known == acl)?;
-            settings.acls.get(at).cloned()
-        });
-        same.map_or_else(|| access_list(acl).map(Arc::new), Ok)
+    let acls = config.acls.iter().enumerate().map(|(number, acl)| {
+        let same = old.and_then(|(config, settings)| same(acl, &config.acls, &settings.acls));
+        let compiled = || config.lists.get(number).cloned();
+        let same = same.map(|(_, list)| list).or_else(compiled);
+        same.map_or_else(|| access_list(acl), Ok)
     });
     Ok(Settings {
         interfaces,
         ports: maps,
         acls: acls.collect::<Result<_, Error>>()?,
     })
+}
+
+/// Compiles the access lists of a configuration, which takes long where they are: it is done on the
+/// thread that reads the file. Lists that are as in `old` are taken from there.
+///
+/// # Errors
+/// An access list that takes more memory than there is.
+pub(super) fn compile(
+    config: &mut Config,
+    (old, lists): (&[Arc<Acl>], &[Arc<AccessList>]),
+) -> Result<(), Error> {
+    config.lists.clear();
+    for acl in &mut config.acls {
+        let list = match same(acl, old, lists) {
+            Some((known, list)) => {
+                // What is the same need not be compared again.
+                *acl = known;
+                list
+            }
+            None => access_list(acl)?,
+        };
+        config.lists.push(list);
+    }
+    Ok(())
+}
+
+/// A list that was compiled before, with what it is of.
+fn same(
+    acl: &Arc<Acl>,
+    known: &[Arc<Acl>],
+    lists: &[Arc<AccessList>],
+) -> Option<(Arc<Acl>, Arc<AccessList>)> {
+    let at = known.iter().position(|known| known == acl)?;
+    Some((known[at].clone(), lists.get(at)?.clone()))
 }
 
 /// The MAC address and the MTU that an interface has on these ports.
@@ -139,7 +173,7 @@ fn mtu(interface: &InterfaceConfig, port: Option<(u16, &PortInfo)>) -> u16 {
     interface.mtu.unwrap_or(usual).min(most)
 }
 
-fn access_list(acl: &Acl) -> Result<AccessList, Error> {
+fn access_list(acl: &Acl) -> Result<Arc<AccessList>, Error> {
     let rules = acl.rules.iter().map(|rule| AclRule {
         v4: rule.match4(),
         v6: rule.match6(),
@@ -147,7 +181,8 @@ fn access_list(acl: &Acl) -> Result<AccessList, Error> {
         log: rule.log,
     });
     let rules: Vec<AclRule> = rules.collect();
-    Ok(AccessList::new(&acl.name, acl.default, &rules)?.answering(acl.answer))
+    let list = AccessList::new(&acl.name, acl.default, &rules)?;
+    Ok(Arc::new(list.answering(acl.answer)))
 }
 
 #[cfg(test)]

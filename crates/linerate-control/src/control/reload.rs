@@ -6,8 +6,8 @@
 //! routes are changed, then the old interfaces go: at no time does a route lead to an interface
 //! that a worker does not know, and none is taken away before its successor is there.
 //!
-//! The thread that asks reads the file ([`reload_by`](super::server::reload_by)), so that control
-//! answers others meanwhile. Only differences are passed on: a reload that changes only routes does
+//! The thread that asks reads the file and compiles its lists
+//! ([`reload_by`](super::server::reload_by)), so that control answers others meanwhile. Only differences are passed on: a reload that changes only routes does
 //! not reach workers, and routes that stay are not written to the table again.
 
 use std::collections::BTreeSet;
@@ -259,7 +259,7 @@ fn changes(old: &Config, new: &Config, routes: usize) -> Changes {
     };
     let neighbours =
         differ(&old.neighbours, &new.neighbours) + differ(&new.neighbours, &old.neighbours);
-    let is_gone = |acl: &&Acl| !new.acls.iter().any(|other| other.name == acl.name);
+    let is_gone = |acl: &&Arc<Acl>| !new.acls.iter().any(|other| other.name == acl.name);
     let acls = new
         .acls
         .iter()

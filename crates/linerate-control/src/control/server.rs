@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use linerate_wire::filter::Filter;
 use serde_json::Value;
 
-use super::Control;
+use super::{Control, generation};
 use crate::config::Config;
 use crate::extension::Appliance;
 use crate::question::Question;
-use linerate_appliance::control::answers::{Answers, cleared};
+use linerate_appliance::control::answers::{Answers, Later, cleared};
 use linerate_appliance::control::cleared::Cleared;
 use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::control::reload::{Outcomes, Reload};
@@ -34,8 +34,12 @@ pub(super) fn reload_by(
         let mut config = Config::of(appliance, &file, privileged.configuration(&file));
         if let Ok(read) = &mut config {
             // What takes long is made here, while control answers others.
-            let built = control.call(|control| control.built.clone())?;
-            let prepared = appliance.prepare(read, built.as_ref());
+            let (built, acls, lists) = control.call(|control| {
+                let (acls, lists) = (&control.config.acls, &control.settings.acls);
+                (control.built.clone(), acls.clone(), lists.clone())
+            })?;
+            let prepared = generation::compile(read, (&acls, &lists))
+                .and_then(|()| appliance.prepare(read, built.as_ref()));
             config = prepared.and(config);
         }
         control.call(move |control| control.reload(config))?
@@ -77,7 +81,7 @@ impl Answers for Control {
         Some(self.begin_trace(filter, count))
     }
 
-    fn clear_rows(&mut self, what: &str, params: &Value) -> Result<Value, Problem> {
+    fn clear_rows(&mut self, what: &str, params: &Value) -> Result<Later, Problem> {
         let (filter, at_work) = (filter(params), self.at_work());
         self.config.appliance.clear(what, &filter, &at_work)
     }
@@ -91,6 +95,7 @@ impl Answers for Control {
                 settings: &self.settings,
                 built: self.built.as_ref(),
                 rib: &self.rib,
+                running: Some(&self.workers.running),
             });
         }
         if method == "move" {

@@ -87,6 +87,7 @@ pub(crate) fn explain(config: &Config, flow: &str, from: &str) -> Result<Value, 
         settings: &settings,
         built: built.as_ref(),
         rib: &rib,
+        running: None,
     };
     Ok(config.appliance.explain_flow(&question)?)
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
+use std::sync::OnceLock;
 
 use linerate_drivers::{Drivers, Own};
 
@@ -13,6 +14,7 @@ use linerate_appliance::control::answers::Answers;
 use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::control::reload::Outcomes;
 use linerate_appliance::control::show::Rows;
+use linerate_routing::plane::acl::AccessList;
 use linerate_routing::plane::counters::Counters;
 
 /// A configuration of two rings, in two VRFs, with one interface for tagged frames.
@@ -269,7 +271,8 @@ fn a_route_that_found_no_room_gets_that_of_one_that_goes() {
 /// An appliance that asks control something while it prepares a file.
 struct Asks;
 
-static MAILBOX: std::sync::OnceLock<Mailbox<Control>> = std::sync::OnceLock::new();
+static MAILBOX: OnceLock<Mailbox<Control>> = OnceLock::new();
+static COMPILED: OnceLock<Vec<Arc<AccessList>>> = OnceLock::new();
 
 impl Extension for Asks {
     fn name(&self) -> &'static str {
@@ -280,6 +283,10 @@ impl Extension for Asks {
         let mailbox = MAILBOX.get().unwrap();
         let ports = mailbox.call(|control| control.show("ports", &json!({})).map(Rows::end));
         assert_eq!(ports.unwrap().unwrap()["rows"][0]["name"], "wan");
+        // Lists are compiled by now, and control has answered since.
+        let lists = config.lists.iter().map(|list| list.name.clone());
+        assert_eq!(lists.collect::<Vec<_>>(), ["same", "edge"]);
+        assert!(COMPILED.set(config.lists.clone()).is_ok());
         config.prepared = Some(Arc::new(7_u8));
         Ok(())
     }
@@ -298,10 +305,16 @@ impl Extension for Asks {
 fn control_answers_while_what_takes_long_of_a_reload_is_made() {
     let folder = linerate_core::env::PrivateFolder::new("test").unwrap();
     let file = folder.join("router.toml");
-    std::fs::write(&file, text("")).unwrap();
+    let list = |name: &str, rules: u32| {
+        let rule = |rule| format!("{{ action = \"deny\", source = \"10.0.0.{rule}/32\" }}, ");
+        let rules: String = (0..rules).map(rule).collect();
+        format!("[[acl]]\nname = \"{name}\"\ndefault = \"permit\"\nrules = [{rules}]\n")
+    };
+    std::fs::write(&file, text(&(list("same", 2) + &list("edge", 200)))).unwrap();
     let (mailbox, jobs) = Mailbox::new("router");
     assert!(MAILBOX.set(mailbox.clone()).is_ok());
-    let mut control = router("");
+    let mut control = router(&(list("edge", 199) + &list("same", 2)));
+    let before = control.settings.acls.clone();
     let reload = reload_by(Appliance(&Asks), mailbox, &file, Arc::new(Own));
     let reloads = std::thread::spawn(move || reload.now());
     while !reloads.is_finished() {
@@ -310,7 +323,13 @@ fn control_answers_while_what_takes_long_of_a_reload_is_made() {
         }
     }
     let said = reloads.join().unwrap().unwrap();
-    assert_eq!(said["text"], "nothing changed");
+    assert_eq!(said["text"], "changed: 1 access list");
+    let (lists, compiled) = (&control.settings.acls, COMPILED.get().unwrap());
+    assert!(lists.iter().zip(compiled).all(|(a, b)| Arc::ptr_eq(a, b)));
+    assert!(
+        Arc::ptr_eq(&lists[0], &before[1]),
+        "what stays is not compiled again"
+    );
     let built = control.built.clone().unwrap().downcast::<u8>().unwrap();
     assert_eq!(*built, 7, "what was prepared is what workers get");
 }

@@ -42,6 +42,8 @@ struct Build<'a, const W: usize> {
     rules: &'a Rules<W>,
     /// Rules that have to go elsewhere, perhaps more than once.
     spilled: Vec<u32>,
+    /// Whether some do since they would need too many copies.
+    is_limited: bool,
 }
 
 impl<const W: usize> Trees<W> {
@@ -58,15 +60,26 @@ impl<const W: usize> Trees<W> {
                 matches.map(|rule| inside(rule, &mut random)).collect()
             }
         };
-        let few = Self::build_with(COPIES[0], &slots, rules)?;
-        let many = Self::build_with(COPIES[1], &slots, rules)?;
+        let (mut few, is_limited) = Self::build_with(COPIES[0], &slots, rules)?;
+        if !is_limited {
+            // With more copies it would be the same: no rule needs as many.
+            few.most_copies = COPIES[1];
+            return Ok(few);
+        }
+        let (many, _) = Self::build_with(COPIES[1], &slots, rules)?;
         match few.cost(&packets, rules) < many.cost(&packets, rules) {
             true => Ok(few),
             false => Ok(many),
         }
     }
 
-    fn build_with(copies: usize, slots: &[u32], rules: &Rules<W>) -> Result<Self, MemError> {
+    /// Also says whether a rule went to a later tree for the number of its copies.
+    fn build_with(
+        copies: usize,
+        slots: &[u32],
+        rules: &Rules<W>,
+    ) -> Result<(Self, bool), MemError> {
+        let mut is_limited = false;
         let mut trees = Self::new(rules.len(), copies)?;
         let mut left = slots.to_vec();
         while trees.trees.len() < TREES && left.len() > LAST * trees.trees.len().max(1) {
@@ -74,10 +87,12 @@ impl<const W: usize> Trees<W> {
                 trees: &mut trees,
                 rules,
                 spilled: Vec::new(),
+                is_limited: false,
             };
             let Some(tree) = build.tree(&left)? else {
                 break;
             };
+            is_limited |= build.is_limited;
             left = build.spilled;
             left.sort_unstable_by_key(|slot| rules.order(*slot));
             left.dedup();
@@ -86,7 +101,7 @@ impl<const W: usize> Trees<W> {
         let lanes: Vec<Lane<W>> = left.iter().map(|slot| rules.lane(*slot)).collect();
         trees.reserve(0, 2 * lanes.len().div_ceil(LANES))?;
         trees.set_lanes(trees.last, &lanes);
-        Ok(trees)
+        Ok((trees, is_limited))
     }
 
     /// What a lookup of these packets costs, in cycles or so each: 2 for a node, 3 for a block,
@@ -136,6 +151,7 @@ impl<const W: usize> Trees<W> {
             trees: self,
             rules,
             spilled: Vec::new(),
+            is_limited: false,
         };
         if let Some(choice) = build.choose(&slots, bits) {
             build.trees.set_lanes(node, &[]);
@@ -168,6 +184,7 @@ impl<const W: usize> Build<'_, W> {
         };
         let (taken, spilled): (Vec<u32>, Vec<u32>) =
             slots.iter().partition(|slot| copies(slot) <= most);
+        self.is_limited = !spilled.is_empty();
         self.spilled = spilled;
         self.trees.reserve(1, 0)?;
         let root = self.trees.leaf();

@@ -9,6 +9,7 @@ use linerate_core::port::{Port, PortConfig, Queues};
 use linerate_drivers::Drivers;
 use linerate_testkit::Scratch;
 use linerate_wire::MacAddr;
+use serde_json::json;
 
 use super::*;
 use crate::GATEWAY;
@@ -143,6 +144,23 @@ fn talk(peers: &mut [Peer; 2], times: u32) {
     assert!(served.values().all(|&count| count == times));
 }
 
+/// What `explain` says of the worker of a flow is where the flow is.
+fn tells_the_worker(gateway: &Embedded, mode: &str) {
+    let mut lcores = gateway.ask("show", json!({ "what": "lcores" })).unwrap();
+    let lcores = lcores["rows"].take();
+    for tuple in hosts(protocol::UDP).take(8) {
+        let Tuple { src, dst, .. } = tuple;
+        let flow = format!("{src} > {dst} udp");
+        let said = gateway.ask("explain", json!({ "flow": flow, "in": "inside" }));
+        let said = said.unwrap();
+        let filter = format!("{} {} udp", src.address, src.port);
+        let params = json!({ "what": "flows", "filter": filter });
+        let shown = gateway.ask("show", params).unwrap();
+        let number = shown["rows"][0]["worker"].as_u64().unwrap() as usize;
+        assert_eq!(said["worker"], lcores[number]["name"], "{mode}: {said}");
+    }
+}
+
 /// Nothing is dropped, no answer comes to a worker that does not know its flow, and all packets are
 /// accounted for at the end.
 #[test]
@@ -160,6 +178,20 @@ fn flows_of_tcp_and_udp_cross_a_gateway_of_several_workers() {
             .map(|(spec, number)| Peer::new(&mut drivers, spec, number));
         let gateway = Embedded::start(GATEWAY, Path::new(&file), &mut drivers, 0).unwrap();
         talk(&mut peers, 20);
+        tells_the_worker(&gateway, mode);
+        let all = hosts(protocol::UDP).count() + hosts(protocol::TCP).count();
+        let shown = |filter: &str| {
+            let params = json!({ "what": "flows", "filter": filter, "limit": 3 });
+            let shown = gateway.ask("show", params).unwrap();
+            let rows = shown["rows"].as_array().unwrap().len() as u64;
+            (rows, rows + shown["more"].as_u64().unwrap())
+        };
+        assert_eq!(shown(""), (3, all as u64), "{mode}");
+        let udp = hosts(protocol::UDP).count() as u64;
+        assert_eq!(shown("udp zone inside"), (3, udp));
+        let ended = gateway.ask("clear", json!({ "what": "flows", "filter": "udp" }));
+        assert_eq!(ended.unwrap()["cleared"], udp);
+        assert_eq!(shown("").1, all as u64 - udp);
         let books = gateway.stop().unwrap();
         assert_eq!(books.missing, 0, "{mode}: {books}");
     }

@@ -13,12 +13,12 @@ use linerate_wire::FlowKey as Either;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::limits::owner;
-use super::{Flows, Table, Tracked, gone_of, read};
+use super::{Beside, Flows, Table, Tracked, gone_of, read};
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
 use crate::nat::{self, Held, Translated, Tuple};
 use crate::policy::{FirstPacket, hits};
-use crate::track::{self, State, Way};
+use crate::track::{self, State, Upper, Way};
 
 impl Flows {
     /// Whether the policies in force permit a flow, by the zones of the interfaces that its first
@@ -26,7 +26,7 @@ impl Flows {
     pub(super) fn permits(
         &mut self,
         index: usize,
-        (first, dscp): (&Tuple, u8),
+        (first, beside): (&Tuple, Beside),
         (by, to): (InterfaceId, InterfaceId),
         packet: &Packet,
         context: &mut Context<'_>,
@@ -34,8 +34,8 @@ impl Flows {
         let (reasons, policy) = (&self.reasons, &self.policy);
         let key = first.key().ok_or(Verdict::Drop(reasons.policy))?;
         // The key of a query has its type in the place of the destination's port.
-        let kind = (first.dst.port as u8, 0);
-        let first = FirstPacket::of(key, Some(kind), dscp);
+        let icmp = (first.dst.port as u8, beside.code);
+        let first = FirstPacket::of(key, Some(icmp), beside.dscp);
         let (from, to) = (policy.zone(by), policy.zone(to));
         let decision = policy.decide(from, to, &first);
         self.hits.hit(&decision);
@@ -120,8 +120,8 @@ impl Flows {
         if let track::First::Drop(reason) = first_state {
             return Err(self.reasons.of(reason));
         }
-        let dscp = dscp(packet, is_v4);
-        self.permits(index, (&aim, dscp), (id, to), packet, context)?;
+        let beside = Beside::of(packet, is_v4, &upper);
+        self.permits(index, (&aim, beside), (id, to), packet, context)?;
         let (tcp, state, onward) = match first_state {
             track::First::Begin(tcp, state) => (tcp, state, None),
             track::First::Proxy(tcp, made) => (tcp, State::Proxied, Some(made)),
@@ -141,7 +141,7 @@ impl Flows {
             differences: Differences::default(),
             permitted_by: self.number,
             held: becomes.held,
-            dscp,
+            beside,
         };
         let first_of = |user| First {
             state: state as u8,
@@ -240,7 +240,7 @@ impl Flows {
         index: usize,
         hit: &Hit,
         (original, translated): (Tuple, Tuple),
-        (held, dscp): (Held, u8),
+        (held, beside): (Held, Beside),
         packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
@@ -258,7 +258,7 @@ impl Flows {
             Direction::Reverse => (there, here),
         };
         let decided = match self.nat.is_permitted(held, &translated) {
-            true => self.permits(index, (&aim, dscp), ends, packet, context),
+            true => self.permits(index, (&aim, beside), ends, packet, context),
             false => Err(Verdict::Drop(self.reasons.nat_gone)),
         };
         self.counts.forbidden += u64::from(decided.is_err());
@@ -278,6 +278,21 @@ fn begin_in<F: FlowKey<K>, const K: usize>(
         Inserted::New { evicted, .. } => Ok(evicted),
         // It was looked up before.
         Inserted::Found(_) => Err(Refused::Taken),
+    }
+}
+
+impl Beside {
+    /// What a packet has of it.
+    fn of(packet: &Packet, is_v4: bool, upper: &Upper) -> Self {
+        let l4 = usize::from(packet.meta().l4_offset);
+        let code = match upper {
+            Upper::Query(_) => packet.data().get(l4 + 1).copied().unwrap_or(0),
+            _ => 0,
+        };
+        Self {
+            dscp: dscp(packet, is_v4),
+            code,
+        }
     }
 }
 

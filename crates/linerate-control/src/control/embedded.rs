@@ -93,15 +93,6 @@ impl Embedded {
         })
     }
 
-    /// Asks it as clients of its socket do: a method that routers and the like have of their own.
-    ///
-    /// # Errors
-    /// It has ended, or whatever is wrong with what was asked.
-    pub fn ask(&self, method: &'static str, params: Value) -> Result<Value, Problem> {
-        self.mailbox
-            .call(move |control| control.own(method, &params))?
-    }
-
     /// The rows of a table, as clients of its socket see them.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
-//! The gateway's tables: flows and policies.
+//! The gateway's tables: flows, policies and backends.
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_appliance::control::show::{Rows, Table};
@@ -14,6 +15,7 @@ use linerate_wire::flow::{FlowKey4, FlowKey6};
 use linerate_wire::protocol;
 use serde_json::{Value, json};
 
+use crate::balance::show::{FlowCounts, add};
 use crate::path::GatewayPath;
 use crate::policy::{Zone, Zones};
 use crate::stages::flows::{Shared, Table as FlowTable, Tracked};
@@ -31,8 +33,14 @@ const POLICIES: Table = Table {
     counters: &["decided"],
 };
 
+const BACKENDS: Table = Table {
+    what: "backends",
+    names: &["balancer", "backend"],
+    counters: &["flows_begun"],
+};
+
 /// What there is to show.
-pub(crate) const TABLES: [&Table; 2] = [&FLOWS, &POLICIES];
+pub(crate) const TABLES: [&Table; 3] = [&FLOWS, &POLICIES, &BACKENDS];
 
 /// Places of a flow table that a worker looks through between two bursts, and that it empties.
 const PLACES: usize = 1024;
@@ -52,6 +60,35 @@ pub(crate) fn policies(shared: &Shared, filter: &str, rows: &mut Rows) -> Result
         }
     }
     Ok(())
+}
+
+/// Adds the backends of the balancer that the filter names, or of all.
+pub(crate) fn backends(
+    shared: &Shared,
+    filter: &str,
+    at_work: &AtWork<'_>,
+    rows: &mut Rows,
+) -> Result<(), Problem> {
+    let mut counts = begun(at_work);
+    visit(&[], false, at_work, &mut |_, seen| {
+        let backend = usize::from(seen.backend);
+        counts.now.resize(counts.now.len().max(backend + 1), 0);
+        counts.now[backend] += 1;
+    });
+    shared.balance.rows(filter, &counts, Instant::now(), rows)
+}
+
+/// How many flows have begun, by backend.
+pub(crate) fn begun(at_work: &AtWork<'_>) -> FlowCounts {
+    let mut counts = FlowCounts::default();
+    for worker in at_work.running.handles() {
+        let begun = on_fast(worker, |fast, _| {
+            let path = fast.path::<GatewayPath>()?;
+            Some(path.flows().begun_by_backend().to_vec())
+        });
+        add(&mut counts.begun, &begun.flatten().unwrap_or_default());
+    }
+    counts
 }
 
 /// Adds what policies have decided to the metrics page: three samples for each list, whatever
@@ -163,6 +200,7 @@ struct Seen {
     /// It has begun with a SYN cookie.
     cookie: bool,
     zone: u16,
+    backend: u16,
     age: u64,
     idle: u64,
     packets: [u64; 2],
@@ -190,6 +228,7 @@ fn look<F: FlowKey<K>, const K: usize>(
                 state: flow.state,
                 cookie: flow.user.began_with_cookie(),
                 zone: flow.user.zone(),
+                backend: flow.user.backend(),
                 age: now.saturating_sub(flow.created),
                 idle: now.saturating_sub(flow.last_seen),
                 packets: flow.packets,
@@ -209,7 +248,7 @@ pub(crate) fn flows(
     let zones = shared.policy.zones();
     let words = words(filter, zones)?;
     visit(&words, false, at_work, &mut |worker, seen| {
-        rows.add_with(|| row(seen, worker, zones, at_work));
+        rows.add_with(|| row(seen, worker, shared, at_work));
     });
     Ok(())
 }
@@ -270,7 +309,10 @@ fn visit(words: &[Word], clears: bool, at_work: &AtWork<'_>, see: &mut dyn FnMut
     }
 }
 
-fn row(seen: &Seen, worker: usize, zones: &Zones, at_work: &AtWork<'_>) -> Value {
+fn row(seen: &Seen, worker: usize, shared: &Shared, at_work: &AtWork<'_>) -> Value {
+    let zones = shared.policy.zones();
+    let mut backends = shared.balance.each();
+    let backend = backends.find(|(.., number)| seen.backend == *number);
     let ([source, destination], number, vrf) = seen.ends;
     let mut zones = zones
         .iter()
@@ -293,6 +335,8 @@ fn row(seen: &Seen, worker: usize, zones: &Zones, at_work: &AtWork<'_>) -> Value
         "cookie": seen.cookie,
         "zone": zones.next().map(|(_, name)| name),
         "vrf": vrf.map_or("?", |vrf| &vrf.name),
+        "balancer": backend.map(|(service, ..)| &service.name),
+        "backend": backend.map(|(_, backend, _)| backend.to_string()),
         "age_s": seen.age / 1000,
         "idle_s": seen.idle / 1000,
         "packets": seen.packets[0],

@@ -9,10 +9,11 @@
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 //!
-//! `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself
+//! `balanced.rs` is for flows of virtual services. `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself
 //! in a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to;
 //! `shared.rs` is what control makes for all that, `notes.rs` what traces say.
 
+mod balanced;
 mod clear;
 mod first;
 mod notes;
@@ -37,6 +38,7 @@ use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
+use crate::balance::{Balance, Tables};
 use crate::config::{FlowsConfig, Stanzas};
 use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::bits::Bits;
@@ -48,6 +50,8 @@ use crate::policy::{self, Policy};
 use crate::track::{
     Cookies, Made, Pickup, Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next,
 };
+
+use balanced::{DIRECT, Directed, direct};
 
 pub use shared::{Hits, Part, Prepared};
 
@@ -68,6 +72,8 @@ pub struct Tracked {
     permitted_by: u32,
     /// The zone that it came in from.
     zone: u16,
+    /// The number of its backend; 0 where it is of no service.
+    backend: u16,
     held: Held,
     /// The code point of its first packet, by which newer policies decide.
     dscp: u8,
@@ -106,6 +112,12 @@ struct Reasons {
     nat_malformed: DropId,
     /// The pool that it was translated by is gone.
     nat_gone: DropId,
+    /// No backend of the service is up.
+    no_backend: DropId,
+    /// Its backend is no longer one of the service.
+    backend_gone: DropId,
+    /// It is to be encapsulated, and was left to be segmented later.
+    backend_segments: DropId,
     /// By [`Reason`].
     track: [DropId; Reason::ALL.len()],
     /// By [`nat::Refused`].
@@ -146,13 +158,15 @@ pub struct Shared {
     pub policy: Arc<Policy>,
     /// What is translated.
     pub rules: Arc<Rules>,
+    /// Virtual services.
+    pub balance: Arc<Balance>,
     /// Gives SYN cookies: any worker knows those of another.
     cookies: Cookies,
     /// What the policy's rules have decided, by worker.
     pub hits: Hits,
     /// Which bucket a packet is of, by what is translated.
     pub classes: Arc<Classes>,
-    /// The number of policy and rules, which no others in this process have.
+    /// The number of policy, rules and services, which no others in this process have.
     number: u32,
 }
 
@@ -203,23 +217,29 @@ impl Shared {
             Some(old) => Hits::of(&policy, &old.hits),
             None => Hits::default(),
         };
-        let classes = match old.filter(|old| Arc::ptr_eq(&old.rules, &rules)) {
+        let balance = Balance::new(&stanzas.balance, old.map(|old| &old.balance));
+        let is_alike = |old: &&Self| {
+            Arc::ptr_eq(&old.rules, &rules) && old.balance.config() == balance.config()
+        };
+        let classes = match old.filter(is_alike) {
             Some(same) => same.classes.clone(),
             None => {
                 let hash = old.map_or_else(any_hash, |old| old.classes.hash());
-                Arc::new(Classes::new(hash, &Marked::of_nat(&rules.config))?)
+                let mut marked = Marked::of_nat(&rules.config);
+                balance.config().mark(&mut marked);
+                Arc::new(Classes::new(hash, &marked)?)
             }
         };
-        let is_same =
-            |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.rules, &rules);
+        let is_same = |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && is_alike(old);
         let number = match old.filter(is_same) {
             Some(same) => same.number,
-            None => NUMBER.fetch_add(1, Ordering::Relaxed),
+            None => NUMBER.fetch_add(1, Ordering::Relaxed) & !DIRECT,
         };
         let cookies = old.map(|old| old.cookies.clone());
         Ok(Self {
             policy,
             rules,
+            balance,
             hits,
             classes,
             cookies: cookies.unwrap_or_else(|| {
@@ -245,7 +265,11 @@ pub struct Flows {
     tracker: Tracker,
     nat: Nat,
     policy: Arc<Policy>,
-    /// That of policy and rules.
+    /// What flows choose backends by.
+    balance: Arc<Tables>,
+    /// Flows that have begun, by the number of their backend.
+    begun: Vec<u64>,
+    /// That of policy, rules and services.
     number: u32,
     /// What its rules have decided here.
     hits: policy::Counts,
@@ -275,7 +299,8 @@ impl Flows {
         egress: &mut Egress,
     ) -> Result<Self, TableError> {
         let states = Timeouts::default().flow_states(TICKS, None);
-        let translates = !shared.rules.is_empty();
+        let translates = !shared.rules.is_empty() || shared.balance.config().translates();
+        let balance = shared.balance.board().tables();
         let of = |name: &str, flows: u32| FlowConfig {
             states: states.clone(),
             evict: Some(State::SynSent as u8),
@@ -295,6 +320,8 @@ impl Flows {
             hits: shared.hits.worker(&shared.policy, worker),
             logged: Logged::default(),
             policy: shared.policy,
+            begun: vec![0; balance.numbers()],
+            balance,
             number: shared.number,
             reasons: Reasons {
                 no_zone: reason("no_zone"),
@@ -304,6 +331,9 @@ impl Flows {
                 flow_collision: reason("flow_collision"),
                 nat_malformed: reason("nat_malformed"),
                 nat_gone: reason("nat_gone"),
+                no_backend: reason("no_backend"),
+                backend_gone: reason("backend_gone"),
+                backend_segments: reason("backend_segments"),
                 track: Reason::ALL.map(|one| reason(one.name())),
                 nat: nat::Refused::ALL.map(|one| reason(one.name())),
             },
@@ -528,19 +558,33 @@ macro_rules! known {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
                     };
-                    let (_, original, translated, _) = gone_of(&flow);
-                    let tuples = (original, translated);
-                    let kept = (held, dscp);
-                    let decided = self.decide_again(index, hit, tuples, kept, packet, context);
-                    if let Err(verdict) = decided {
-                        if let Some(flow) = self.$table.remove(hit.flow) {
-                            let (held, original, translated, zone) = gone_of(&flow);
-                            self.nat.release(held, &original, &translated, zone, now);
+                    let backend = flow.user.backend;
+                    let number = number | flow.user.permitted_by & DIRECT;
+                    if flow.user.permitted_by != number {
+                        let (_, original, translated, _) = gone_of(&flow);
+                        let tuples = (original, translated);
+                        let kept = (held, dscp, backend);
+                        let decided = self.decide_again(index, hit, tuples, kept, packet, context);
+                        if let Err(verdict) = decided {
+                            if let Some(flow) = self.$table.remove(hit.flow) {
+                                let (held, original, translated, zone) = gone_of(&flow);
+                                self.nat.release(held, &original, &translated, zone, now);
+                            }
+                            return Err(verdict);
                         }
-                        return Err(verdict);
+                        if let Some(user) = self.$table.user_mut(hit.flow) {
+                            user.permitted_by = number;
+                        }
                     }
-                    if let Some(user) = self.$table.user_mut(hit.flow) {
-                        user.permitted_by = number;
+                    if number & DIRECT != 0 {
+                        return match direct(&mut self.$table, hit, (key, &upper, bytes), now) {
+                            Directed::There => self.encapsulate(index, backend, packet, context),
+                            Directed::Back => Ok(()),
+                            Directed::Anew => {
+                                self.$table.remove(hit.flow);
+                                self.begin(now, index, packet, context)
+                            }
+                        };
                     }
                     let (table, tracker) = (&mut self.$table, &self.tracker);
                     judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);

@@ -103,6 +103,8 @@ pub(crate) enum What {
     Flows,
     /// Of a gateway: what decides between each two zones
     Policies,
+    /// Of a gateway: backends of balancers, with what their checks say
+    Backends,
 }
 
 impl What {
@@ -120,6 +122,7 @@ impl What {
             Self::Acls => "acls",
             Self::Flows => "flows",
             Self::Policies => "policies",
+            Self::Backends => "backends",
         }
     }
 }

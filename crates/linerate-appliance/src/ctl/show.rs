@@ -120,6 +120,20 @@ const POLICIES: &[Shown] = &[
     ("matches", "matches", false),
 ];
 
+const BACKENDS: &[Shown] = &[
+    ("balancer", "balancer", false),
+    ("backend", "backend", false),
+    ("form", "form", false),
+    ("state", "state", false),
+    ("weight", "weight", true),
+    ("share_percent", "share %", true),
+    ("flows", "flows", true),
+    ("flows_begun", "begun", true),
+    ("check", "check", false),
+    ("checked_ms_ago", "ms ago", true),
+    ("why", "why", false),
+];
+
 /// The rows of an answer as a table, and what was left out.
 pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
     let shown = match what {
@@ -135,6 +149,7 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Acls => ACLS,
         What::Flows => FLOWS,
         What::Policies => POLICIES,
+        What::Backends => BACKENDS,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
         true => Column::number(heading),

@@ -23,6 +23,8 @@ pub(crate) const TESTS: &[Test] = tests![
     direct_return_is_right_by_byte,
 ];
 
+/// Debian's own Python.
+const PYTHON: &str = "/usr/bin/python3";
 const VIP4: &str = "198.51.100.80";
 const VIP6: &str = "fd00:80::80";
 /// Backends on the right host, besides its own address.
@@ -54,7 +56,7 @@ fn serve(site: &Site, address: &str, scratch: &Scratch) -> Running {
         "-u -m http.server --bind {address} --directory {} 8080",
         folder.display()
     );
-    let mut server = site.right.start("python3", &words);
+    let mut server = site.right.start(PYTHON, &words);
     server.wait("the server to listen", |stdout, _| {
         stdout.text().contains("Serving HTTP")
     });

@@ -28,6 +28,9 @@ use crate::track::{State, Upper};
 /// In [`Tracked::permitted_by`]: the flow's packets are encapsulated.
 pub(super) const DIRECT: u32 = 1 << 31;
 
+// An IPv4 flow fills two lines with it, an IPv6 flow three.
+const _: () = assert!(size_of::<Tracked>() <= 64);
+
 impl Tracked {
     /// The number of the backend that its packets go to; 0 where it is of no service.
     pub fn backend(&self) -> u16 {

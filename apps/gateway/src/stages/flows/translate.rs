@@ -122,9 +122,9 @@ impl Flows {
         if user.is_direct() {
             context.note(index, "flows", || "an error about a flow".into());
             return match hit.direction {
-                Direction::Forward => Ok(()),
-                // About what the backend has sent.
-                Direction::Reverse => self.encapsulate(index, user.backend, packet, context),
+                // About what the backend has sent: it goes where the client's packets do.
+                Direction::Forward => self.encapsulate(index, user.backend, packet, context),
+                Direction::Reverse => Ok(()),
             };
         }
         let tcp = user.tcp;

@@ -250,7 +250,7 @@ impl Extension for Gateway {
         let Some(shared) = shared(at_work.built) else {
             return (lines, more);
         };
-        hand_backends(&shared, at_work, &mut lines);
+        tell_backends(&shared, at_work, &mut lines);
         if !shared.policy.logs() {
             return (lines, more);
         }
@@ -291,23 +291,10 @@ impl Extension for Gateway {
     }
 }
 
-/// Hands workers the tables of the backends that are up now, where others were before, and says
-/// which went up and down.
-fn hand_backends(shared: &Shared, at_work: &AtWork<'_>, lines: &mut Vec<String>) {
-    let board = shared.balance.board();
-    lines.extend(board.take_lines());
-    let Some(tables) = board.changed() else {
-        return;
-    };
-    for worker in at_work.running.handles() {
-        let tables = tables.clone();
-        // Those that it had come back, so that the worker frees nothing.
-        let before = on_fast(worker, move |fast, _| {
-            let path = fast.path::<GatewayPath>()?;
-            Some(path.flows().exchange_backends(tables))
-        });
-        drop(before);
-    }
+/// Says which backends went up and down, and has workers choose among those that are up.
+fn tell_backends(shared: &Shared, at_work: &AtWork<'_>, lines: &mut Vec<String>) {
+    lines.extend(shared.balance.board().take_lines());
+    show::hand_backends(shared, at_work);
 }
 
 /// What the flow tables of workers say, summed.

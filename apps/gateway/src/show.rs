@@ -69,6 +69,8 @@ pub(crate) fn backends(
     at_work: &AtWork<'_>,
     rows: &mut Rows,
 ) -> Result<(), Problem> {
+    // What is shown holds for new flows from here on.
+    hand_backends(shared, at_work);
     let mut counts = begun(at_work);
     visit(&[], false, at_work, &mut |_, seen| {
         let backend = usize::from(seen.backend);
@@ -76,6 +78,22 @@ pub(crate) fn backends(
         counts.now[backend] += 1;
     });
     shared.balance.rows(filter, &counts, Instant::now(), rows)
+}
+
+/// Hands workers the tables of the backends that are up now, where others were before.
+pub(crate) fn hand_backends(shared: &Shared, at_work: &AtWork<'_>) {
+    let Some(tables) = shared.balance.board().changed() else {
+        return;
+    };
+    for worker in at_work.running.handles() {
+        let tables = tables.clone();
+        // Those that it had come back, so that the worker frees nothing.
+        let before = on_fast(worker, move |fast, _| {
+            let path = fast.path::<GatewayPath>()?;
+            Some(path.flows().exchange_backends(tables))
+        });
+        drop(before);
+    }
 }
 
 /// How many flows have begun, by backend.

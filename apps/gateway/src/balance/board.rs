@@ -23,6 +23,8 @@ const LONGEST: Duration = Duration::from_millis(200);
 pub struct Standing {
     /// Whether it gets new flows, its weight aside.
     pub is_up: bool,
+    /// Whether it has ever answered as it should.
+    pub was_up: bool,
     /// How many answers in a row were as the last one.
     pub run: u32,
     /// When that came, and why it was wrong; `None`: nobody has asked.
@@ -34,6 +36,7 @@ impl Default for Standing {
     fn default() -> Self {
         Self {
             is_up: true,
+            was_up: false,
             run: 0,
             last: None,
         }
@@ -44,7 +47,6 @@ impl Standing {
     /// Takes an answer; whether it is now up that was down, or down that was up.
     fn answered(&mut self, check: &Check, now: Instant, answer: Result<(), String>) -> bool {
         let is_right = answer.is_ok();
-        let first = self.last.is_none();
         let is_same = (self.last.as_ref()).is_some_and(|(_, last)| last.is_ok() == is_right);
         self.run = if is_same {
             self.run.saturating_add(1)
@@ -52,9 +54,14 @@ impl Standing {
             1
         };
         self.last = Some((now, answer));
-        let enough = if is_right { check.rise } else { check.fall };
-        // Nothing is known yet: the first answer decides.
-        let turns = is_right != self.is_up && (first || self.run >= u32::from(enough));
+        // Nothing is known yet: one answer decides. Checks may begin before the way there is.
+        let enough = match (is_right, self.was_up) {
+            (_, false) => 1,
+            (true, true) => check.rise,
+            (false, true) => check.fall,
+        };
+        self.was_up |= is_right;
+        let turns = is_right != self.is_up && self.run >= u32::from(enough);
         self.is_up ^= turns;
         turns
     }
@@ -315,6 +322,8 @@ mod tests {
         let mut new = Standing::default();
         assert!(new.answered(&check, now, wrong()));
         assert!(!new.is_up);
+        assert!(new.answered(&check, now, Ok(())), "and the first right one");
+        assert!(!new.answered(&check, now, wrong()));
     }
 
     #[test]

@@ -222,7 +222,6 @@ fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> R
         ..rules::Config::default()
     };
     let stanzas = Stanzas {
-        dispatch: Default::default(),
         flows: FlowsConfig {
             ipv4: (flows as u32).max(1000),
             ipv6: 64,
@@ -231,6 +230,7 @@ fn gateway(setup: Setup, flows: u64, translates: bool, egress: &mut Egress) -> R
         policy: parsed.value,
         nat,
         interfaces: vec!["a".into(), "b".into()],
+        ..Stanzas::default()
     };
     let shared = Shared::new(&stanzas, &setup.settings, None)?;
     let now_ns = setup.clock.ns(setup.clock.now());

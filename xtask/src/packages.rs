@@ -65,6 +65,7 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("frr",         "vtysh",        "BGP and OSPF through the router in the long scenarios"),
     program("python3-scapy","scapy",      "fragments of every shape, and what the RFCs ask of a \
         NAT"),
+    program("python3",     "python3",      "web servers behind a balancer"),
     Package { name: "python3-prometheus-client", probe: Probe::File("/usr/lib/python3/\
         dist-packages/prometheus_client/openmetrics/parser.py"), used_for: "whether \
         Prometheus reads the router's metrics", long: false },

@@ -1,5 +1,5 @@
-//! The gateway's own stanzas: `[dispatch]`, `[flows]`, `[[zone]]`, `[[set]]`, `[[policy]]` and
-//! `[nat]`.
+//! The gateway's own stanzas: `[dispatch]`, `[flows]`, `[[zone]]`, `[[set]]`, `[[policy]]`,
+//! `[nat]` and `[[balancer]]`.
 //!
 //! Interfaces, access lists and all else are a router's ([`linerate_control::config`]), read
 //! before. Zones name interfaces by name: a reload gives interfaces other numbers.
@@ -10,6 +10,7 @@ use std::time::Duration;
 use linerate_appliance::config::{At, Section};
 use linerate_control::Config;
 
+use crate::balance;
 use crate::nat::rules::{Action, SourceRule};
 use crate::nat::{rules, stanza};
 use crate::policy::{self, PolicyConfig};
@@ -28,12 +29,20 @@ pub struct Stanzas {
     pub policy: PolicyConfig,
     /// `[nat]`, with interfaces by their place in `interfaces`.
     pub nat: rules::Config,
+    /// `[[balancer]]`.
+    pub balance: balance::Config,
     /// Names of the interfaces of the file, in its order.
     pub interfaces: Vec<String>,
 }
 
 /// The longest timeout: a year.
 const MOST_SECONDS: u32 = 31_536_000;
+impl Stanzas {
+    /// Whether packets of any flow are translated, for which memory is taken at the start.
+    pub fn translates(&self) -> bool {
+        !self.nat.is_empty() || self.balance.translates()
+    }
+}
 
 /// `[dispatch] mode`: which worker handles a packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -134,11 +143,30 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
     let known: Vec<_> = (interfaces.clone())
         .map(|one| (one.name.as_str(), one.addresses.as_slice()))
         .collect();
+    let pools_used = balance::stanza::pools(file);
     let known = stanza::Known {
         zones: &zones,
         interfaces: &known,
+        pools_used: &pools_used,
     };
     let nat = stanza::read(file, &known);
+    let pools = nat.pools.iter();
+    let pools: Vec<_> = pools
+        .map(|pool| {
+            let first = pool.addresses.first();
+            (
+                pool.name.as_str(),
+                first.is_none_or(|range| range.0.is_ipv4()),
+            )
+        })
+        .collect();
+    let balance = balance::stanza::read(
+        file,
+        &balance::stanza::Known {
+            pools: &pools,
+            interfaces: known.interfaces,
+        },
+    );
     for (is_there, what) in [
         (!nat.nat64.is_empty(), "nat.nat64"),
         (!nat.nptv6.is_empty(), "nat.nptv6"),
@@ -169,6 +197,7 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
         flows,
         policy,
         nat,
+        balance,
         interfaces: interfaces.map(|one| one.name.clone()).collect(),
     }
 }

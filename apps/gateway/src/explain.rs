@@ -84,12 +84,25 @@ pub(crate) fn explain(question: &Question<'_>, shared: &Shared) -> Result<Value,
         dst: Endpoint::new(packet.dst(), dst_port),
         protocol: packet.protocol(),
     };
-    let (aim, pool, text) = rules.explain_destination(&first, at(id));
+    let (mut chosen, mut is_direct) = (None, false);
+    if let Some((found, text)) = shared.balance.explain(&first) {
+        said.add("balancer", Some(text));
+        let Some(found) = found else {
+            return Ok(said.end("no_backend"));
+        };
+        is_direct = found.form.is_direct();
+        chosen = Some(found);
+    }
+    let (aim, pool, text) = match &chosen {
+        Some(chosen) => (chosen.tuple, chosen.pool(), None),
+        None => rules.explain_destination(&first, at(id)),
+    };
     said.add("destination", text);
     let aimed = packet.to(aim.dst.address, aim.dst.port);
+    let towards = chosen.map_or(aim.dst.address, |chosen| chosen.address);
     let vrf = &config.vrfs[interface.vrf as usize].name;
-    let Some(route) = question.route(interface.vrf, aim.dst.address) else {
-        let line = format!("no route to {} in vrf {vrf}: dropped", aim.dst.address);
+    let Some(route) = question.route(interface.vrf, towards) else {
+        let line = format!("no route to {towards} in vrf {vrf}: dropped");
         said.lines.push(line);
         return Ok(said.end("no_route"));
     };
@@ -120,7 +133,10 @@ pub(crate) fn explain(question: &Question<'_>, shared: &Shared) -> Result<Value,
         said.lines.push(decided.to_string());
         let (mut verdict, mut source, mut acl_out) = (decided.verdict, None, None);
         if verdict == Verdict::Permit.name() {
-            source = rules.explain_source(&first, (&aim, pool), at(id), at(out));
+            source = match is_direct {
+                true => None,
+                false => rules.explain_source(&first, (&aim, pool), at(id), at(out)),
+            };
             acl_out = leaves.acl_out.map(|number| match source {
                 // It sees the packet as it leaves.
                 Some(_) => format!(

@@ -20,6 +20,7 @@ use linerate_routing::worker::on_fast;
 use linerate_tables::flow::Refusals;
 use serde_json::Value;
 
+use crate::balance::Service;
 use crate::config::{self, Mode, Stanzas};
 use crate::dispatch::stage::Dispatch;
 use crate::dispatch::{control, modes};
@@ -100,7 +101,16 @@ impl Extension for Gateway {
             nat.sources.len()
         );
         let nat = (!stanzas.nat.is_empty()).then_some(nat);
-        zones.chain(policies).chain(nat).chain([flows]).collect()
+        let balancers = stanzas.balance.services.iter().map(|service| {
+            let (place, form) = (service.place(), service.form.name());
+            let backends = service.backends.len();
+            format!(
+                "balancer {}: {place}, {form}, backends {backends}",
+                service.name
+            )
+        });
+        let lists = zones.chain(policies).chain(nat).chain(balancers);
+        lists.chain([flows]).collect()
     }
 
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
@@ -116,15 +126,23 @@ impl Extension for Gateway {
     }
 
     fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
-        let (old, new) = (stanzas(old), stanzas(new));
-        let (old, new) = (&old.policy, &new.policy);
+        let (before, after) = (stanzas(old), stanzas(new));
+        let (old, new) = (&before.policy, &after.policy);
         let zones = new.zones.iter().filter(|one| !old.zones.contains(one));
         let gone = |one: &&ZoneConfig| !new.zones.iter().any(|zone| zone.name == one.name);
         let zones = zones.count() + old.zones.iter().filter(gone).count();
         let lists = new.lists.iter().filter(|one| !old.lists.contains(one));
         let gone = |one: &&ListConfig| !new.lists.iter().any(|list| list.name() == one.name());
         let lists = lists.count() + old.lists.iter().filter(gone).count();
-        vec![("zones", "zone", zones), ("policies", "policy", lists)]
+        let (before, after) = (&before.balance.services, &after.balance.services);
+        let balancers = after.iter().filter(|one| !before.contains(one));
+        let gone = |one: &&Service| !after.iter().any(|service| service.name == one.name);
+        let balancers = balancers.count() + before.iter().filter(gone).count();
+        vec![
+            ("zones", "zone", zones),
+            ("policies", "policy", lists),
+            ("balancers", "balancer", balancers),
+        ]
     }
 
     fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
@@ -136,8 +154,11 @@ impl Extension for Gateway {
         }
         keys.extend(new.flows.refused(&old.flows));
         // Memory for translated flows is taken at the start, or not at all.
-        if old.nat.limits != new.nat.limits || old.nat.is_empty() != new.nat.is_empty() {
+        let is_new = old.translates() != new.translates();
+        if old.nat.limits != new.nat.limits || is_new && new.nat.is_empty() != old.nat.is_empty() {
             keys.push("[nat]".into());
+        } else if is_new {
+            keys.push("[[balancer]]".into());
         }
         keys
     }
@@ -208,6 +229,7 @@ impl Extension for Gateway {
         match table.what {
             "flows" => show::flows(shared, filter, at_work, rows),
             "workers" => workers::rows(&shared, at_work, rows),
+            "backends" => show::backends(shared, filter, at_work, rows),
             _ => show::policies(&shared, filter, rows),
         }
     }
@@ -245,9 +267,13 @@ impl Extension for Gateway {
 
     fn logged(&self, at_work: &AtWork<'_>) -> (Vec<String>, u64) {
         let (mut lines, mut more) = (Vec::new(), 0);
-        let Some(shared) = shared(at_work.built).filter(|shared| shared.policy.logs()) else {
+        let Some(shared) = shared(at_work.built) else {
             return (lines, more);
         };
+        tell_backends(&shared, at_work, &mut lines);
+        if !shared.policy.logs() {
+            return (lines, more);
+        }
         for worker in at_work.running.handles() {
             let taken = on_fast(worker, |fast, _| {
                 Some(fast.path::<GatewayPath>()?.flows().take_logged())
@@ -288,8 +314,15 @@ impl Extension for Gateway {
         if let Some(shared) = &shared {
             show::decided(shared, page);
             workers::metrics(shared, at_work, page);
+            shared.balance.metrics(&show::begun(at_work), page);
         }
     }
+}
+
+/// Says which backends went up and down, and has workers choose among those that are up.
+fn tell_backends(shared: &Shared, at_work: &AtWork<'_>, lines: &mut Vec<String>) {
+    lines.extend(shared.balance.board().take_lines());
+    show::hand_backends(shared, at_work);
 }
 
 /// What the flow tables of workers say, summed.

@@ -7,6 +7,7 @@
 //! | [`dispatch`] | which worker has a flow, and how packets and state get there |
 //! | [`track`] | connection tracking: what may follow what in a flow |
 //! | [`nat`] | translation of addresses: pools, ports, mappings, headers |
+//! | [`balance`] | services whose flows go to one of several backends |
 //! | [`policy`] | zones, and which flows may begin between them |
 //! | `explain` | why a flow may begin or may not |
 //! | `extension` | what it adds to the control plane of routers: its tables and metrics, too |
@@ -15,6 +16,7 @@
 //! [`linerate_routing`]. `docs/gateway.md` is the user's side of it.
 #![forbid(unsafe_code)]
 
+pub mod balance;
 pub mod config;
 pub mod dispatch;
 mod explain;

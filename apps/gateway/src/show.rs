@@ -1,9 +1,10 @@
-//! The gateway's tables: flows, policies and workers.
+//! The gateway's tables: flows, policies, backends and workers.
 
 pub(crate) mod workers;
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use linerate_appliance::control::answers::Later;
 use linerate_appliance::control::exposition::{Exposition, FamilyKind};
@@ -20,6 +21,7 @@ use linerate_wire::flow::{FlowKey4, FlowKey6};
 use linerate_wire::protocol;
 use serde_json::{Value, json};
 
+use crate::balance::show::{FlowCounts, add};
 use crate::path::GatewayPath;
 use crate::policy::{Zone, Zones};
 use crate::stages::flows::{Shared, Table as FlowTable, Tracked};
@@ -37,8 +39,14 @@ const POLICIES: Table = Table {
     counters: &["decided"],
 };
 
+const BACKENDS: Table = Table {
+    what: "backends",
+    names: &["balancer", "backend"],
+    counters: &["flows_begun"],
+};
+
 /// What there is to show.
-pub(crate) const TABLES: [&Table; 3] = [&FLOWS, &POLICIES, &workers::WORKERS];
+pub(crate) const TABLES: [&Table; 4] = [&FLOWS, &POLICIES, &BACKENDS, &workers::WORKERS];
 
 /// Places of a flow table that a worker looks through between two bursts: its longest stop for this
 /// is that of so many flows, whatever number the table has.
@@ -58,6 +66,58 @@ pub(crate) fn policies(shared: &Shared, filter: &str, rows: &mut Rows) -> Result
         }
     }
     Ok(())
+}
+
+/// Adds the backends of the balancer that the filter names, or of all.
+pub(crate) fn backends(
+    shared: Arc<Shared>,
+    filter: &str,
+    at_work: &AtWork<'_>,
+    rows: &mut Rows,
+) -> Result<(), Problem> {
+    shared.balance.check(filter)?;
+    // What is shown holds for new flows from here on.
+    hand_backends(&shared, at_work);
+    let mut counts = begun(at_work);
+    let (visit, filter) = (Visit::of(at_work), filter.to_owned());
+    rows.later(move |rows| {
+        visit.all(&mut |_, seen| {
+            let backend = usize::from(seen.backend);
+            counts.now.resize(counts.now.len().max(backend + 1), 0);
+            counts.now[backend] += 1;
+        });
+        shared.balance.rows(&filter, &counts, Instant::now(), rows);
+    });
+    Ok(())
+}
+
+/// Hands workers the tables of the backends that are up now, where others were before.
+pub(crate) fn hand_backends(shared: &Shared, at_work: &AtWork<'_>) {
+    let Some(tables) = shared.balance.board().changed() else {
+        return;
+    };
+    for worker in at_work.running.handles() {
+        let tables = tables.clone();
+        // Those that it had come back, so that the worker frees nothing.
+        let before = on_fast(worker, move |fast, _| {
+            let path = fast.path::<GatewayPath>()?;
+            Some(path.flows().exchange_backends(tables))
+        });
+        drop(before);
+    }
+}
+
+/// How many flows have begun, by backend.
+pub(crate) fn begun(at_work: &AtWork<'_>) -> FlowCounts {
+    let mut counts = FlowCounts::default();
+    for worker in at_work.running.handles() {
+        let begun = on_fast(worker, |fast, _| {
+            let path = fast.path::<GatewayPath>()?;
+            Some(path.flows().begun_by_backend().to_vec())
+        });
+        add(&mut counts.begun, &begun.flatten().unwrap_or_default());
+    }
+    counts
 }
 
 /// Adds what policies have decided to the metrics page: three samples for each list, whatever
@@ -169,6 +229,7 @@ struct Seen {
     /// It has begun with a SYN cookie.
     cookie: bool,
     zone: u8,
+    backend: u16,
     age: u64,
     idle: u64,
     packets: [u64; 2],
@@ -215,6 +276,7 @@ impl Part {
                     state: flow.state,
                     cookie: flow.user.began_with_cookie(),
                     zone: flow.zone,
+                    backend: flow.user.backend(),
                     age: now.saturating_sub(flow.created),
                     idle: now.saturating_sub(flow.last_seen),
                     packets: flow.packets,
@@ -241,8 +303,7 @@ pub(crate) fn flows(
     let vrfs = at_work.config.vrfs.iter().map(|vrf| vrf.name.clone());
     let vrfs: Vec<String> = vrfs.collect();
     rows.later(move |rows| {
-        let zones = shared.policy.zones();
-        visit.all(&mut |worker, seen| rows.add_with(|| row(seen, worker, zones, &vrfs)));
+        visit.all(&mut |worker, seen| rows.add_with(|| row(seen, worker, &shared, &vrfs)));
     });
     Ok(())
 }
@@ -335,7 +396,10 @@ impl Visit {
     }
 }
 
-fn row(seen: &Seen, worker: usize, zones: &Zones, vrfs: &[String]) -> Value {
+fn row(seen: &Seen, worker: usize, shared: &Shared, vrfs: &[String]) -> Value {
+    let zones = shared.policy.zones();
+    let mut backends = shared.balance.each();
+    let backend = backends.find(|(.., number)| seen.backend == *number);
     let ([source, destination], number, vrf) = seen.ends;
     let mut zones = zones.iter().filter(|(zone, _)| zone.number() == seen.zone);
     let end = |(address, port): (IpAddr, u16)| match number {
@@ -356,6 +420,8 @@ fn row(seen: &Seen, worker: usize, zones: &Zones, vrfs: &[String]) -> Value {
         "cookie": seen.cookie,
         "zone": zones.next().map(|(_, name)| name),
         "vrf": vrf.map_or("?", String::as_str),
+        "balancer": backend.map(|(service, ..)| &service.name),
+        "backend": backend.map(|(_, backend, _)| backend.to_string()),
         "age_s": seen.age / 1000,
         "idle_s": seen.idle / 1000,
         "packets": seen.packets[0],

@@ -25,6 +25,7 @@ use crate::path::GatewayPath;
 use crate::policy;
 use crate::stages::flows::{Flows, Shared};
 
+mod balanced;
 mod floods;
 mod limits;
 mod reloads;

@@ -228,16 +228,14 @@ pub(super) fn firewall(flows: u32, protocol: &str) -> Result<Stanzas, Error> {
         return Err(std::io::Error::other(error.to_string()).into());
     }
     Ok(Stanzas {
-        dispatch: Default::default(),
-        rebalance: None,
         flows: FlowsConfig {
             ipv4: flows,
             ipv6: 64,
             ..FlowsConfig::default()
         },
         policy: parsed.value,
-        nat: rules::Config::default(),
         interfaces: vec!["a".into(), "b".into()],
+        ..Stanzas::default()
     })
 }
 

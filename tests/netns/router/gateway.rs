@@ -1,6 +1,7 @@
 //! `linerate gateway` between two hosts: who is inside reaches who is outside, and not the other
 //! way round.
 
+pub(crate) mod balancer;
 pub(crate) mod classes;
 pub(crate) mod requirements;
 

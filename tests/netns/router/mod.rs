@@ -43,6 +43,7 @@ pub(crate) const TESTS: &[&[Test]] = &[
     frr::TESTS,
     frr_fpm::TESTS,
     gateway::TESTS,
+    gateway::balancer::TESTS,
     gateway::classes::TESTS,
     gateway::requirements::TESTS,
     host::TESTS,

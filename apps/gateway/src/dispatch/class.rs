@@ -55,12 +55,17 @@ pub struct Marked {
 }
 
 /// Some ports of a protocol; of any protocol, all.
-type Ports = (Option<Protocol>, RangeInclusive<u16>);
+pub type Ports = (Option<Protocol>, RangeInclusive<u16>);
 
 impl Marked {
     /// A network is that, as far as no longer prefix is something else.
     pub fn network(&mut self, network: Prefix, mark: Marks) {
         self.networks.push((network, mark));
+    }
+
+    /// Ports of an address are that, of any protocol where none is named.
+    pub fn ports(&mut self, address: IpAddr, ports: Ports, mark: Marks) {
+        self.ports.push((address, ports, mark));
     }
 
     /// What translation makes of addresses. Hosts inside are those of the `source` of a rule.

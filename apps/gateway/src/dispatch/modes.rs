@@ -25,6 +25,17 @@ pub(crate) fn check(stanzas: &Stanzas, io: usize) -> Result<(), Error> {
 
 /// Receive queues alone say the worker.
 fn rss(stanzas: &Stanzas) -> Result<(), Error> {
+    let mut services = stanzas.balance.services.iter();
+    if let Some(service) = services.find(|service| !service.form.is_direct()) {
+        return Err(Error::Usage {
+            problem: format!(
+                "[dispatch] mode = \"rss\": balancer `{}` translates, so what its backends answer \
+                 comes into another queue than what clients ask",
+                service.name
+            ),
+            fix: "say form = \"ipip\" or \"gue\", or [dispatch] mode = \"balanced\"".into(),
+        });
+    }
     if stanzas.nat.is_empty() {
         return Ok(());
     }

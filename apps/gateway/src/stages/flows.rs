@@ -9,12 +9,14 @@
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 //!
-//! `usual.rs` passes what most packets are; `first.rs` begins flows, `translate.rs` writes headers,
+//! `usual.rs` passes what most packets are; `balanced.rs` those to backends that answer by
+//! themselves; `first.rs` begins flows, `translate.rs` writes headers,
 //! `proxy.rs` what the gateway says itself in a connection that begins with a SYN cookie;
 //! `clear.rs` ends flows when it is told to; `limits.rs` says how many there may be; `buckets.rs`
 //! has flows leave for another worker and arrive from one; `shared.rs` is what control makes for
 //! all that, `notes.rs` what traces say.
 
+mod balanced;
 pub mod buckets;
 mod clear;
 mod first;
@@ -42,6 +44,7 @@ use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
+use crate::balance::{Balance, Tables};
 use crate::config::Stanzas;
 use crate::dispatch::control::Moves;
 use crate::dispatch::{Classes, Hash, Marked};
@@ -52,6 +55,8 @@ use crate::nat::rules::Rules;
 use crate::nat::{self, Held, Nat, Tuple};
 use crate::policy::{self, Policy};
 use crate::track::{Cookies, Made, Pickup, Reason, Tcp, Tracker, Upper, Verdict as Next};
+
+use balanced::{DIRECT, Directed, direct};
 
 pub use limits::Limits;
 pub use shared::{Hits, Part, Prepared};
@@ -71,6 +76,8 @@ pub struct Tracked {
     differences: Differences,
     /// The number of the configuration that has permitted it.
     permitted_by: u32,
+    /// The number of its backend; 0 where it is of no service.
+    backend: u16,
     held: Held,
     beside: Beside,
 }
@@ -84,7 +91,7 @@ struct Beside {
     code: u8,
 }
 
-const _: () = assert!(size_of::<Tracked>() == 52);
+const _: () = assert!(size_of::<Tracked>() <= 60);
 
 impl Tracked {
     /// Whether it is a connection that has begun with a SYN cookie.
@@ -116,6 +123,12 @@ struct Reasons {
     nat_malformed: DropId,
     /// The pool that it was translated by is gone.
     nat_gone: DropId,
+    /// No backend of the service is up.
+    no_backend: DropId,
+    /// Its backend is no longer one of the service.
+    backend_gone: DropId,
+    /// It is to be encapsulated, and was left to be segmented later.
+    backend_segments: DropId,
     /// By [`Reason`].
     track: [DropId; Reason::ALL.len()],
     /// By [`nat::Refused`].
@@ -158,6 +171,8 @@ pub struct Shared {
     pub policy: Arc<Policy>,
     /// What is translated.
     pub rules: Arc<Rules>,
+    /// Virtual services.
+    pub balance: Arc<Balance>,
     /// Gives SYN cookies: any worker knows those of another.
     cookies: Cookies,
     /// What the policy's rules have decided, by worker.
@@ -219,18 +234,23 @@ impl Shared {
             Some(old) => Hits::of(&policy, &old.hits),
             None => Hits::default(),
         };
-        let classes = match old.filter(|old| Arc::ptr_eq(&old.rules, &rules)) {
+        let balance = Balance::new(&stanzas.balance, old.map(|old| &old.balance));
+        let is_alike = |old: &&Self| {
+            Arc::ptr_eq(&old.rules, &rules) && old.balance.config() == balance.config()
+        };
+        let classes = match old.filter(is_alike) {
             Some(same) => same.classes.clone(),
             None => {
                 let hash = old.map_or_else(any_hash, |old| old.classes.hash());
-                Arc::new(Classes::new(hash, &Marked::of_nat(&rules.config))?)
+                let mut marked = Marked::of_nat(&rules.config);
+                balance.config().mark(&mut marked);
+                Arc::new(Classes::new(hash, &marked)?)
             }
         };
-        let is_same =
-            |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.rules, &rules);
+        let is_same = |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && is_alike(old);
         let number = match old.filter(is_same) {
             Some(same) => same.number,
-            None => NUMBER.fetch_add(1, Ordering::Relaxed),
+            None => NUMBER.fetch_add(1, Ordering::Relaxed) & !DIRECT,
         };
         let limits = Limits::new(stanzas, policy.zones());
         let limits = match old.filter(|old| old.limits.is(&limits)) {
@@ -242,6 +262,7 @@ impl Shared {
         Ok(Self {
             policy,
             rules,
+            balance,
             hits,
             classes,
             moves,
@@ -268,7 +289,11 @@ pub struct Flows {
     tracker: Tracker,
     nat: Nat,
     policy: Arc<Policy>,
-    /// That of policy and rules.
+    /// What flows choose backends by.
+    balance: Arc<Tables>,
+    /// Flows that have begun, by the number of their backend.
+    begun: Vec<u64>,
+    /// That of policy, rules and services.
     number: u32,
     /// What its rules have decided here.
     hits: policy::Counts,
@@ -303,6 +328,7 @@ impl Flows {
             seed: Seed::random(),
             ..config.clone()
         };
+        let balance = shared.balance.board().tables();
         let [v4, v6] = shared.limits.tables.each_ref().map(of);
         let random = RandomState::new();
         let limits = shared.rules.config.limits;
@@ -317,6 +343,8 @@ impl Flows {
             hits: shared.hits.worker(&shared.policy, worker),
             logged: Logged::default(),
             policy: shared.policy,
+            begun: vec![0; balance.numbers()],
+            balance,
             number: shared.number,
             reasons: Reasons {
                 no_zone: reason("no_zone"),
@@ -328,6 +356,9 @@ impl Flows {
                 flow_collision: reason("flow_collision"),
                 nat_malformed: reason("nat_malformed"),
                 nat_gone: reason("nat_gone"),
+                no_backend: reason("no_backend"),
+                backend_gone: reason("backend_gone"),
+                backend_segments: reason("backend_segments"),
                 track: Reason::ALL.map(|one| reason(one.name())),
                 nat: nat::Refused::ALL.map(|one| reason(one.name())),
             },
@@ -547,19 +578,33 @@ macro_rules! known {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
                     };
-                    let (_, original, translated, _) = gone_of(&flow);
-                    let tuples = (original, translated);
-                    let kept = (held, beside);
-                    let decided = self.decide_again(index, hit, tuples, kept, packet, context);
-                    if let Err(verdict) = decided {
-                        if let Some(flow) = self.$table.remove(hit.flow) {
-                            let (held, original, translated, zone) = gone_of(&flow);
-                            self.nat.release(held, &original, &translated, zone, now);
+                    let backend = flow.user.backend;
+                    let number = number | flow.user.permitted_by & DIRECT;
+                    if flow.user.permitted_by != number {
+                        let (_, original, translated, _) = gone_of(&flow);
+                        let tuples = (original, translated);
+                        let kept = (held, beside, backend);
+                        let decided = self.decide_again(index, hit, tuples, kept, packet, context);
+                        if let Err(verdict) = decided {
+                            if let Some(flow) = self.$table.remove(hit.flow) {
+                                let (held, original, translated, zone) = gone_of(&flow);
+                                self.nat.release(held, &original, &translated, zone, now);
+                            }
+                            return Err(verdict);
                         }
-                        return Err(verdict);
+                        if let Some(user) = self.$table.user_mut(hit.flow) {
+                            user.permitted_by = number;
+                        }
                     }
-                    if let Some(user) = self.$table.user_mut(hit.flow) {
-                        user.permitted_by = number;
+                    if number & DIRECT != 0 {
+                        return match direct(&mut self.$table, hit, (key, &upper, bytes), now) {
+                            Directed::There => self.encapsulate(index, backend, packet, context),
+                            Directed::Back => Ok(()),
+                            Directed::Anew => {
+                                self.$table.remove(hit.flow);
+                                self.begin(now, index, packet, context)
+                            }
+                        };
                     }
                     let (table, tracker) = (&mut self.$table, &self.tracker);
                     judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);

@@ -129,6 +129,8 @@ pub(crate) enum What {
     Policies,
     /// Of a gateway: who has which flows, and what each hands to others
     Workers,
+    /// Of a gateway: backends of balancers, with what their checks say
+    Backends,
 }
 
 impl What {
@@ -147,6 +149,7 @@ impl What {
             Self::Flows => "flows",
             Self::Policies => "policies",
             Self::Workers => "workers",
+            Self::Backends => "backends",
         }
     }
 }

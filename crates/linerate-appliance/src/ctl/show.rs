@@ -120,6 +120,20 @@ const POLICIES: &[Shown] = &[
     ("matches", "matches", false),
 ];
 
+const BACKENDS: &[Shown] = &[
+    ("balancer", "balancer", false),
+    ("backend", "backend", false),
+    ("form", "form", false),
+    ("state", "state", false),
+    ("weight", "weight", true),
+    ("share_percent", "share %", true),
+    ("flows", "flows", true),
+    ("flows_begun", "begun", true),
+    ("check", "check", false),
+    ("checked_ms_ago", "ms ago", true),
+    ("why", "why", false),
+];
+
 const WORKERS: &[Shown] = &[
     ("worker", "worker", true),
     ("name", "lcore", false),
@@ -149,6 +163,7 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Flows => FLOWS,
         What::Policies => POLICIES,
         What::Workers => WORKERS,
+        What::Backends => BACKENDS,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
         true => Column::number(heading),

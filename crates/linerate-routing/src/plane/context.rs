@@ -30,6 +30,10 @@ pub enum Verdict {
     Drop(DropId),
     /// Dropped, with an answer to the sender.
     Reject(DropId, Answer),
+    /// Dropped, for it has no hop left; its sender is told.
+    Expired,
+    /// Dropped, for it is longer than this once headers are before it; its sender is told.
+    TooBig(u16),
     /// Handed to the slow worker.
     Punt(Reason),
 }

@@ -131,6 +131,14 @@ impl Context<'_> {
                 self.icmp_error(id, &packet, error, out);
                 self.drop_one(index, reason, packet, out);
             }
+            Verdict::Expired => {
+                self.answer(index, id, &mut packet, IcmpError::TtlExceeded, out);
+                self.drop_one(index, self.reasons.ttl_exceeded, packet, out);
+            }
+            Verdict::TooBig(mtu) => {
+                self.answer(index, id, &mut packet, IcmpError::TooBig { mtu }, out);
+                self.drop_one(index, self.reasons.too_big, packet, out);
+            }
             Verdict::Punt(reason) => self.punt(index, reason, id, 0, packet, out),
         }
     }

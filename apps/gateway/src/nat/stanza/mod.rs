@@ -32,6 +32,8 @@ pub struct Known<'a> {
     pub zones: &'a [&'a str],
     /// Interfaces and their addresses.
     pub interfaces: &'a [(&'a str, &'a [Cidr])],
+    /// Pools that other stanzas use.
+    pub pools_used: &'a [String],
 }
 
 const ADDRESSES: &str =
@@ -73,7 +75,8 @@ pub fn read(file: &Section<'_>, known: &Known<'_>) -> Config {
     let nat64 = nat64(&nat, known, &mut pools);
     let nptv6 = nptv6(&nat, known);
     nat.end();
-    for entry in pools.iter().filter(|entry| !entry.is_used) {
+    let is_used = |entry: &&Entry| entry.is_used || known.pools_used.contains(&entry.pool.name);
+    for entry in pools.iter().filter(|entry| !is_used(entry)) {
         let problem = format!("no rule uses pool `{}`", entry.pool.name);
         let advice = "name it in a [[nat.source]], or take it out";
         nat.notes().warn(entry.line, "nat.pool", problem, advice);

@@ -16,6 +16,7 @@ fn read_text(text: &str) -> Parsed<Config> {
             &Known {
                 zones: &["lan", "wan"],
                 interfaces: &[("eth0", &lan), ("eth1", &wan), ("eth2", &[])],
+                pools_used: &[],
             },
         );
         file.end();

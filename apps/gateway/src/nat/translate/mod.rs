@@ -41,6 +41,15 @@ pub struct Destination {
 }
 
 impl Destination {
+    /// That of a packet whose destination somebody else has decided on, and the pool that its
+    /// source then becomes an address of.
+    pub fn decided(tuple: Tuple, pool: Option<u16>) -> Self {
+        Self {
+            pool,
+            ..Self::same(&tuple)
+        }
+    }
+
     /// That of a packet which is not translated.
     fn same(tuple: &Tuple) -> Self {
         Self {

@@ -12,11 +12,13 @@ use linerate_tables::flow::{Direction, First, Flow, FlowKey, Hit, Inserted, Refu
 use linerate_wire::FlowKey as Either;
 use linerate_wire::ethernet::HEADER_LEN;
 
+use super::balanced::DIRECT;
 use super::limits::owner;
 use super::{Beside, Flows, Table, Tracked, gone_of, read};
+use crate::balance::one_way;
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
-use crate::nat::{self, Held, Translated, Tuple};
+use crate::nat::{self, Destination, Held, Translated, Tuple};
 use crate::policy::{FirstPacket, hits};
 use crate::track::{self, State, Upper, Way};
 
@@ -103,17 +105,27 @@ impl Flows {
         };
         // Before its route is asked for: an outside address may have none, and of what nobody has
         // asked for nobody is told (RFC 5382 REQ-4).
-        let destination = self.nat.destination(&first);
-        let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
+        let chosen = self.choose(index, &tuple, context)?;
+        let destination = match &chosen {
+            Some(chosen) => Destination::decided(chosen.tuple, chosen.pool()),
+            None => {
+                let destination = self.nat.destination(&first);
+                destination.map_err(|why| self.reasons.of_nat(why))?
+            }
+        };
         let aim = destination.tuple;
-        let Some(to) = leaves(index, aim.dst.address, packet, context) else {
+        let towards = chosen.map_or(aim.dst.address, |chosen| chosen.address);
+        let Some(to) = leaves(index, towards, packet, context) else {
             return Ok(());
         };
+        let is_direct = chosen.is_some_and(|chosen| chosen.form.is_direct());
         let reasons = &self.reasons;
         let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
         let zone = self.policy.zone(id).number();
         let is_full = self.is_full_of_half_open(zone);
         let first_state = match &key {
+            // Its answers may go another way.
+            _ if is_direct => one_way::first(&upper),
             Either::V4(key) => self.tracker.first(&key.0, &upper, is_full, now),
             Either::V6(key) => self.tracker.first(&key.0, &upper, is_full, now),
         };
@@ -133,13 +145,23 @@ impl Flows {
             track::First::Drop(reason) => return Err(self.reasons.of(reason)),
         };
         let (to, random) = (self.at(to), self.random());
-        let becomes = self.nat.source(&first, &destination, to, now, random);
-        let becomes = becomes.map_err(|why| self.reasons.of_nat(why))?;
+        let becomes = match is_direct {
+            true => Translated {
+                tuple,
+                held: Held::NOTHING,
+            },
+            false => {
+                let becomes = self.nat.source(&first, &destination, to, now, random);
+                becomes.map_err(|why| self.reasons.of_nat(why))?
+            }
+        };
+        let backend = chosen.map_or(0, |chosen| chosen.number);
         let bytes = end.saturating_sub(HEADER_LEN as u32);
         let user = Tracked {
             tcp,
             differences: Differences::default(),
-            permitted_by: self.number,
+            permitted_by: self.number | if is_direct { DIRECT } else { 0 },
+            backend,
             held: becomes.held,
             beside,
         };
@@ -182,6 +204,7 @@ impl Flows {
                     self.nat.release(held, &original, &translated, zone, now);
                 }
                 self.counts.begun += 1;
+                self.began_at(backend);
                 self.has_begun = true;
                 if self.moving.is_some()
                     && let Some(back) = &back
@@ -213,6 +236,9 @@ impl Flows {
             self.counts.cookies_returned += 1;
             self.becomes(index, (Way::Onward, made), packet, context)?;
         }
+        if is_direct {
+            return self.encapsulate(index, backend, packet, context);
+        }
         if becomes.tuple == tuple {
             return Ok(());
         }
@@ -227,7 +253,7 @@ impl Flows {
         }
     }
 
-    fn random(&mut self) -> u64 {
+    pub(super) fn random(&mut self) -> u64 {
         self.random.1 += 1;
         self.random.0.hash_one(self.random.1)
     }
@@ -240,14 +266,24 @@ impl Flows {
         index: usize,
         hit: &Hit,
         (original, translated): (Tuple, Tuple),
-        (held, beside): (Held, Beside),
+        (held, beside, backend): (Held, Beside, u16),
         packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
         let aim = original.with_dst(translated.dst);
         let here = context.packets.interface;
+        let server = match backend {
+            0 => aim.dst.address,
+            backend => match self.target(backend) {
+                Ok(target) => target.address,
+                Err(verdict) => {
+                    self.counts.forbidden += 1;
+                    return Err(verdict);
+                }
+            },
+        };
         let far = match hit.direction {
-            Direction::Forward => aim.dst.address,
+            Direction::Forward => server,
             Direction::Reverse => original.src.address,
         };
         let Some(there) = leaves(index, far, packet, context) else {

@@ -33,7 +33,7 @@ impl Limits {
         let of = |name: &str, most: u32| FlowConfig {
             states: states.clone(),
             evict: Some(State::SynSent as u8),
-            translated: if stanzas.nat.is_empty() {
+            translated: if !stanzas.translates() {
                 0
             } else {
                 most as usize

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use linerate_appliance::error::Error;
 
 use super::{Flows, Shared};
+use crate::balance::Tables;
 use crate::config::Stanzas;
 use crate::nat::rules::Rules;
 use crate::policy::{Counts, List, Policy};
@@ -71,14 +72,19 @@ impl Hits {
 pub struct Part {
     pub(super) shared: Shared,
     pub(super) hits: Counts,
+    pub(super) balance: Arc<Tables>,
+    pub(super) begun: Vec<u64>,
 }
 
 impl Shared {
     /// The part of one worker.
     pub fn part(&self, worker: usize) -> Part {
+        let balance = self.balance.board().tables();
         Part {
             shared: self.clone(),
             hits: self.hits.worker(&self.policy, worker),
+            begun: vec![0; balance.numbers()],
+            balance,
         }
     }
 }
@@ -92,6 +98,11 @@ impl Flows {
             self.logged.more = logged.more + logged.iter().count() as u64;
         }
         std::mem::swap(&mut self.hits, &mut part.hits);
+        for (new, old) in part.begun.iter_mut().zip(&self.begun) {
+            *new = *old;
+        }
+        std::mem::swap(&mut self.begun, &mut part.begun);
+        std::mem::swap(&mut self.balance, &mut part.balance);
         std::mem::swap(&mut self.policy, &mut part.shared.policy);
         std::mem::swap(&mut self.number, &mut part.shared.number);
         std::mem::swap(&mut self.classes, &mut part.shared.classes);

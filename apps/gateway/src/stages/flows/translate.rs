@@ -125,16 +125,25 @@ impl Flows {
         let found = match own_key {
             Either::V4(key) => self.v4.lookup(key).and_then(|hit| {
                 let flow = self.v4.flow_mut(&hit, key)?;
-                Some((hit, Either::V4(flow.other.reversed()), flow.user.tcp))
+                Some((hit, Either::V4(flow.other.reversed()), *flow.user))
             }),
             Either::V6(key) => self.v6.lookup(key).and_then(|hit| {
                 let flow = self.v6.flow_mut(&hit, key)?;
-                Some((hit, Either::V6(flow.other.reversed()), flow.user.tcp))
+                Some((hit, Either::V6(flow.other.reversed()), *flow.user))
             }),
         };
-        let Some((hit, to, tcp)) = found else {
+        let Some((hit, to, user)) = found else {
             return own(self, context, packet, Reason::QuoteNoFlow);
         };
+        if user.is_direct() {
+            context.note(index, "flows", || "an error about a flow".into());
+            return match hit.direction {
+                // About what the backend has sent: it goes where the client's packets do.
+                Direction::Forward => self.encapsulate(index, user.backend, packet, context),
+                Direction::Reverse => Ok(()),
+            };
+        }
+        let tcp = user.tcp;
         let checked = quote.check(&tcp, hit.direction);
         checked.map_err(|why| self.reasons.of(why))?;
         context.note(index, "flows", || "an error about a flow".into());

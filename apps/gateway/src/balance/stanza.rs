@@ -1,0 +1,344 @@
+//! `[[balancer]]` with `[[balancer.backend]]` and `[balancer.check]`: read, and checked as a whole.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use linerate_appliance::config::{At, Section};
+use linerate_appliance::nearest::offer;
+use linerate_routing::model::Cidr;
+use linerate_wire::protocol;
+
+use super::{Backend, Check, Config, Form, Kind, Service};
+
+const ADDRESS: &str = "an address such as \"198.51.100.80\"";
+const PORTS: &str = "a port or a range such as \"80\" or \"8000-8010\"";
+const PATH: &str = "a path such as \"/healthz\"";
+const STATUS: &str = "a status or a range such as \"200-399\"";
+/// The highest weight.
+const MOST: u32 = 10_000;
+
+/// A form as the file names it, before its pool or source is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Named {
+    Nat,
+    FullNat,
+    Ipip,
+    Gue,
+}
+
+const FORMS: [(&str, Named); 4] = [
+    ("nat", Named::Nat),
+    ("fullnat", Named::FullNat),
+    ("ipip", Named::Ipip),
+    ("gue", Named::Gue),
+];
+
+/// What other stanzas say.
+pub struct Known<'a> {
+    /// Names and families (whether IPv4) of pools of NAT, by number.
+    pub pools: &'a [(&'a str, bool)],
+    /// Interfaces and their addresses.
+    pub interfaces: &'a [(&'a str, &'a [Cidr])],
+}
+
+/// The pools that services name: [`Known`] is made of NAT's stanzas, which are read with these.
+pub fn pools(file: &Section<'_>) -> Vec<String> {
+    let all = file
+        .value("balancer")
+        .and_then(|(all, _)| all.get_ref().as_array());
+    let each = all.into_iter().flatten();
+    let pool = each.filter_map(|one| one.get_ref().get("pool")?.get_ref().as_str());
+    pool.map(String::from).collect()
+}
+
+/// Reads the stanzas.
+pub fn read(file: &Section<'_>, known: &Known<'_>) -> Config {
+    let mut services: Vec<Service> = Vec::new();
+    for section in file.tables("balancer", "tables: [[balancer]]") {
+        let Some(service) = service(&section, known) else {
+            continue;
+        };
+        let line = section.line;
+        if services.iter().any(|other| other.name == service.name) {
+            let problem = format!("`{}` names two services", service.name);
+            section.wrong(line, "name", problem, "a name of its own");
+        }
+        let meets = |other: &&Service| {
+            (other.address, other.protocol) == (service.address, service.protocol)
+                && other.ports.start() <= service.ports.end()
+                && service.ports.start() <= other.ports.end()
+        };
+        if let Some(other) = services.iter().find(meets) {
+            let problem = format!("service `{}` has some of these ports", other.name);
+            section.wrong(line, "ports", problem, "ports of no other service");
+        }
+        services.push(service);
+    }
+    Config { services }
+}
+
+fn service(section: &Section<'_>, known: &Known<'_>) -> Option<Service> {
+    let name = section.required("name", "a name such as \"web\"");
+    let address = address(section);
+    let protocol = match section.required("protocol", "tcp or udp") {
+        Some(_) => {
+            let protocols = [("tcp", protocol::TCP), ("udp", protocol::UDP)];
+            section.choice("protocol", &protocols)
+        }
+        None => None,
+    };
+    let ports = match section.required("ports", PORTS) {
+        Some(_) => section.read("ports", PORTS, range),
+        None => None,
+    };
+    let named = section
+        .choice("form", &FORMS)
+        .map_or(Named::Nat, |at| at.value);
+    let form = form(section, named, address.as_ref(), known);
+    let keys = [("flow", false), ("source", true)];
+    let by_source = section.choice("hash", &keys).is_some_and(|at| at.value);
+    let check = section.table("balancer.check", "check", "a table: [balancer.check]");
+    let check = check.map(|section| check_of(&section));
+    let is_udp = protocol
+        .as_ref()
+        .is_some_and(|at| at.value == protocol::UDP);
+    let has_port = check.as_ref().is_some_and(|check| check.port.is_some());
+    if is_udp && check.is_some() && !has_port {
+        let line = section
+            .value("check")
+            .map_or(section.line, |(_, line)| line);
+        let problem = "the service is UDP, and checks are TCP";
+        section.wrong(
+            line,
+            "check",
+            problem,
+            "with a `port` of TCP that says the same",
+        );
+    }
+    let backends = backends(section, (named, form), address.as_ref(), ports.as_ref());
+    let is_sound = section.end();
+    let service = Service {
+        name: name?.value,
+        address: address?.value,
+        protocol: protocol?.value,
+        ports: ports?.value,
+        form: form?,
+        by_source,
+        check,
+        backends,
+    };
+    is_sound.then_some(service)
+}
+
+fn address(section: &Section<'_>) -> Option<At<IpAddr>> {
+    section.required("address", ADDRESS)?;
+    section.parsed::<IpAddr>("address", ADDRESS)
+}
+
+/// The form, with its pool or source.
+fn form(
+    section: &Section<'_>,
+    named: Named,
+    address: Option<&At<IpAddr>>,
+    known: &Known<'_>,
+) -> Option<Form> {
+    for (key, is_its, of) in [
+        ("pool", named == Named::FullNat, "form = \"fullnat\""),
+        (
+            "source",
+            matches!(named, Named::Ipip | Named::Gue),
+            "form = \"ipip\" or \"gue\"",
+        ),
+    ] {
+        match (section.value(key), is_its) {
+            (Some((_, line)), false) => {
+                let problem = "the service's form has none";
+                section.wrong(line, key, problem, format!("with {of}"));
+            }
+            (None, true) => {
+                let legal = match key {
+                    "pool" => "the name of a [[nat.pool]]",
+                    _ => "an address of the gateway on the backends' side",
+                };
+                section.wrong(section.line, key, "it is missing", legal);
+            }
+            _ => {}
+        }
+    }
+    match named {
+        Named::Nat => Some(Form::Nat),
+        Named::FullNat => {
+            let At { value, line } = section.text("pool", "the name of a [[nat.pool]]")?;
+            let found = known.pools.iter().position(|(name, _)| *name == value);
+            let Some(at) = found else {
+                let problem = format!("there is no pool `{value}`");
+                let names = known.pools.iter().map(|(name, _)| *name);
+                let names = names.filter(|name| !name.starts_with("interface "));
+                section.wrong(line, "pool", problem, offer(&value, names));
+                return None;
+            };
+            let is_v4 = address.map(|at| at.value.is_ipv4());
+            if is_v4.is_some_and(|is_v4| is_v4 != known.pools[at].1) {
+                let problem = format!("pool `{value}` is not of the service's family");
+                section.wrong(line, "pool", problem, "a pool of its family");
+            }
+            Some(Form::FullNat(at as u16))
+        }
+        Named::Ipip | Named::Gue => {
+            let At { value, line } = section.parsed::<IpAddr>("source", ADDRESS)?;
+            let mut own = known.interfaces.iter().flat_map(|(_, all)| all.iter());
+            if !own.any(|cidr| cidr.address == value) {
+                let problem = format!("{value} is an address of no interface");
+                let legal = "an address of the gateway on the backends' side";
+                section.wrong(line, "source", problem, legal);
+            }
+            Some(match named {
+                Named::Gue => Form::Gue(value),
+                _ => Form::Ipip(value),
+            })
+        }
+    }
+}
+
+fn backends(
+    section: &Section<'_>,
+    (named, form): (Named, Option<Form>),
+    address: Option<&At<IpAddr>>,
+    ports: Option<&At<RangeInclusive<u16>>>,
+) -> Vec<Backend> {
+    let legal = "tables: [[balancer.backend]] with address, port and weight";
+    let mut backends: Vec<Backend> = Vec::new();
+    // Packets get there as they are, or in packets of the source's family.
+    let is_v4 = match form {
+        Some(Form::Ipip(source) | Form::Gue(source)) => Some(source.is_ipv4()),
+        _ => address.map(|at| at.value.is_ipv4()),
+    };
+    let is_direct = matches!(named, Named::Ipip | Named::Gue);
+    let items = section.list("backend", legal).into_iter();
+    let mut is_there = false;
+    for section in items.filter_map(|(item, _)| section.within("balancer.backend", item, legal)) {
+        is_there = true;
+        let at = self::address(&section);
+        let port = section.number::<u16>("port", 1..=u16::MAX);
+        let weight = section.number::<u32>("weight", 0..=MOST);
+        if let (Some(At { line, .. }), true) = (&port, is_direct) {
+            let problem = "a backend that answers clients itself has the service's ports";
+            section.wrong(*line, "port", problem, "without it");
+        }
+        let is_range = ports.is_some_and(|at| at.value.len() > 1);
+        if let (Some(At { line, .. }), true, false) = (&port, is_range, is_direct) {
+            let problem = "the service has several ports, which stay as they are";
+            section.wrong(
+                *line,
+                "port",
+                problem,
+                "without it, or a service of one port",
+            );
+        }
+        if let (Some(At { value, line }), Some(is_v4)) = (&at, is_v4)
+            && value.is_ipv4() != is_v4
+        {
+            let problem = format!(
+                "{value} is not of the {} family",
+                match is_direct {
+                    true => "source's",
+                    false => "service's",
+                }
+            );
+            section.wrong(*line, "address", problem, "a backend of its family");
+        }
+        let backend = at.map(|at| Backend {
+            address: at.value,
+            port: port.map(|at| at.value),
+            weight: weight.map_or(1, |at| at.value),
+        });
+        if let Some(backend) = &backend
+            && backends
+                .iter()
+                .any(|other| other.to_string() == backend.to_string())
+        {
+            let problem = format!("{backend} is given twice");
+            section.wrong(section.line, "address", problem, "each backend once");
+        }
+        section.end();
+        backends.extend(backend);
+    }
+    if !is_there {
+        let problem = "the service has no backend";
+        section.wrong(
+            section.line,
+            "backend",
+            problem,
+            "a [[balancer.backend]] at least",
+        );
+    }
+    backends
+}
+
+fn check_of(section: &Section<'_>) -> Check {
+    let kinds = [("tcp", false), ("http", true)];
+    let is_http = match section.required("kind", "tcp or http") {
+        Some(_) => section.choice("kind", &kinds).is_some_and(|at| at.value),
+        None => false,
+    };
+    let port = section.number::<u16>("port", 1..=u16::MAX);
+    let interval = section.number::<u32>("interval_ms", 100..=3_600_000);
+    let timeout = section.number::<u32>("timeout_ms", 10..=600_000);
+    let [rise, fall] = ["rise", "fall"].map(|key| section.number::<u16>(key, 1..=100));
+    let mut kind = Kind::Tcp;
+    if is_http {
+        let path = section.read("path", PATH, path);
+        let host = section.read("host", "a name such as \"www.example.com\"", word);
+        let status = section.read("status", STATUS, range);
+        kind = Kind::Http {
+            path: path.map_or("/".into(), |at| at.value),
+            host: host.map(|at| at.value),
+            status: status.map_or(200..=399, |at| at.value),
+        };
+    } else {
+        for key in ["path", "host", "status"] {
+            if let Some((_, line)) = section.value(key) {
+                section.wrong(line, key, "only HTTP has it", "with kind = \"http\"");
+            }
+        }
+    }
+    section.end();
+    Check {
+        kind,
+        port: port.map(|at| at.value),
+        interval_ms: interval.map_or(2000, |at| at.value),
+        timeout_ms: timeout.map_or(1000, |at| at.value),
+        rise: rise.map_or(2, |at| at.value),
+        fall: fall.map_or(3, |at| at.value),
+    }
+}
+
+/// `22` or `1024-65535`.
+fn range(text: &str) -> Result<RangeInclusive<u16>, String> {
+    let wrong = || format!("`{text}` is no number and no range");
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    let low: u16 = low.trim().parse().map_err(|_| wrong())?;
+    let high: u16 = high.trim().parse().map_err(|_| wrong())?;
+    match low <= high && low > 0 {
+        true => Ok(low..=high),
+        false => Err(format!("`{text}` is reversed, or begins with 0")),
+    }
+}
+
+/// What fits into the first line of a request (RFC 9112 3).
+fn path(text: &str) -> Result<String, String> {
+    match text.starts_with('/') {
+        true => word(text),
+        false => Err(format!("`{text}` does not begin with `/`")),
+    }
+}
+
+fn word(text: &str) -> Result<String, String> {
+    let is_word = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic());
+    match is_word {
+        true => Ok(text.into()),
+        false => Err(format!(
+            "`{text}` has spaces, or signs that a request cannot have"
+        )),
+    }
+}

@@ -103,6 +103,12 @@ pub(crate) enum What {
     Flows,
     /// Of a gateway: what decides between each two zones
     Policies,
+    /// Of a gateway: pools, with their ports
+    Nat,
+    /// Of a gateway: who inside has which outside port
+    Mappings,
+    /// Of a gateway: hosts that have an outside address of their own
+    Subscribers,
 }
 
 impl What {
@@ -120,6 +126,9 @@ impl What {
             Self::Acls => "acls",
             Self::Flows => "flows",
             Self::Policies => "policies",
+            Self::Nat => "nat",
+            Self::Mappings => "mappings",
+            Self::Subscribers => "subscribers",
         }
     }
 }

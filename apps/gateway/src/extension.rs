@@ -27,7 +27,9 @@ use crate::path::GatewayPath;
 use crate::policy;
 use crate::policy::lists::ListConfig;
 use crate::policy::zones::ZoneConfig;
+use crate::records;
 use crate::show;
+use crate::show_nat;
 use crate::stages::flows::{Counts, Flows, Prepared, Shared};
 
 /// The appliance.
@@ -64,12 +66,16 @@ impl Extension for Gateway {
                 .iter()
                 .any(|zone| zone.interfaces.contains(&interface.name));
             interface.reassemble |= is_in_zone || stanzas.dispatch.hands_over();
+            interface.answered = stanzas.nat.answered_at(&interface.addresses);
         }
         Some(Arc::new(stanzas))
     }
 
     fn prepare(&self, config: &mut Config, old: Option<&Own>) -> Result<(), Error> {
         let (stanzas, old) = (stanzas(config), shared(old));
+        if let Some(log) = old.as_ref().and_then(|old| old.log.as_ref()) {
+            log.reopen();
+        }
         let prepared = Prepared::new(&stanzas, old.as_deref())?;
         let unreachable = policy::warnings(&prepared.lists, &stanzas.policy);
         config.warnings.extend(unreachable);
@@ -205,6 +211,9 @@ impl Extension for Gateway {
         let shared = in_force(at_work.built)?;
         match table.what {
             "flows" => show::flows(&shared, filter, at_work, rows),
+            "nat" => show_nat::pools(&shared, filter, at_work, rows),
+            "mappings" => show_nat::mappings(&shared, filter, at_work, rows),
+            "subscribers" => show_nat::subscribers(&shared, filter, at_work, rows),
             _ => show::policies(&shared, filter, rows),
         }
     }
@@ -225,9 +234,15 @@ impl Extension for Gateway {
 
     fn logged(&self, at_work: &AtWork<'_>) -> (Vec<String>, u64) {
         let (mut lines, mut more) = (Vec::new(), 0);
-        let Some(shared) = shared(at_work.built).filter(|shared| shared.policy.logs()) else {
+        let Some(shared) = shared(at_work.built) else {
             return (lines, more);
         };
+        if let Some(log) = &shared.log {
+            records::take(log, shared.rules.config.limits.records, at_work);
+        }
+        if !shared.policy.logs() {
+            return (lines, more);
+        }
         for worker in at_work.running.handles() {
             let taken = on_fast(worker, |fast, _| {
                 Some(fast.path::<GatewayPath>()?.flows().take_logged())
@@ -260,6 +275,7 @@ impl Extension for Gateway {
         all.show(page);
         if let Some(shared) = shared(at_work.built) {
             show::decided(&shared, page);
+            show_nat::metrics(&shared, at_work, page);
         }
     }
 }

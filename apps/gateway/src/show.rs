@@ -1,4 +1,4 @@
-//! The gateway's tables: flows and policies.
+//! The gateway's tables: flows and policies; those of NAT are [`show_nat`]'s.
 
 use std::net::IpAddr;
 
@@ -14,9 +14,11 @@ use linerate_wire::flow::{FlowKey4, FlowKey6};
 use linerate_wire::protocol;
 use serde_json::{Value, json};
 
+use crate::nat::{Endpoint, Tuple};
 use crate::path::GatewayPath;
 use crate::policy::{Zone, Zones};
-use crate::stages::flows::{Shared, Table as FlowTable, Tracked};
+use crate::show_nat;
+use crate::stages::flows::{Flows, Shared, Table as FlowTable, Tracked};
 use crate::track::State;
 
 /// It may be long: only rows that are wanted are made.
@@ -32,7 +34,13 @@ const POLICIES: Table = Table {
 };
 
 /// What there is to show.
-pub(crate) const TABLES: [&Table; 2] = [&FLOWS, &POLICIES];
+pub(crate) const TABLES: [&Table; 5] = [
+    &FLOWS,
+    &POLICIES,
+    &show_nat::POOLS,
+    &show_nat::MAPPINGS,
+    &show_nat::SUBSCRIBERS,
+];
 
 /// Places of a flow table that a worker looks through between two bursts, and that it empties.
 const PLACES: usize = 1024;
@@ -248,6 +256,9 @@ fn visit(words: &[Word], clears: bool, at_work: &AtWork<'_>, see: &mut dyn FnMut
                         true => look(flows.v4(), &mut cursor, asked, now, ends4, &mut found),
                         false => look(flows.v6(), &mut cursor, asked, now, ends6, &mut found),
                     };
+                    if !is_v4 && !flows.nat().sessions.is_empty() {
+                        found.iter_mut().for_each(|seen| outside(flows, seen));
+                    }
                     for seen in found.iter().filter(|_| clears) {
                         match is_v4 {
                             true => flows.clear4(seen.id, now),
@@ -267,6 +278,24 @@ fn visit(words: &[Word], clears: bool, at_work: &AtWork<'_>, see: &mut dyn FnMut
                 }
             }
         }
+    }
+}
+
+/// What a flow of IPv6 becomes that NAT64 translates.
+fn outside(flows: &Flows, seen: &mut Seen) {
+    let ([src, dst], protocol, vrf) = seen.ends;
+    let end = |(address, port)| Endpoint { address, port };
+    let tuple = Tuple {
+        src: end(src),
+        dst: end(dst),
+        protocol,
+    };
+    let sessions = &flows.nat().sessions;
+    let there = sessions.of(&tuple).map(|session| session.outside);
+    let back = || Some(sessions.of(&tuple.reversed())?.outside.reversed());
+    if let Some(Tuple { src, dst, protocol }) = there.or_else(back) {
+        let ends = [(src.address, src.port), (dst.address, dst.port)];
+        seen.becomes = Some((ends, protocol, vrf));
     }
 }
 

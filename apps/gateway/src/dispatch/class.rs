@@ -3,6 +3,7 @@
 //! | packet | bucket | why |
 //! |---|---|---|
 //! | to a pool's address | of its destination port | the port says who made the mapping |
+//! | to a prefix of NAT64 | of the host that it comes from | its port outside is of that bucket |
 //! | to a service | of its source | the remote end is in both directions |
 //! | from or to a server of a service | of the other end | the same end |
 //! | from or to a host inside, the other end outside | of the host | all its flows meet |
@@ -45,6 +46,8 @@ pub enum Marks {
     Service = 3,
     /// A server behind a service.
     Server = 4,
+    /// Behind a prefix of NAT64: who sends to it is a host inside.
+    Prefix64 = 5,
 }
 
 /// Networks that are something to dispatch, and ports of addresses that are.
@@ -77,6 +80,22 @@ impl Marked {
         for rule in &nat.statics {
             marked.network(rule.inside, Marks::Server);
             marked.network(rule.outside, Marks::Service);
+        }
+        for rule in &nat.nat64 {
+            marked.network(Prefix::V6(rule.prefix.prefix()), Marks::Prefix64);
+            // Another host's outside, as IPv6 hosts call it: as an address of a pool.
+            let pool = nat.pools.get(usize::from(rule.pool));
+            for &(first, last) in pool.iter().flat_map(|pool| &pool.addresses) {
+                if let (IpAddr::V4(first), IpAddr::V4(last)) = (first, last) {
+                    let blocks = rule.prefix.blocks(first.into(), last.into());
+                    blocks.for_each(|block| marked.network(Prefix::V6(block), Marks::Pool));
+                }
+            }
+        }
+        for rule in &nat.nptv6 {
+            // As of static rules: the end that stays is in both directions.
+            marked.network(Prefix::V6(rule.prefixes.inside()), Marks::Server);
+            marked.network(Prefix::V6(rule.prefixes.outside()), Marks::Service);
         }
         for rule in &nat.forwards {
             let last = u32::from(rule.inside_port) + rule.ports.len() as u32 - 1;
@@ -120,6 +139,7 @@ const INSIDE: u32 = Marks::Inside as u32;
 const POOL: u32 = Marks::Pool as u32;
 const SERVICE: u32 = Marks::Service as u32;
 const SERVER: u32 = Marks::Server as u32;
+const PREFIX64: u32 = Marks::Prefix64 as u32;
 /// From here on an address is one of [`Tables::mixed`].
 const MIXED: u32 = 16;
 
@@ -142,6 +162,7 @@ fn by(from: u32, to: u32, ported: bool) -> By {
     match (from, to) {
         (_, POOL) if ported => By::Port,
         (_, POOL | SERVICE) => By::From,
+        (_, PREFIX64) if ported => By::Sender,
         (SERVER, SERVER) => By::Flow,
         (SERVER, _) => By::To,
         (_, SERVER) => By::From,

@@ -9,11 +9,12 @@
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 //!
-//! `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself
+//! `first.rs` begins flows, `translate.rs` writes headers, `family.rs` those of the other version, `proxy.rs` what the gateway says itself
 //! in a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to;
 //! `shared.rs` is what control makes for all that, `notes.rs` what traces say.
 
 mod clear;
+mod family;
 mod first;
 mod notes;
 mod proxy;
@@ -40,9 +41,11 @@ use linerate_wire::flow::{FlowKey4, FlowKey6};
 use crate::config::{FlowsConfig, Stanzas};
 use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::bits::Bits;
+use crate::nat::log::Record;
 use crate::nat::ports::Ports;
 use crate::nat::rewrite::Differences;
 use crate::nat::rules::Rules;
+use crate::nat::writer::Writer;
 use crate::nat::{self, Held, Nat, Tuple};
 use crate::policy::{self, Policy};
 use crate::track::{
@@ -106,6 +109,8 @@ struct Reasons {
     nat_malformed: DropId,
     /// The pool that it was translated by is gone.
     nat_gone: DropId,
+    /// NAT64 has no counterpart: of a fragment, an ICMP message, a packet with a route ahead.
+    nat64: [DropId; 3],
     /// By [`Reason`].
     track: [DropId; Reason::ALL.len()],
     /// By [`nat::Refused`].
@@ -152,6 +157,8 @@ pub struct Shared {
     pub hits: Hits,
     /// Which bucket a packet is of, by what is translated.
     pub classes: Arc<Classes>,
+    /// Writes what translation records.
+    pub log: Option<Arc<Writer>>,
     /// The number of policy and rules, which no others in this process have.
     number: u32,
 }
@@ -217,7 +224,13 @@ impl Shared {
             None => NUMBER.fetch_add(1, Ordering::Relaxed),
         };
         let cookies = old.map(|old| old.cookies.clone());
+        let known = old.and_then(|old| old.log.clone());
+        let log = rules.config.log.to.clone().map(|to| match known {
+            Some(same) if *same.to() == to => same,
+            _ => Arc::new(Writer::new(to, |line| eprintln!("{line}"))),
+        });
         Ok(Self {
+            log,
             policy,
             rules,
             hits,
@@ -304,6 +317,7 @@ impl Flows {
                 flow_collision: reason("flow_collision"),
                 nat_malformed: reason("nat_malformed"),
                 nat_gone: reason("nat_gone"),
+                nat64: ["nat64_fragment", "nat64_icmp", "nat64_routed"].map(&mut reason),
                 track: Reason::ALL.map(|one| reason(one.name())),
                 nat: nat::Refused::ALL.map(|one| reason(one.name())),
             },
@@ -353,6 +367,21 @@ impl Flows {
     /// Packets that rules have logged since this was asked last.
     pub fn take_logged(&mut self) -> Logged {
         std::mem::take(&mut self.logged)
+    }
+
+    /// Its translation.
+    pub fn nat(&self) -> &Nat {
+        &self.nat
+    }
+
+    /// Takes what translation has recorded; `room` is for what it records from now on, or what
+    /// comes back if there is nothing.
+    pub fn take_records(&mut self, room: Vec<Record>) -> Vec<Record> {
+        let log = &mut self.nat.log;
+        match log.is_empty() {
+            true => room,
+            false => log.take(room),
+        }
     }
 
     /// What it has counted.
@@ -626,9 +655,18 @@ impl Stage<Context<'_>> for Flows {
                     found => found,
                 };
                 match (found, is_v4) {
+                    (None, true) if !self.nat.sessions.is_empty() => {
+                        self.arrive(now, index, packet, (context, out))
+                    }
                     (None, _) => self.begin(now, index, packet, context),
                     (Some(hit), true) => self.known4(now, index, &hit, packet, (context, out)),
-                    (Some(hit), false) => self.known6(now, index, &hit, packet, (context, out)),
+                    (Some(hit), false) => {
+                        let known = self.known6(now, index, &hit, packet, (context, out));
+                        match known.is_ok() && self.may_leave(index, context) {
+                            true => self.leave(index, packet, context),
+                            false => known,
+                        }
+                    }
                 }
             };
             if let Err(verdict) = outcome {
@@ -652,6 +690,9 @@ impl Stage<Context<'_>> for Flows {
         self.v4.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
         self.v6.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
         self.counts.ended += ended;
+        if !self.nat.calls.is_empty() {
+            self.nat.expire(now);
+        }
         NEVER
     }
 }

@@ -15,6 +15,7 @@ use linerate_wire::ethernet::HEADER_LEN;
 use super::{Flows, Table, Tracked, gone_of, read};
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
+use crate::nat::sessions::Session;
 use crate::nat::{self, Held, Translated, Tuple};
 use crate::policy::{FirstPacket, hits};
 use crate::track::{self, State, Way};
@@ -82,8 +83,8 @@ impl Flows {
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
         let parsed = &context.packets.parsed;
-        let (is_v4, end) = (parsed.class.v4 >> index & 1 != 0, parsed.end[index]);
-        let (key, tuple) = match is_v4 {
+        let (mut is_v4, mut end) = (parsed.class.v4 >> index & 1 != 0, parsed.end[index]);
+        let (mut key, tuple) = match is_v4 {
             true => {
                 let key = parsed.keys4[index];
                 (Either::V4(key), Tuple::from(&key))
@@ -104,12 +105,26 @@ impl Flows {
         // asked for nobody is told (RFC 5382 REQ-4).
         let destination = self.nat.destination(&first);
         let destination = destination.map_err(|why| self.reasons.of_nat(why))?;
-        let aim = destination.tuple;
-        let Some(to) = leaves(index, aim.dst.address, packet, context) else {
+        let mut aim = destination.tuple;
+        let goes_to = aim.dst.address;
+        // Between the versions of IP flows are of IPv6.
+        let is_between = aim.src.address.is_ipv4() != goes_to.is_ipv4();
+        match (is_between, is_v4) {
+            (true, true) => {
+                let inside = self.nat.seen_inside(&destination);
+                aim = inside.ok_or(Verdict::Drop(self.reasons.nat_gone))?;
+                self.to_six(index, &aim, packet, context)?;
+                let parsed = &context.packets.parsed;
+                (key, end, is_v4) = (Either::V6(parsed.keys6[index]), parsed.end[index], false);
+            }
+            (true, false) => aim = tuple,
+            _ => {}
+        }
+        let Some(to) = leaves(index, goes_to, packet, context) else {
             return Ok(());
         };
         let reasons = &self.reasons;
-        let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
+        let upper = read(packet, is_v4, aim.protocol, end).map_err(|why| reasons.of(why))?;
         let half_open = self.half_open();
         let first_state = match &key {
             Either::V4(key) => self.tracker.first(&key.0, &upper, half_open, now),
@@ -139,7 +154,10 @@ impl Flows {
             differences: Differences::default(),
             permitted_by: self.number,
             zone: first.from.zone,
-            held: becomes.held,
+            held: match is_between {
+                true => becomes.held.with_session(),
+                false => becomes.held,
+            },
             dscp,
         };
         let first_of = |user| First {
@@ -148,7 +166,26 @@ impl Flows {
             user,
             bytes,
         };
-        let back = becomes.tuple.reversed().key();
+        let back = match is_between {
+            true => aim.reversed().key(),
+            false => becomes.tuple.reversed().key(),
+        };
+        if is_between {
+            let (inside, outside) = match tuple.src.address.is_ipv6() {
+                true => (tuple, becomes.tuple),
+                false => (aim.reversed(), tuple.reversed()),
+            };
+            let session = Session {
+                inside,
+                outside,
+                bucket,
+            };
+            if !self.nat.sessions.insert(session) {
+                let Translated { tuple: new, held } = becomes;
+                self.nat.release(held, &tuple, &new, first.from.zone, now);
+                return Err(self.reasons.of_nat(nat::Refused::Full));
+            }
+        }
         let mut differences = Differences::default();
         let begun = match (key, back) {
             (Either::V4(key), Some(Either::V4(back))) => {
@@ -171,7 +208,7 @@ impl Flows {
                 begin_in(&mut self.v6, now, (key, back), bucket, first)
                     .map(|gone| gone.map(|gone| gone_of(&gone)))
             }
-            // Between the families nothing is translated yet.
+            // Both are of one version.
             _ => Err(Refused::Stale),
         };
         match begun {
@@ -190,8 +227,12 @@ impl Flows {
                 });
             }
             Err(why) => {
-                let Translated { tuple: new, held } = becomes;
-                self.nat.release(held, &tuple, &new, first.from.zone, now);
+                let (original, new) = match is_between {
+                    true => (aim, aim),
+                    false => (tuple, becomes.tuple),
+                };
+                self.nat
+                    .release(user.held, &original, &new, first.from.zone, now);
                 return Err(Verdict::Drop(match why {
                     Refused::Collision => self.reasons.flow_collision,
                     Refused::Taken => self.reasons.flow_taken,
@@ -203,6 +244,12 @@ impl Flows {
             context.note(index, "flows", || "its SYN cookie has come back".into());
             self.counts.cookies_returned += 1;
             self.becomes(index, (Way::Onward, made), packet, context)?;
+        }
+        if is_between {
+            return match self.may_leave(index, context) {
+                true => self.leave(index, packet, context),
+                false => Ok(()),
+            };
         }
         if becomes.tuple == tuple {
             return Ok(());
@@ -218,7 +265,7 @@ impl Flows {
         }
     }
 
-    fn random(&mut self) -> u64 {
+    pub(super) fn random(&mut self) -> u64 {
         self.random.1 += 1;
         self.random.0.hash_one(self.random.1)
     }
@@ -241,14 +288,14 @@ impl Flows {
             Direction::Forward => aim.dst.address,
             Direction::Reverse => original.src.address,
         };
-        let Some(there) = leaves(index, far, packet, context) else {
+        let Some(there) = leaves(index, self.nat.plain(far), packet, context) else {
             return Ok(());
         };
         let ends = match hit.direction {
             Direction::Forward => (here, there),
             Direction::Reverse => (there, here),
         };
-        let decided = match self.nat.is_permitted(held, &translated) {
+        let decided = match self.nat.is_permitted(held, &original, &translated) {
             true => self.permits(index, (&aim, dscp), ends, packet, context),
             false => Err(Verdict::Drop(self.reasons.nat_gone)),
         };

@@ -369,6 +369,9 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nat::nat64::Prefix64;
+    use crate::nat::nptv6::Prefixes;
+    use crate::nat::rules::{Nat64, Nptv6, Place};
     use linerate_routing::model::Cidr;
     use linerate_testkit::Random;
 
@@ -422,6 +425,42 @@ mod tests {
         let of_host = classes.one6(&key6("[2001:db8:1:2::3]:4000", "[2001:db8:f::7]:443"));
         let temporary = key6("[2001:db8:1:2::beef]:5", "[2001:db8:e::1]:53");
         assert_eq!(of_host, classes.one6(&temporary));
+    }
+
+    /// NAT64 takes a port of the bucket that the host's address says; calls between hosts inside go
+    /// by the port that they are for. NPTv6 leaves the other end as it is.
+    #[test]
+    fn directions_meet_that_translation_leads_elsewhere_in_ipv6() {
+        let range = ("192.0.2.1".parse().unwrap(), "192.0.2.9".parse().unwrap());
+        let (inside, outside) = ("fd01::/48", "2001:db8:f::/48");
+        let marked = Marked::of_nat(&Config {
+            pools: vec![Pool::new("v4", vec![range])],
+            nat64: vec![Nat64 {
+                prefix: Prefix64::well_known(),
+                pool: 0,
+                from: Place::default(),
+            }],
+            nptv6: vec![Nptv6 {
+                prefixes: Prefixes::new(inside.parse().unwrap(), outside.parse().unwrap()),
+                to: Place::default(),
+            }],
+            ..Config::default()
+        });
+        let classes = Classes::new(Hash::new(9), &marked).unwrap();
+        for host in 1..200 {
+            let src = format!("[2001:db8:1::{host:x}]:4000");
+            let of_host = classes.one6(&key6(&src, "[64:ff9b::c633:6407]:443"));
+            let port = 1024 + 2 * u16::from(of_host);
+            let answer = format!("192.0.2.3:{port}");
+            assert_eq!(of_host, classes.one4(&key("198.51.100.7:443", &answer)));
+            let call = format!("[64:ff9b::c000:203]:{port}");
+            let other = key6(&format!("[2001:db8:2::{host:x}]:9"), &call);
+            assert_eq!(of_host, classes.one6(&other));
+
+            let (server, host) = ("[2001:db8:9::1]:53", format!("[fd01::{host:x}]:7"));
+            let asks = classes.one6(&key6(&host, server));
+            assert_eq!(asks, classes.one6(&key6(server, "[2001:db8:f:5::1]:7")));
+        }
     }
 
     #[test]

@@ -11,8 +11,10 @@
 //!
 //! `first.rs` begins flows, `translate.rs` writes headers, `family.rs` those of the other version, `proxy.rs` what the gateway says itself
 //! in a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to;
-//! `shared.rs` is what control makes for all that, `notes.rs` what traces say.
+//! `shared.rs` is what control makes for all that, `asked.rs` what it asks, `notes.rs` what traces
+//! say.
 
+mod asked;
 mod clear;
 mod family;
 mod first;
@@ -41,7 +43,6 @@ use linerate_wire::flow::{FlowKey4, FlowKey6};
 use crate::config::{FlowsConfig, Stanzas};
 use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::bits::Bits;
-use crate::nat::log::Record;
 use crate::nat::ports::Ports;
 use crate::nat::rewrite::Differences;
 use crate::nat::rules::Rules;
@@ -352,48 +353,6 @@ impl Flows {
         let both = [self.v4.next_expiry(), self.v6.next_expiry()];
         let first = both.into_iter().flatten().min();
         first.map(|tick| tick.saturating_mul(1_000_000_000 / TICKS))
-    }
-
-    /// The flows of IPv4.
-    pub fn v4(&self) -> &Table<FlowKey4, 16> {
-        &self.v4
-    }
-
-    /// The flows of IPv6.
-    pub fn v6(&self) -> &Table<FlowKey6, 40> {
-        &self.v6
-    }
-
-    /// Packets that rules have logged since this was asked last.
-    pub fn take_logged(&mut self) -> Logged {
-        std::mem::take(&mut self.logged)
-    }
-
-    /// Its translation.
-    pub fn nat(&self) -> &Nat {
-        &self.nat
-    }
-
-    /// Takes what translation has recorded; `room` is for what it records from now on, or what
-    /// comes back if there is nothing.
-    pub fn take_records(&mut self, room: Vec<Record>) -> Vec<Record> {
-        let log = &mut self.nat.log;
-        match log.is_empty() {
-            true => room,
-            false => log.take(room),
-        }
-    }
-
-    /// What it has counted.
-    pub fn counts(&self) -> Counts {
-        self.counts
-    }
-
-    /// Connections that one side has not confirmed yet.
-    pub fn half_open(&self) -> usize {
-        let states = State::ALL.into_iter().filter(|state| state.is_half_open());
-        let count = |state: State| self.v4.count(state as u8) + self.v6.count(state as u8);
-        states.map(count).sum()
     }
 
     /// Readies the keys of those that are not looked up as they are: ICMP queries, by their

@@ -47,7 +47,7 @@ impl Flows {
             }
         }
         match session.map(|session| session.outside) {
-            Some(to) => self.to_four(index, &to, packet, context),
+            Some(to) => self.become_four(index, &to, packet, context),
             None => Ok(()),
         }
     }
@@ -66,7 +66,7 @@ impl Flows {
         let Some(to) = session.map(|session| session.inside.reversed()) else {
             return self.begin(now, index, packet, context);
         };
-        self.to_six(index, &to, packet, context)?;
+        self.become_six(index, &to, packet, context)?;
         let key = context.packets.parsed.keys6[index];
         let hit = self.v6.lookup(key);
         let hit = hit.ok_or(Verdict::Drop(self.reasons.nat_gone))?;
@@ -119,7 +119,7 @@ impl Flows {
         {
             tcp.shift_quote(hit.direction, packet.data_mut(), &headers, &quote.headers);
         }
-        self.to_six(index, to, packet, context)
+        self.become_six(index, to, packet, context)
     }
 
     /// What answers to a packet are in IPv4, if it came from there.
@@ -133,7 +133,7 @@ impl Flows {
     }
 
     /// A packet of IPv6 becomes one of IPv4, of this tuple.
-    pub(super) fn to_four(
+    pub(super) fn become_four(
         &mut self,
         index: usize,
         to: &Tuple,
@@ -163,7 +163,7 @@ impl Flows {
     }
 
     /// A packet of IPv4 becomes one of IPv6, of this tuple.
-    pub(super) fn to_six(
+    pub(super) fn become_six(
         &mut self,
         index: usize,
         to: &Tuple,

@@ -113,7 +113,7 @@ impl Flows {
             (true, true) => {
                 let inside = self.nat.seen_inside(&destination);
                 aim = inside.ok_or(Verdict::Drop(self.reasons.nat_gone))?;
-                self.to_six(index, &aim, packet, context)?;
+                self.become_six(index, &aim, packet, context)?;
                 let parsed = &context.packets.parsed;
                 (key, end, is_v4) = (Either::V6(parsed.keys6[index]), parsed.end[index], false);
             }

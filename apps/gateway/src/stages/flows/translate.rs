@@ -139,7 +139,7 @@ impl Flows {
                 Either::V4(_) => None,
             };
             return match session.map(|session| session.outside) {
-                Some(to) => self.to_four(index, &to, packet, context),
+                Some(to) => self.become_four(index, &to, packet, context),
                 None => Ok(()),
             };
         }

@@ -167,16 +167,6 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
             interfaces: known.interfaces,
         },
     );
-    for (is_there, what) in [
-        (!nat.nat64.is_empty(), "nat.nat64"),
-        (!nat.nptv6.is_empty(), "nat.nptv6"),
-    ] {
-        if is_there {
-            let line = file.value("nat").map_or(1, |(_, line)| line);
-            let problem = format!("`{what}` is read, but packets are not translated by it yet");
-            file.wrong(line, "nat", problem, "take it out");
-        }
-    }
     if !nat.is_empty() {
         warn_of_short(&stated, file);
     }

@@ -98,8 +98,12 @@ pub(crate) fn explain(question: &Question<'_>, shared: &Shared) -> Result<Value,
         None => rules.explain_destination(&first, at(id)),
     };
     said.add("destination", text);
-    let aimed = packet.to(aim.dst.address, aim.dst.port);
     let towards = chosen.map_or(aim.dst.address, |chosen| chosen.address);
+    // Between the versions of IP policies see the packet of IPv6.
+    let aimed = match aim.dst.address.is_ipv4() == first.dst.address.is_ipv4() {
+        true => packet.to(aim.dst.address, aim.dst.port),
+        false => packet.to(first.dst.address, first.dst.port),
+    };
     let vrf = &config.vrfs[interface.vrf as usize].name;
     let Some(route) = question.route(interface.vrf, towards) else {
         let line = format!("no route to {towards} in vrf {vrf}: dropped");

@@ -29,7 +29,9 @@ use crate::path::GatewayPath;
 use crate::policy;
 use crate::policy::lists::ListConfig;
 use crate::policy::zones::ZoneConfig;
+use crate::records;
 use crate::show::{self, workers};
+use crate::show_nat;
 use crate::stages::flows::{Counts, Flows, Prepared, Shared};
 
 /// The appliance.
@@ -66,12 +68,16 @@ impl Extension for Gateway {
                 .iter()
                 .any(|zone| zone.interfaces.contains(&interface.name));
             interface.reassemble |= is_in_zone || stanzas.dispatch.hands_over();
+            interface.answered = stanzas.nat.answered_at(&interface.addresses);
         }
         Some(Arc::new(stanzas))
     }
 
     fn prepare(&self, config: &mut Config, old: Option<&Own>) -> Result<(), Error> {
         let (stanzas, old) = (stanzas(config), shared(old));
+        if let Some(log) = old.as_ref().and_then(|old| old.log.as_ref()) {
+            log.reopen();
+        }
         let prepared = Prepared::new(&stanzas, old.as_deref())?;
         let unreachable = policy::warnings(&prepared.lists, &stanzas.policy);
         config.warnings.extend(unreachable);
@@ -230,6 +236,9 @@ impl Extension for Gateway {
             "flows" => show::flows(shared, filter, at_work, rows),
             "workers" => workers::rows(&shared, at_work, rows),
             "backends" => show::backends(shared, filter, at_work, rows),
+            "nat" => show_nat::pools(&shared, filter, at_work, rows),
+            "mappings" => show_nat::mappings(&shared, filter, at_work, rows),
+            "subscribers" => show_nat::subscribers(&shared, filter, at_work, rows),
             _ => show::policies(&shared, filter, rows),
         }
     }
@@ -271,6 +280,9 @@ impl Extension for Gateway {
             return (lines, more);
         };
         tell_backends(&shared, at_work, &mut lines);
+        if let Some(log) = &shared.log {
+            records::take(log, shared.rules.config.limits.records, at_work);
+        }
         if !shared.policy.logs() {
             return (lines, more);
         }
@@ -315,6 +327,7 @@ impl Extension for Gateway {
             show::decided(shared, page);
             workers::metrics(shared, at_work, page);
             shared.balance.metrics(&show::begun(at_work), page);
+            show_nat::metrics(shared, at_work, page);
         }
     }
 }

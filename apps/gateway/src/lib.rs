@@ -24,7 +24,9 @@ mod extension;
 pub mod nat;
 pub mod path;
 pub mod policy;
+mod records;
 mod show;
+mod show_nat;
 pub mod stages;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]

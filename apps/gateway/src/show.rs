@@ -1,4 +1,4 @@
-//! The gateway's tables: flows, policies, backends and workers.
+//! The gateway's tables: flows, policies, backends and workers; those of NAT are [`show_nat`]'s.
 
 pub(crate) mod workers;
 
@@ -22,9 +22,11 @@ use linerate_wire::protocol;
 use serde_json::{Value, json};
 
 use crate::balance::show::{FlowCounts, add};
+use crate::nat::{Endpoint, Tuple};
 use crate::path::GatewayPath;
 use crate::policy::{Zone, Zones};
-use crate::stages::flows::{Shared, Table as FlowTable, Tracked};
+use crate::show_nat;
+use crate::stages::flows::{Flows, Shared, Table as FlowTable, Tracked};
 use crate::track::State;
 
 /// It may be long: only rows that are wanted are made.
@@ -46,7 +48,15 @@ const BACKENDS: Table = Table {
 };
 
 /// What there is to show.
-pub(crate) const TABLES: [&Table; 4] = [&FLOWS, &POLICIES, &BACKENDS, &workers::WORKERS];
+pub(crate) const TABLES: [&Table; 7] = [
+    &FLOWS,
+    &POLICIES,
+    &BACKENDS,
+    &workers::WORKERS,
+    &show_nat::POOLS,
+    &show_nat::MAPPINGS,
+    &show_nat::SUBSCRIBERS,
+];
 
 /// Places of a flow table that a worker looks through between two bursts: its longest stop for this
 /// is that of so many flows, whatever number the table has.
@@ -384,6 +394,9 @@ impl Visit {
                 true => part.look(flows.v4(), &words, now, ends4),
                 false => part.look(flows.v6(), &words, now, ends6),
             }
+            if !is_v4 && !flows.nat().sessions.is_empty() {
+                part.found.iter_mut().for_each(|seen| outside(flows, seen));
+            }
             for seen in part.found.iter().filter(|_| clears) {
                 match is_v4 {
                     true => flows.clear4(seen.id, now),
@@ -393,6 +406,24 @@ impl Visit {
             Some(part)
         });
         looked.flatten()
+    }
+}
+
+/// What a flow of IPv6 becomes that NAT64 translates.
+fn outside(flows: &Flows, seen: &mut Seen) {
+    let ([src, dst], protocol, vrf) = seen.ends;
+    let end = |(address, port)| Endpoint { address, port };
+    let tuple = Tuple {
+        src: end(src),
+        dst: end(dst),
+        protocol,
+    };
+    let sessions = &flows.nat().sessions;
+    let there = sessions.of(&tuple).map(|session| session.outside);
+    let back = || Some(sessions.of(&tuple.reversed())?.outside.reversed());
+    if let Some(Tuple { src, dst, protocol }) = there.or_else(back) {
+        let ends = [(src.address, src.port), (dst.address, dst.port)];
+        seen.becomes = Some((ends, protocol, vrf));
     }
 }
 

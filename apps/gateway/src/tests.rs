@@ -20,7 +20,8 @@ use linerate_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use linerate_wire::{checksum, protocol};
 
 use crate::config::{FlowsConfig, Stanzas};
-use crate::nat::rules::{Action, Place, Pool, SourceRule};
+use crate::nat::nptv6::Prefixes;
+use crate::nat::rules::{Action, Nptv6, Place, Pool, SourceRule};
 use crate::path::GatewayPath;
 use crate::policy;
 use crate::stages::flows::{Flows, Shared};
@@ -29,6 +30,7 @@ mod balanced;
 mod floods;
 mod limits;
 mod reloads;
+mod nat64;
 
 const OUTSIDE: u16 = 0;
 const INSIDE: u16 = 1;
@@ -724,6 +726,46 @@ fn rfc5508_4_2_a_host_is_told_that_nobody_answers_for_what_it_sent() {
         let (from, ends) = if v6 { (62, 8..44) } else { (42, 12..24) };
         assert_eq!(told[from..][ends.clone()], asks.bytes()[14..][ends]);
     }
+}
+
+#[test]
+fn rfc_6296_prefixes_are_exchanged_both_ways_and_in_what_errors_quote() {
+    let mut stanzas = stanzas(USUAL);
+    let (inside, outside) = ("2001:db8:a1::/48", "2001:db8:f::/48");
+    stanzas.nat.nptv6 = vec![Nptv6 {
+        prefixes: Prefixes::new(inside.parse().unwrap(), outside.parse().unwrap()),
+        to: Place {
+            zone: Some(OUTSIDE),
+            interface: None,
+        },
+    }];
+    let mut gate = Gate::new(&stanzas);
+    let asks = segment(true, false, SYN, (100, 0));
+    let sent = gate.passes(INSIDE, &asks).unwrap();
+    let (from, to) = ends(&sent);
+    assert!(from.0.to_string().starts_with("2001:db8:f:"), "{from:?}");
+    assert_eq!((from.1, to.1), (5000, 22));
+    // Neutral: no checksum has changed.
+    assert_eq!(sent[70..72], asks.bytes()[70..72]);
+    let name: &'static str = Box::leak(from.0.to_string().into_boxed_str());
+    let told = unreachable(&Frame {
+        src: name,
+        ..asks.clone()
+    });
+    let told = gate.passes(OUTSIDE, &told).unwrap();
+    assert_eq!(ends(&told).1.0.to_string(), "2001:db8:a1::9");
+    assert_eq!(told[62 + 8..62 + 44], asks.bytes()[14 + 8..14 + 44]);
+    let answer = Frame {
+        dst: name,
+        ..segment(true, true, SYN | ACK, (300, 101))
+    };
+    let back = gate.passes(OUTSIDE, &answer.summed()).unwrap();
+    assert_eq!(ends(&back).1, ("2001:db8:a1::9".parse().unwrap(), 5000));
+    // Whoever is outside needs a policy.
+    let mut other = segment(true, true, SYN, (300, 0));
+    other.dst = name;
+    other.payload[2..4].copy_from_slice(&5001_u16.to_be_bytes());
+    gate.refuses(OUTSIDE, &other.summed(), "policy");
 }
 
 #[test]

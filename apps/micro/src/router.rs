@@ -165,6 +165,7 @@ pub fn settings(addresses: [[u8; 4]; 2], len: u8) -> Settings {
         host_interface: None,
         urpf: Urpf::Off,
         proxy: false,
+        answered: Vec::new(),
         redirects: true,
         reassemble: false,
         acl_in: None,

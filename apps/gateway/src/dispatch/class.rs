@@ -3,6 +3,7 @@
 //! | packet | bucket | why |
 //! |---|---|---|
 //! | to a pool's address | of its destination port | the port says who made the mapping |
+//! | to a prefix of NAT64 | of the host that it comes from | its port outside is of that bucket |
 //! | to a service | of its source | the remote end is in both directions |
 //! | from or to a server of a service | of the other end | the same end |
 //! | from or to a host inside, the other end outside | of the host | all its flows meet |
@@ -45,6 +46,8 @@ pub enum Marks {
     Service = 3,
     /// A server behind a service.
     Server = 4,
+    /// Behind a prefix of NAT64: who sends to it is a host inside.
+    Prefix64 = 5,
 }
 
 /// Networks that are something to dispatch, and ports of addresses that are.
@@ -82,6 +85,22 @@ impl Marked {
         for rule in &nat.statics {
             marked.network(rule.inside, Marks::Server);
             marked.network(rule.outside, Marks::Service);
+        }
+        for rule in &nat.nat64 {
+            marked.network(Prefix::V6(rule.prefix.prefix()), Marks::Prefix64);
+            // Another host's outside, as IPv6 hosts call it: as an address of a pool.
+            let pool = nat.pools.get(usize::from(rule.pool));
+            for &(first, last) in pool.iter().flat_map(|pool| &pool.addresses) {
+                if let (IpAddr::V4(first), IpAddr::V4(last)) = (first, last) {
+                    let blocks = rule.prefix.blocks(first.into(), last.into());
+                    blocks.for_each(|block| marked.network(Prefix::V6(block), Marks::Pool));
+                }
+            }
+        }
+        for rule in &nat.nptv6 {
+            // As of static rules: the end that stays is in both directions.
+            marked.network(Prefix::V6(rule.prefixes.inside()), Marks::Server);
+            marked.network(Prefix::V6(rule.prefixes.outside()), Marks::Service);
         }
         for rule in &nat.forwards {
             let last = u32::from(rule.inside_port) + rule.ports.len() as u32 - 1;
@@ -125,6 +144,7 @@ const INSIDE: u32 = Marks::Inside as u32;
 const POOL: u32 = Marks::Pool as u32;
 const SERVICE: u32 = Marks::Service as u32;
 const SERVER: u32 = Marks::Server as u32;
+const PREFIX64: u32 = Marks::Prefix64 as u32;
 /// From here on an address is one of [`Tables::mixed`].
 const MIXED: u32 = 16;
 
@@ -147,6 +167,7 @@ fn by(from: u32, to: u32, ported: bool) -> By {
     match (from, to) {
         (_, POOL) if ported => By::Port,
         (_, POOL | SERVICE) => By::From,
+        (_, PREFIX64) if ported => By::Sender,
         (SERVER, SERVER) => By::Flow,
         (SERVER, _) => By::To,
         (_, SERVER) => By::From,
@@ -375,6 +396,9 @@ impl Tables {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nat::nat64::Prefix64;
+    use crate::nat::nptv6::Prefixes;
+    use crate::nat::rules::{Nat64, Nptv6, Place};
     use linerate_routing::model::Cidr;
     use linerate_testkit::Random;
 
@@ -428,6 +452,42 @@ mod tests {
         let of_host = classes.one6(&key6("[2001:db8:1:2::3]:4000", "[2001:db8:f::7]:443"));
         let temporary = key6("[2001:db8:1:2::beef]:5", "[2001:db8:e::1]:53");
         assert_eq!(of_host, classes.one6(&temporary));
+    }
+
+    /// NAT64 takes a port of the bucket that the host's address says; calls between hosts inside go
+    /// by the port that they are for. NPTv6 leaves the other end as it is.
+    #[test]
+    fn directions_meet_that_translation_leads_elsewhere_in_ipv6() {
+        let range = ("192.0.2.1".parse().unwrap(), "192.0.2.9".parse().unwrap());
+        let (inside, outside) = ("fd01::/48", "2001:db8:f::/48");
+        let marked = Marked::of_nat(&Config {
+            pools: vec![Pool::new("v4", vec![range])],
+            nat64: vec![Nat64 {
+                prefix: Prefix64::well_known(),
+                pool: 0,
+                from: Place::default(),
+            }],
+            nptv6: vec![Nptv6 {
+                prefixes: Prefixes::new(inside.parse().unwrap(), outside.parse().unwrap()),
+                to: Place::default(),
+            }],
+            ..Config::default()
+        });
+        let classes = Classes::new(Hash::new(9), &marked).unwrap();
+        for host in 1..200 {
+            let src = format!("[2001:db8:1::{host:x}]:4000");
+            let of_host = classes.one6(&key6(&src, "[64:ff9b::c633:6407]:443"));
+            let port = 1024 + 2 * u16::from(of_host);
+            let answer = format!("192.0.2.3:{port}");
+            assert_eq!(of_host, classes.one4(&key("198.51.100.7:443", &answer)));
+            let call = format!("[64:ff9b::c000:203]:{port}");
+            let other = key6(&format!("[2001:db8:2::{host:x}]:9"), &call);
+            assert_eq!(of_host, classes.one6(&other));
+
+            let (server, host) = ("[2001:db8:9::1]:53", format!("[fd01::{host:x}]:7"));
+            let asks = classes.one6(&key6(&host, server));
+            assert_eq!(asks, classes.one6(&key6(server, "[2001:db8:f:5::1]:7")));
+        }
     }
 
     #[test]

@@ -99,6 +99,15 @@ impl<T> Chains<T> {
         self.places(first).filter_map(|at| self.get(at))
     }
 
+    /// The values at `count` places from `from` on, and the place behind; `None` at the end.
+    pub(super) fn part(&self, from: u32, count: u32) -> (impl Iterator<Item = &T>, Option<u32>) {
+        let len = self.nodes.len() as u32;
+        let (from, end) = (from.min(len), from.saturating_add(count).min(len));
+        let nodes = &self.nodes[from as usize..end as usize];
+        let values = nodes.iter().filter_map(|node| node.value.as_ref());
+        (values, (end < len).then_some(end))
+    }
+
     /// All values.
     pub(super) fn iter(&self) -> impl Iterator<Item = &T> {
         self.nodes.iter().filter_map(|node| node.value.as_ref())

@@ -200,10 +200,10 @@ pub struct Log {
 }
 
 impl Log {
-    /// Room for so many records; memory is taken as they come.
+    /// Room for so many records.
     pub fn new(most: usize) -> Self {
         Self {
-            records: Vec::new(),
+            records: Vec::with_capacity(most),
             most,
             lost: 0,
         }
@@ -217,7 +217,23 @@ impl Log {
         }
     }
 
-    /// Takes out all records, in order, for `empty`, whose memory is used from now on.
+    /// How many records wait at most.
+    pub fn most(&self) -> usize {
+        self.most
+    }
+
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether none waits.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// Takes out all records, in order, for `empty`, whose memory is used from now on: it should
+    /// have room for as many.
     pub fn take(&mut self, mut empty: Vec<Record>) -> Vec<Record> {
         empty.clear();
         std::mem::replace(&mut self.records, empty)

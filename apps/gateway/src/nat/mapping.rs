@@ -160,6 +160,11 @@ impl Mappings {
         self.len() == 0
     }
 
+    /// Those at `count` places from `from` on, and where to go on; `None` at the end.
+    pub fn part(&self, from: u32, count: u32) -> (impl Iterator<Item = &Mapping>, Option<u32>) {
+        self.all.part(from, count)
+    }
+
     /// All, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Mapping> {
         self.all.iter()

@@ -40,16 +40,19 @@
 //! |---|---|
 //! | [`ports`] | which ports are free |
 //! | [`mapping`] | which outside an inside endpoint has, and who may send to it |
+//! | [`calls`] | hosts inside that have called each other |
 //! | [`subscribers`] | hosts with an address, blocks and limits of their own |
 //! | [`rules`], [`stanza`] | what is translated, and how the file says it |
 //! | [`rewrite`] | headers and checksums |
+//! | [`sessions`] | which IPv4 flow an IPv6 flow is outside |
 //! | [`nat64`], [`nptv6`] | IPv6 to IPv4, IPv6 prefixes |
-//! | [`log`] | records of sessions and blocks |
+//! | [`log`], [`writer`] | records of sessions and blocks, and who writes them |
 //!
 //! Clauses and their tests are in `docs/rfc/nat.md`.
 #![allow(missing_docs)] // fields say what they are by their names
 
 pub mod bits;
+pub mod calls;
 mod chain;
 mod explain;
 pub mod log;
@@ -59,12 +62,14 @@ pub mod nptv6;
 pub mod ports;
 pub mod rewrite;
 pub mod rules;
+pub mod sessions;
 pub mod stanza;
 pub mod subscribers;
 #[cfg(test)]
 mod testing;
 mod translate;
 mod tuple;
+pub mod writer;
 
 pub use translate::{Bucket, Destination, First, Held, Limits, Nat, Refused, Translated};
 pub use tuple::{Endpoint, Protocol, Tuple};

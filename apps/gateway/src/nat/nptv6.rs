@@ -30,6 +30,16 @@ impl Prefixes {
         }
     }
 
+    /// The prefix inside.
+    pub fn inside(&self) -> Prefix6 {
+        self.inside
+    }
+
+    /// The prefix outside.
+    pub fn outside(&self) -> Prefix6 {
+        self.outside
+    }
+
     /// Whether an address is of the outside prefix.
     pub fn has_outside(&self, address: IpAddr) -> bool {
         matches!(address, IpAddr::V6(v6) if self.outside.contains(v6.into()))

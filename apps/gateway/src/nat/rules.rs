@@ -8,10 +8,11 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use linerate_routing::model::Prefix;
+use linerate_routing::model::{Cidr, Prefix};
 
 use super::mapping::Filtering;
 use super::ports::{AddressId, Legal, Outside};
+use super::writer::To;
 use super::{Endpoint, Limits, Protocol, Tuple, nat64::Prefix64, nptv6};
 
 /// All stanzas of NAT.
@@ -24,6 +25,25 @@ pub struct Config {
     pub forwards: Vec<Forward>,
     pub nat64: Vec<Nat64>,
     pub nptv6: Vec<Nptv6>,
+    pub log: LogConfig,
+}
+
+/// `[nat.log]`: what is recorded, besides what [`Pool::logs`] says, and where.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// Where records go; `None`: nowhere.
+    pub to: Option<To>,
+    /// Whether blocks of ports are recorded.
+    pub blocks: bool,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            to: None,
+            blocks: true,
+        }
+    }
 }
 
 impl Config {
@@ -49,6 +69,20 @@ impl Config {
                 .map(|rule| (rule.outside, rule.outside)),
         );
         all
+    }
+
+    /// Those of them that an interface with these addresses is asked for: its neighbours take them
+    /// for their own network's. It has to answer as Linux does for its own addresses.
+    pub fn answered_at(&self, own: &[Cidr]) -> Vec<(IpAddr, IpAddr)> {
+        let ranges = self.answered().into_iter();
+        let near = |&(from, to): &(IpAddr, IpAddr)| {
+            own.iter().map(|cidr| cidr.network()).any(|network| {
+                from.is_ipv4() == network.first().is_ipv4()
+                    && from <= last(&network)
+                    && network.first() <= to
+            })
+        };
+        ranges.filter(near).collect()
     }
 
     /// With the numbers that interfaces and zones have while they run, for those of the file.
@@ -102,7 +136,7 @@ pub struct Pool {
     pub blocks: u16,
     /// Ports of one host at most (RFC 6888 REQ-4).
     pub host_ports: Option<u32>,
-    /// Whether sessions are logged; blocks always are.
+    /// Whether sessions and mappings are recorded.
     pub logs: bool,
 }
 
@@ -406,7 +440,7 @@ impl Rules {
 
     /// The addresses of a pool, by position.
     #[inline]
-    pub(super) fn positions(&self, pool: u16) -> &[AddressId] {
+    pub fn positions(&self, pool: u16) -> &[AddressId] {
         self.positions
             .get(usize::from(pool))
             .map_or(&[], Vec::as_slice)

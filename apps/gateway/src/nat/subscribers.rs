@@ -132,6 +132,11 @@ impl Subscribers {
         self.len() == 0
     }
 
+    /// Those at `count` places from `from` on, and where to go on; `None` at the end.
+    pub fn part(&self, from: u32, count: u32) -> (impl Iterator<Item = &Subscriber>, Option<u32>) {
+        self.all.part(from, count)
+    }
+
     /// All, in no order.
     pub fn iter(&self) -> impl Iterator<Item = &Subscriber> {
         self.all.iter()

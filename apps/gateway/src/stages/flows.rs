@@ -12,13 +12,16 @@
 //! `usual.rs` passes what most packets are; `balanced.rs` those to backends that answer by
 //! themselves; `first.rs` begins flows, `translate.rs` writes headers,
 //! `proxy.rs` what the gateway says itself in a connection that begins with a SYN cookie;
-//! `clear.rs` ends flows when it is told to; `limits.rs` says how many there may be; `buckets.rs`
-//! has flows leave for another worker and arrive from one; `shared.rs` is what control makes for
-//! all that, `notes.rs` what traces say.
+//! `family.rs` writes headers of the other version of IP; `clear.rs` ends flows when it is told to;
+//! `limits.rs` says how many there may be; `buckets.rs` has flows leave for another worker and
+//! arrive from one; `shared.rs` is what control makes for all that, `asked.rs` what it asks,
+//! `notes.rs` what traces say.
 
+mod asked;
 mod balanced;
 pub mod buckets;
 mod clear;
+mod family;
 mod first;
 mod limits;
 mod notes;
@@ -52,6 +55,7 @@ use crate::nat::bits::Bits;
 use crate::nat::ports::Ports;
 use crate::nat::rewrite::Differences;
 use crate::nat::rules::Rules;
+use crate::nat::writer::Writer;
 use crate::nat::{self, Held, Nat, Tuple};
 use crate::policy::{self, Policy};
 use crate::track::{Cookies, Made, Pickup, Reason, Tcp, Tracker, Upper, Verdict as Next};
@@ -129,6 +133,8 @@ struct Reasons {
     backend_gone: DropId,
     /// It is to be encapsulated, and was left to be segmented later.
     backend_segments: DropId,
+    /// NAT64 has no counterpart: of a fragment, an ICMP message, a packet with a route ahead.
+    nat64: [DropId; 3],
     /// By [`Reason`].
     track: [DropId; Reason::ALL.len()],
     /// By [`nat::Refused`].
@@ -183,6 +189,8 @@ pub struct Shared {
     pub(crate) moves: Arc<Moves>,
     /// How many flows there may be, and how long they live.
     limits: Arc<Limits>,
+    /// Writes what translation records.
+    pub log: Option<Arc<Writer>>,
     /// The number of policy and rules, which no others in this process have.
     number: u32,
 }
@@ -259,7 +267,13 @@ impl Shared {
         };
         let cookies = old.map(|old| old.cookies.clone());
         let moves = old.map(|old| old.moves.clone()).unwrap_or_default();
+        let known = old.and_then(|old| old.log.clone());
+        let log = rules.config.log.to.clone().map(|to| match known {
+            Some(same) if *same.to() == to => same,
+            _ => Arc::new(Writer::new(to, |line| eprintln!("{line}"))),
+        });
         Ok(Self {
+            log,
             policy,
             rules,
             balance,
@@ -359,6 +373,7 @@ impl Flows {
                 no_backend: reason("no_backend"),
                 backend_gone: reason("backend_gone"),
                 backend_segments: reason("backend_segments"),
+                nat64: ["nat64_fragment", "nat64_icmp", "nat64_routed"].map(&mut reason),
                 track: Reason::ALL.map(|one| reason(one.name())),
                 nat: nat::Refused::ALL.map(|one| reason(one.name())),
             },
@@ -395,26 +410,6 @@ impl Flows {
         let both = [self.v4.next_expiry(), self.v6.next_expiry()];
         let first = both.into_iter().flatten().min();
         first.map(|tick| tick.saturating_mul(1_000_000_000 / TICKS))
-    }
-
-    /// The flows of IPv4.
-    pub fn v4(&self) -> &Table<FlowKey4, 16> {
-        &self.v4
-    }
-
-    /// The flows of IPv6.
-    pub fn v6(&self) -> &Table<FlowKey6, 40> {
-        &self.v6
-    }
-
-    /// Packets that rules have logged since this was asked last.
-    pub fn take_logged(&mut self) -> Logged {
-        std::mem::take(&mut self.logged)
-    }
-
-    /// What it has counted.
-    pub fn counts(&self) -> Counts {
-        self.counts
     }
 
     /// Readies the keys of those that are not looked up as they are: ICMP queries, by their
@@ -673,7 +668,11 @@ impl Stage<Context<'_>> for Flows {
             traced => self.note_known(traced, context),
         }
         let class = &context.packets.parsed.class;
-        let (v4, usual) = (class.v4, tracked & !errors & (class.udp | class.tcp));
+        let (v4, mut usual) = (class.v4, tracked & !errors & (class.udp | class.tcp));
+        if !self.nat.sessions.is_empty() {
+            // Some of them leave as IPv4.
+            usual &= v4;
+        }
         let (mut live, mut left) = (context.packets.live, tracked);
         loop {
             left = self.pass_usual((left, usual), now, burst, context.packets);
@@ -697,9 +696,18 @@ impl Stage<Context<'_>> for Flows {
                     found => found,
                 };
                 match (found, is_v4) {
+                    (None, true) if !self.nat.sessions.is_empty() => {
+                        self.arrive(now, index, packet, (context, out))
+                    }
                     (None, _) => self.begin(now, index, packet, context),
                     (Some(hit), true) => self.known4(now, index, &hit, packet, (context, out)),
-                    (Some(hit), false) => self.known6(now, index, &hit, packet, (context, out)),
+                    (Some(hit), false) => {
+                        let known = self.known6(now, index, &hit, packet, (context, out));
+                        match known.is_ok() && self.may_leave(index, context) {
+                            true => self.leave(index, packet, context),
+                            false => known,
+                        }
+                    }
                 }
             };
             if let Err(verdict) = outcome {
@@ -723,6 +731,9 @@ impl Stage<Context<'_>> for Flows {
         self.v4.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
         self.v6.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
         self.counts.ended += ended;
+        if !self.nat.calls.is_empty() {
+            self.nat.expire(now);
+        }
         NEVER
     }
 }

@@ -131,6 +131,12 @@ pub(crate) enum What {
     Workers,
     /// Of a gateway: backends of balancers, with what their checks say
     Backends,
+    /// Of a gateway: pools, with their ports
+    Nat,
+    /// Of a gateway: who inside has which outside port
+    Mappings,
+    /// Of a gateway: hosts that have an outside address of their own
+    Subscribers,
 }
 
 impl What {
@@ -150,6 +156,9 @@ impl What {
             Self::Policies => "policies",
             Self::Workers => "workers",
             Self::Backends => "backends",
+            Self::Nat => "nat",
+            Self::Mappings => "mappings",
+            Self::Subscribers => "subscribers",
         }
     }
 }

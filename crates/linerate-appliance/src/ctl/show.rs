@@ -111,6 +111,41 @@ const FLOWS: &[Shown] = &[
     ("packets", "packets", true),
     ("packets_back", "back", true),
 ];
+const NAT: &[Shown] = &[
+    ("pool", "pool", false),
+    ("addresses", "addresses", true),
+    ("tcp_used", "tcp used", true),
+    ("tcp_free", "tcp free", true),
+    ("udp_used", "udp used", true),
+    ("udp_free", "udp free", true),
+    ("icmp_used", "icmp used", true),
+    ("icmp_free", "icmp free", true),
+    ("mappings", "mappings", true),
+    ("subscribers", "subscribers", true),
+    ("blocks", "blocks", true),
+    ("refused", "refused", true),
+];
+
+const MAPPINGS: &[Shown] = &[
+    ("protocol", "protocol", false),
+    ("inside", "inside", false),
+    ("outside", "outside", false),
+    ("pool", "pool", false),
+    ("zone", "zone", false),
+    ("flows", "flows", true),
+    ("worker", "worker", true),
+];
+
+const SUBSCRIBERS: &[Shown] = &[
+    ("inside", "inside", false),
+    ("outside", "outside", false),
+    ("pool", "pool", false),
+    ("zone", "zone", false),
+    ("ports", "ports", true),
+    ("blocks", "blocks", false),
+    ("worker", "worker", true),
+];
+
 const POLICIES: &[Shown] = &[
     ("policy", "policy", false),
     ("rule", "rule", false),
@@ -164,6 +199,9 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Policies => POLICIES,
         What::Workers => WORKERS,
         What::Backends => BACKENDS,
+        What::Nat => NAT,
+        What::Mappings => MAPPINGS,
+        What::Subscribers => SUBSCRIBERS,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
         true => Column::number(heading),

@@ -90,6 +90,7 @@ impl Known<'_> {
                 host_interface: self.router.kernel.then_some(host_interface),
                 urpf: Urpf::Off,
                 proxy: false,
+                answered: Vec::new(),
                 redirects: true,
                 reassemble: false,
                 acl_in: None,
@@ -182,6 +183,7 @@ impl Known<'_> {
                 .choice("urpf", &choices)
                 .map_or(Urpf::Off, |at| at.value),
             proxy: switch("proxy", false),
+            answered: Vec::new(),
             redirects: switch("redirects", true),
             reassemble: switch("reassemble", false),
             acl_in: self.acl(section, "acl_in"),

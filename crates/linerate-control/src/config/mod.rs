@@ -210,6 +210,8 @@ pub struct InterfaceConfig {
     pub host_interface: Option<String>,
     pub urpf: Urpf,
     pub proxy: bool,
+    /// Addresses besides its own that are its appliance's to answer for, as first and last ones.
+    pub answered: Vec<(IpAddr, IpAddr)>,
     pub redirects: bool,
     pub reassemble: bool,
     pub acl_in: Option<u16>,
@@ -268,6 +270,7 @@ impl InterfaceConfig {
             host_interface: None,
             urpf: Urpf::Off,
             proxy: false,
+            answered: Vec::new(),
             redirects: false,
             reassemble: false,
             acl_in: None,

@@ -56,6 +56,7 @@ pub(super) fn settings(
                     .and_then(|_| host_interface(&interface.name)),
                 urpf: interface.urpf,
                 proxy: interface.proxy,
+                answered: interface.answered.clone(),
                 redirects: interface.redirects,
                 reassemble: interface.reassemble,
                 acl_in: interface.acl_in,

@@ -89,6 +89,8 @@ pub struct Packets {
     pub(super) translated: Mask,
     /// Of these: how their headers were.
     originals: Box<[[u8; ORIGINAL]; Burst::CAPACITY]>,
+    /// Of these: how many bytes longer their headers are now.
+    grew: [i16; Burst::CAPACITY],
     /// The number of the hop of each packet.
     pub hops: [u32; Burst::CAPACITY],
     /// The number of the interface that each leaves by.
@@ -110,6 +112,7 @@ impl Packets {
             verdicts: [Verdict::Drop(reasons.truncated); Burst::CAPACITY],
             translated: 0,
             originals: Box::new([[0; ORIGINAL]; Burst::CAPACITY]),
+            grew: [0; Burst::CAPACITY],
             hops: [NO_ROUTE; Burst::CAPACITY],
             exits: [0; Burst::CAPACITY],
         }
@@ -129,6 +132,11 @@ impl Packets {
     /// error that its sender gets quotes what the sender sent (RFC 5508 4.2).
     #[inline(always)]
     pub fn translate(&mut self, index: usize, frame: &[u8]) {
+        if self.translated >> index & 1 != 0 && self.grew[index] != 0 {
+            // It is of the other version meanwhile.
+            return;
+        }
+        self.grew[index] = 0;
         let headers = frame.get(HEADER_LEN..).unwrap_or_default();
         let original = &mut self.originals[index];
         match headers.first_chunk::<ORIGINAL>() {
@@ -138,13 +146,23 @@ impl Packets {
         self.translated |= 1 << index;
     }
 
+    /// Notes that a packet that was [translated](Self::translate) is of the other version of IP
+    /// now, with a header that is so many bytes longer.
+    pub fn grow(&mut self, index: usize, bytes: i16) {
+        self.grew[index] += bytes;
+    }
+
+    /// The largest packet of what its sender sent that is not too big, if that is `mtu` now.
+    pub(super) fn original_mtu(&self, index: usize, mtu: u16) -> u16 {
+        let is_moved = index < Burst::CAPACITY && self.translated >> index & 1 != 0;
+        let grew = if is_moved { self.grew[index] } else { 0 };
+        (i32::from(mtu) - i32::from(grew)).clamp(0, u16::MAX.into()) as u16
+    }
+
     /// Makes a packet what its sender sent.
     pub(super) fn restore(&self, index: usize, packet: &mut Packet) {
         if index < Burst::CAPACITY && self.translated >> index & 1 != 0 {
-            let frame = packet.data_mut();
-            let headers = frame.get_mut(HEADER_LEN..).unwrap_or_default();
-            let len = headers.len().min(ORIGINAL);
-            headers[..len].copy_from_slice(&self.originals[index][..len]);
+            original::restore(packet, &self.originals[index], self.grew[index]);
         }
     }
 
@@ -154,6 +172,7 @@ impl Packets {
         let is_same = index >= Burst::CAPACITY || self.translated >> index & 1 == 0;
         match is_same {
             true => Headers::Same,
+            false if self.grew[index] != 0 => Headers::Lost,
             false => original::put(packet, &self.originals[index]),
         }
     }

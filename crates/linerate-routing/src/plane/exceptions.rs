@@ -219,6 +219,12 @@ impl Context<'_> {
         out: &mut Egress,
     ) {
         self.packets.restore(index, packet);
+        let error = match error {
+            IcmpError::TooBig { mtu } => IcmpError::TooBig {
+                mtu: self.packets.original_mtu(index, mtu),
+            },
+            error => error,
+        };
         self.icmp_error(id, packet, error, out);
     }
 

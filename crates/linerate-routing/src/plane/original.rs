@@ -5,6 +5,7 @@
 //! They lie behind the packet's data, where its slot has room and nobody looks.
 
 use linerate_core::packet::Packet;
+use linerate_wire::EtherType;
 use linerate_wire::ethernet::HEADER_LEN;
 
 /// As much of a packet as translation changes: up to the checksum of TCP behind IPv6, or behind
@@ -32,6 +33,36 @@ impl Headers {
             _ => Self::Lost,
         }
     }
+}
+
+/// Makes a frame what its sender sent, whose headers are `grew` bytes longer now: those of the
+/// other version of IP, if that is not 0.
+pub(super) fn restore(packet: &mut Packet, original: &[u8; ORIGINAL], grew: i16) {
+    if grew != 0 {
+        let Some(mut link) = packet.data().first_chunk::<HEADER_LEN>().copied() else {
+            return;
+        };
+        let ethertype = match original[0] >> 4 {
+            4 => EtherType::IPV4,
+            _ => EtherType::IPV6,
+        };
+        link[HEADER_LEN - 2..].copy_from_slice(&ethertype.0.to_be_bytes());
+        let bytes = usize::from(grew.unsigned_abs());
+        let has_room = match grew > 0 {
+            true => packet.trim_front(bytes),
+            false => packet.prepend(bytes).is_some(),
+        };
+        if !has_room {
+            return;
+        }
+        if let Some(place) = packet.data_mut().first_chunk_mut() {
+            *place = link;
+        }
+    }
+    let frame = packet.data_mut();
+    let headers = frame.get_mut(HEADER_LEN..).unwrap_or_default();
+    let len = headers.len().min(ORIGINAL);
+    headers[..len].copy_from_slice(&original[..len]);
 }
 
 /// Puts the original headers behind a frame.

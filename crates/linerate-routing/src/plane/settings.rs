@@ -76,6 +76,9 @@ pub struct Interface {
     /// Whether ARP requests and neighbour solicitations for addresses that are routed elsewhere are
     /// answered (RFC 1027, RFC 4861 7.2.8).
     pub proxy: bool,
+    /// First and last addresses, besides its own, for which it answers such requests as if they
+    /// were: translation leads them on.
+    pub answered: Vec<(IpAddr, IpAddr)>,
     /// Whether ICMP redirects are sent (RFC 1812 5.2.7.2).
     pub redirects: bool,
     /// Whether fragments that come in are put together before anything is decided.

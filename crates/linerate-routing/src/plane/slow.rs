@@ -432,7 +432,7 @@ fn described(interface: &Interface) -> InterfaceConfig {
         mac: interface.mac,
         addresses: addresses.map(|cidr| (cidr.address, cidr.len)).collect(),
         host: false,
-        proxy: interface.proxy,
+        proxy: interface.proxy || !interface.answered.is_empty(),
         detect6: true,
         detect4: false,
         verified: interface.verified.clone(),

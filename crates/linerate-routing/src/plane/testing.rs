@@ -86,6 +86,7 @@ pub fn interface(name: &str, port: u16, mac: MacAddr, addresses: &[&str]) -> Int
         host_interface: None,
         urpf: Urpf::Off,
         proxy: false,
+        answered: Vec::new(),
         redirects: true,
         reassemble: false,
         acl_in: None,

@@ -28,6 +28,7 @@ pub(crate) fn interface(id: InterfaceId, vrf: Vrf) -> Interface {
         host_interface: None,
         urpf: Urpf::Off,
         proxy: false,
+        answered: Vec::new(),
         redirects: false,
         reassemble: false,
         acl_in: None,

@@ -322,6 +322,28 @@ def rfc_4787_req_9(net):
     check((source(back), target(back)) == (of_a, (B, 5000)), repr(back))
 
 
+def meets(net, protocol):
+    """Of two hosts inside that call each other the second gets through, and then both do."""
+    of_a = source(net.sends(packet(protocol, (A, 4000), (S, 53))))
+    of_b = source(net.sends(packet(protocol, (B, 5000), (T, 53))))
+    net.is_refused_out(packet(protocol, (A, 4000), of_b))
+    came = net.turns(packet(protocol, (B, 5000), of_a))
+    check((source(came), target(came)) == (of_b, (A, 4000)), repr(came))
+    back = net.turns(packet(protocol, (A, 4000), of_b))
+    check((source(back), target(back)) == (of_a, (B, 5000)), repr(back))
+    net.is_refused(packet(protocol, (R, 53), of_a))
+
+
+def rfc_4787_req_9_address(net):
+    """Hosts inside that let in whom they have sent to meet when both have sent."""
+    meets(net, "udp")
+
+
+def rfc_4787_req_9_address_port(net):
+    """The same, by address and port."""
+    meets(net, "udp")
+
+
 def rfc_4787_req_10(net):
     """No gateway for an application's protocol: what packets say stays."""
     text = b"INVITE sip:b@203.0.113.1 SIP/2.0\r\nVia: SIP/2.0/UDP 10.60.0.1:5060\r\n\r\n"
@@ -608,6 +630,16 @@ def rfc_5382_req_8(net):
     says(of_a, b, a, of_b, "A", 101, 901)
     says(of_a, b, a, of_b, "PA", 101, 901, b"question")
     says(of_b, a, b, of_a, "PA", 901, 109, b"the answer")
+
+
+def rfc_5382_req_8_address(net):
+    """Hosts inside that let in whom they have sent to connect when both have sent."""
+    meets(net, "tcp")
+
+
+def rfc_5382_req_8_address_port(net):
+    """The same, by address and port."""
+    meets(net, "tcp")
 
 
 def rfc_5382_req_9(net):

@@ -59,6 +59,27 @@ impl Prefix64 {
         })
     }
 
+    /// The prefixes that have the IPv6 addresses of these IPv4 ones, and no others.
+    pub fn blocks(&self, first: u32, last: u32) -> impl Iterator<Item = Prefix6> + '_ {
+        let mut next = Some(first).filter(|first| *first <= last);
+        std::iter::from_fn(move || {
+            let from = next?;
+            let left = u64::from(last - from) + 1;
+            // As many as begin at a multiple of their number, and are left.
+            let bits = from.trailing_zeros().min(left.ilog2());
+            next = u32::try_from(u64::from(from) + (1 << bits)).ok();
+            next = next.filter(|next| *next <= last);
+            let fixed = self.0.len() + 32 - bits as u8;
+            // Octet 8 is none of the address (RFC 6052 2.2).
+            let skipped = if self.0.len() <= 64 && fixed > 64 {
+                8
+            } else {
+                0
+            };
+            Some(Prefix6::of(self.embed(from.into()).into(), fixed + skipped))
+        })
+    }
+
     /// The IPv6 address of an IPv4 one.
     pub fn embed(&self, address: Ipv4Addr) -> Ipv6Addr {
         let mut octets = self.0.first().to_be_bytes();

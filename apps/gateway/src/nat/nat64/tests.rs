@@ -368,3 +368,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn ranges_of_ipv4_are_prefixes_of_ipv6() {
+    let mut random = linerate_core::random::Random::new(3);
+    for text in [
+        "64:ff9b::/96",
+        "2001:db8::/32",
+        "2001:db8:100::/40",
+        "2001:db8::/64",
+    ] {
+        let prefix = Prefix64::new(text.parse().unwrap()).unwrap();
+        for _ in 0..100 {
+            let first = random.bits() as u32;
+            let last = first.saturating_add(random.bits() as u32 & 0xff);
+            let blocks: Vec<Prefix6> = prefix.blocks(first, last).collect();
+            assert!(blocks.len() <= 16, "{blocks:?}");
+            let has = |address: u32| {
+                let v6 = prefix.embed(address.into());
+                blocks
+                    .iter()
+                    .filter(|block| block.contains(v6.into()))
+                    .count()
+            };
+            assert!((first..=last).all(|address| has(address) == 1));
+            assert!(first == 0 || has(first - 1) == 0);
+            assert!(last == u32::MAX || has(last + 1) == 0);
+        }
+    }
+    let all: Vec<Prefix6> = Prefix64::well_known().blocks(0, u32::MAX).collect();
+    assert_eq!(all, [Prefix64::well_known().prefix()]);
+}

@@ -92,6 +92,12 @@ impl Legal {
         self.of(bucket_of(port), protocol).has(place_of(port))
     }
 
+    /// How many ports from 1024 on may be given.
+    pub fn high(&self, protocol: Protocol) -> u32 {
+        let high = |places: &[Bits; Protocol::COUNT]| places[protocol.index()].and(HIGH).len();
+        self.0.iter().map(high).sum()
+    }
+
     #[inline]
     fn of(&self, bucket: u8, protocol: Protocol) -> Bits {
         self.0[usize::from(bucket)][protocol.index()]

@@ -4,6 +4,7 @@
 //! An outside address belongs to one pool, one static rule or the gateway itself: then everybody
 //! agrees on whom a packet is for that it gets.
 
+mod log;
 #[cfg(test)]
 mod tests;
 mod values;
@@ -18,7 +19,9 @@ use super::mapping::Filtering;
 use super::nat64::Prefix64;
 use super::nptv6::Prefixes;
 use super::ports::POOL_ADDRESSES;
-use super::rules::{Action, Config, Forward, Nat64, Nptv6, Place, Pool, SourceRule, Static, last};
+use super::rules::{
+    Action, Config, Forward, LogConfig, Nat64, Nptv6, Place, Pool, SourceRule, Static, last,
+};
 use super::subscribers::MOST_BLOCKS;
 use super::translate::Limits;
 use values::{
@@ -51,6 +54,8 @@ struct Entry {
     pool: Pool,
     line: usize,
     is_used: bool,
+    /// What it says itself about its sessions being recorded.
+    logs: Option<At<bool>>,
 }
 
 /// Reads the stanzas of NAT.
@@ -66,7 +71,12 @@ pub fn read(file: &Section<'_>, known: &Known<'_>) -> Config {
     let limits = Limits {
         mappings: most("mappings").unwrap_or(usual.mappings),
         subscribers: most("subscribers").unwrap_or(usual.subscribers),
-        records: most("log_records").unwrap_or(usual.records),
+        ..usual
+    };
+    let log = log::read(&nat);
+    let limits = Limits {
+        records: log.as_ref().map_or(usual.records, |log| log.records),
+        ..limits
     };
     let mut pools = pools(&nat, known);
     let sources = sources(&nat, known, &mut pools);
@@ -75,6 +85,7 @@ pub fn read(file: &Section<'_>, known: &Known<'_>) -> Config {
     let nat64 = nat64(&nat, known, &mut pools);
     let nptv6 = nptv6(&nat, known);
     nat.end();
+    log::pools(&nat, log.as_ref(), &mut pools);
     let is_used = |entry: &&Entry| entry.is_used || known.pools_used.contains(&entry.pool.name);
     for entry in pools.iter().filter(|entry| !is_used(entry)) {
         let problem = format!("no rule uses pool `{}`", entry.pool.name);
@@ -89,6 +100,10 @@ pub fn read(file: &Section<'_>, known: &Known<'_>) -> Config {
         forwards,
         nat64,
         nptv6,
+        log: LogConfig {
+            blocks: log.as_ref().is_some_and(|log| log.blocks),
+            to: log.map(|log| log.to),
+        },
     }
 }
 
@@ -144,12 +159,13 @@ fn pools(nat: &Section<'_>, known: &Known<'_>) -> Vec<Entry> {
             ranges.clear();
         }
         let mut pool = Pool::new(&name.map_or(String::new(), |name| name.value), ranges);
-        options(&section, &mut pool);
+        let logs = options(&section, &mut pool);
         section.end();
         pools.push(Entry {
             pool,
             line: section.line,
             is_used: false,
+            logs,
         });
     }
     let all: u128 = pools
@@ -180,8 +196,8 @@ fn has_options(section: &Section<'_>) -> bool {
     keys.iter().chain(&more).any(|key| section.has(key))
 }
 
-/// How a pool gives its ports away.
-fn options(section: &Section<'_>, pool: &mut Pool) {
+/// How a pool gives its ports away; returns what it says about records of its sessions.
+fn options(section: &Section<'_>, pool: &mut Pool) -> Option<At<bool>> {
     if let Some(At { value, line }) = section.read("ports", PORTS, range_of_ports) {
         if *value.end() < 1024 || *value.start() == 0 {
             let problem = "ports that are given to flows are from 1024 on, and low ones only to \
@@ -213,7 +229,6 @@ fn options(section: &Section<'_>, pool: &mut Pool) {
     }
     pool.is_paired = section.switch("paired").is_none_or(|at| at.value);
     pool.preserves = section.switch("preserve").is_none_or(|at| at.value);
-    pool.logs = section.switch("log").is_some_and(|at| at.value);
     pool.host_ports = section
         .number("host_ports", 1..=1_000_000)
         .map(|at| at.value);
@@ -232,6 +247,7 @@ fn options(section: &Section<'_>, pool: &mut Pool) {
             section.wrong(line, "blocks", "the pool has no blocks", "with block = 64");
         }
     }
+    section.switch("log")
 }
 
 fn sources(nat: &Section<'_>, known: &Known<'_>, pools: &mut Vec<Entry>) -> Vec<SourceRule> {
@@ -348,13 +364,14 @@ fn masquerade(
             continue;
         }
         let mut pool = Pool::new(&name, ranges);
-        options(section, &mut pool);
+        let logs = options(section, &mut pool);
         pool.is_interface = true;
         actions.push(Action::Pool(pools.len() as u16));
         pools.push(Entry {
             pool,
             line: section.line,
             is_used: true,
+            logs,
         });
     }
     if actions.is_empty() {

@@ -1,6 +1,7 @@
 //! What the stanzas mean, and what is wrong with others.
 
 use super::*;
+use crate::nat::writer::To;
 use linerate_appliance::config::{Parsed, parse};
 
 fn addresses(list: &[&str]) -> Vec<Cidr> {
@@ -49,6 +50,10 @@ fn every_key_is_read() {
         r#"
         [nat]
         mappings = 1000
+        [nat.log]
+        file = "/var/lib/linerate/nat.jsonl"
+        sessions = false
+        size = 1000
         [[nat.pool]]
         name = "wan"
         addresses = ["198.51.100.1", "198.51.100.8-198.51.100.15", "203.0.113.0/30"]
@@ -121,6 +126,9 @@ fn every_key_is_read() {
         (lan.is_independent, lan.filtering),
         (false, Filtering::AddressAndPortDependent)
     );
+    let to = Some(To::File("/var/lib/linerate/nat.jsonl".into()));
+    assert_eq!((&config.log.to, config.log.blocks), (&to, true));
+    assert_eq!((config.limits.records, lan.logs), (1000, false));
     assert!(v4.is_interface && v4.name == "interface eth1 ipv4");
     // No link-local address.
     assert_eq!(
@@ -336,4 +344,46 @@ fn what_does_nothing_is_warned_of() {
         "11: nat.source: an earlier rule fits the same packets",
     ];
     check(&all, &expected);
+}
+
+#[test]
+fn rfc_6888_req_12_what_is_recorded_is_said_by_the_log_and_by_pools() {
+    let pool = |more: &str| {
+        format!(
+            "[[nat.pool]]\nname = \"a\"\naddresses = [\"198.51.100.1\"]\n{more}\n\
+             [[nat.source]]\npool = \"a\"\n"
+        )
+    };
+    let syslog = |to: &str| format!("[nat.log]\nsyslog = \"{to}\"\n");
+    let udp = |text: &str| Some(To::Udp(text.parse().unwrap()));
+    for (to, expected) in [
+        ("192.0.2.9", udp("192.0.2.9:514")),
+        ("[2001:db8::9]:1514", udp("[2001:db8::9]:1514")),
+        ("/dev/log", Some(To::Unix("/dev/log".into()))),
+    ] {
+        let config = right(&format!("{}{}", syslog(to), pool("")));
+        assert_eq!(config.log.to, expected);
+        assert!(config.pools[0].logs && config.log.blocks);
+    }
+    // Blocks instead of sessions, unless both are asked for.
+    let log = syslog("192.0.2.9");
+    assert!(!right(&format!("{log}{}", pool("block = 64"))).pools[0].logs);
+    assert!(right(&format!("{log}{}", pool("block = 64\nlog = true"))).pools[0].logs);
+    assert!(!right(&format!("{log}{}", pool("log = false"))).pools[0].logs);
+    let none = read_text(&pool("log = true"));
+    assert!(none.errors.is_empty() && !none.value.pools[0].logs);
+    assert!(
+        none.warnings[0]
+            .to_string()
+            .contains("there is no [nat.log]")
+    );
+    for (text, problem) in [
+        ("[nat.log]\n", "it is not said where records go"),
+        ("[nat.log]\nfile = \"nat.log\"\n", "depends on where"),
+        ("[nat.log]\nsyslog = \"there\"\n", "no address and no path"),
+        ("[nat.log]\nfile = \"/a\"\nsyslog = \"/b\"\n", "one place"),
+    ] {
+        let wrong = wrong(text);
+        assert!(wrong.len() == 1 && wrong[0].contains(problem), "{wrong:?}");
+    }
 }

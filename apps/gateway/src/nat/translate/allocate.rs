@@ -279,6 +279,9 @@ impl Nat {
     }
 
     fn record_block(&mut self, time_ms: u64, event: Event, who: &Who, block: &Block) {
+        if !self.rules.config.log.blocks {
+            return;
+        }
         if let Some(outside) = self.rules.address(block.address) {
             let record = Record::block(time_ms, self.worker, event, who, outside.address, block);
             self.log.push(record);

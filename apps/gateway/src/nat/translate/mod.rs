@@ -10,10 +10,12 @@ use linerate_tables::TableError;
 use linerate_tables::exact::Seed;
 
 use super::bits::Bits;
+use super::calls::{Call, Calls, WAIT_MS};
 use super::log::{Event, Log};
 use super::mapping::{BucketMappings, Inside, Mapping, Mappings, OutsidePort};
 use super::ports::{AddressId, BucketPorts, Ports};
 use super::rules::{Action, Aim, At, Rules};
+use super::sessions::{BucketSessions, Session, Sessions};
 use super::subscribers::{BucketSubscribers, Subscribers};
 use super::{Endpoint, Protocol, Tuple, nat64};
 
@@ -119,6 +121,14 @@ impl Held {
     const INWARD: u8 = 4;
     /// The mapping has its remote address as a contact.
     const CONTACT: u8 = 8;
+    /// A session of NAT64: its tuples are there.
+    const SESSION: u8 = 16;
+
+    /// The same with a session of NAT64.
+    #[must_use]
+    pub const fn with_session(self) -> Self {
+        Self(self.0 | Self::SESSION)
+    }
 
     /// Whether there is nothing to give back.
     pub const fn is_nothing(self) -> bool {
@@ -151,8 +161,14 @@ pub struct Nat {
     pub ports: Ports,
     pub mappings: Mappings,
     pub subscribers: Subscribers,
+    /// Between hosts inside.
+    pub calls: Calls,
+    /// Of NAT64.
+    pub sessions: Sessions,
     pub log: Log,
     refused: [u64; Refused::COUNT],
+    /// By pool: packets for which there was no port.
+    shortages: Vec<u64>,
     /// Number of the worker, for logs.
     worker: u16,
 }
@@ -163,6 +179,7 @@ pub struct Bucket {
     ports: Option<BucketPorts>,
     mappings: BucketMappings,
     subscribers: BucketSubscribers,
+    sessions: BucketSessions,
 }
 
 /// How large a worker's NAT may grow.
@@ -200,8 +217,11 @@ impl Nat {
             ports: Ports::new(rules.outsides(), mine),
             mappings: Mappings::new(limits.mappings, seed)?,
             subscribers: Subscribers::new(limits.subscribers, seed)?,
+            calls: Calls::new(seed)?,
+            sessions: Sessions::new(limits.mappings, seed)?,
             log: Log::new(limits.records),
             refused: [0; Refused::COUNT],
+            shortages: vec![0; rules.config.pools.len()],
             worker,
             rules,
         })
@@ -215,6 +235,11 @@ impl Nat {
     /// How often each reason has refused a packet.
     pub fn refused(&self) -> [(Refused, u64); Refused::COUNT] {
         Refused::ALL.map(|why| (why, self.refused[why as usize]))
+    }
+
+    /// How often each pool had no port for a packet: none was free, or the host had its share.
+    pub fn shortages(&self) -> &[u64] {
+        &self.shortages
     }
 
     /// Other rules, made with these as the ones before ([`Rules::new`]). Mappings and ports of
@@ -232,12 +257,24 @@ impl Nat {
         self.mappings.renumber(pool);
         self.subscribers.renumber(pool);
         self.ports.install(rules.outsides());
+        // Counters of pools begin anew where there are others.
+        let old = self.rules.config.pools.iter().map(|pool| &pool.name);
+        if !old.eq(rules.config.pools.iter().map(|pool| &pool.name)) {
+            self.shortages = vec![0; rules.config.pools.len()];
+        }
         self.rules = rules;
         gone
     }
 
-    /// Whether the rules still have the outside address that a flow uses.
-    pub fn is_permitted(&self, held: Held, translated: &Tuple) -> bool {
+    /// Whether the rules still have the outside address that a flow uses; the tuples are those of
+    /// its first packet before and behind translation.
+    pub fn is_permitted(&self, held: Held, original: &Tuple, translated: &Tuple) -> bool {
+        if held.has(Held::SESSION) {
+            let session = self.sessions.of(original);
+            let session = session.or_else(|| self.sessions.of(&original.reversed()));
+            let address = session.map(|session| session.outside.src.address);
+            return address.is_some_and(|address| self.rules.id(address).is_some());
+        }
         !held.has(Held::PORT | Held::MAPPING)
             || self
                 .rules
@@ -348,7 +385,14 @@ impl Nat {
         let (tuple, from) = (&destination.tuple, first.from);
         let (source, mut held) = match self.source_rule(first, destination, to) {
             Source::Fixed(address) => (Endpoint::new(address, tuple.src.port), Held::NOTHING),
-            Source::Pool(pool) => self.take(first, destination, pool, now_ms, random)?,
+            Source::Pool(pool) => {
+                let taken = self.take(first, destination, pool, now_ms, random);
+                let shortages = self.shortages.get_mut(usize::from(pool));
+                if let (Err(_), Some(count)) = (&taken, shortages) {
+                    *count += 1;
+                }
+                taken?
+            }
             Source::Same => (tuple.src, Held::NOTHING),
         };
         let mut translated = tuple.with_src(source);
@@ -375,8 +419,18 @@ impl Nat {
                 };
                 Some(self.mappings.admits(mapping, pool.filtering, who))
             };
-            if admits() != Some(true) {
-                self.release(held, &first.tuple, &translated, from.zone, now_ms);
+            if admits() != Some(true) && !self.is_called_back(destination, outside, &translated) {
+                let call = Call {
+                    original: first.tuple,
+                    translated,
+                    zone: from.zone,
+                    held,
+                    bucket: first.bucket,
+                    until: now_ms + WAIT_MS,
+                };
+                if !destination.is_asked_later || !self.waits(call) {
+                    self.release(held, &first.tuple, &translated, from.zone, now_ms);
+                }
                 return Err(Refused::Filtered);
             }
             self.mappings.begin(outside, None);
@@ -386,6 +440,44 @@ impl Nat {
             tuple: translated,
             held,
         })
+    }
+
+    /// Whether who has the mapping that a packet is for has called its sender.
+    fn is_called_back(
+        &self,
+        destination: &Destination,
+        outside: &OutsidePort,
+        translated: &Tuple,
+    ) -> bool {
+        let mapping = self.mappings.at(outside);
+        destination.is_asked_later
+            && mapping
+                .is_some_and(|mapping| self.calls.has(&translated.reversed(), mapping.inside.zone))
+    }
+
+    /// A call between hosts inside that is not let in, and may be answered: whether it keeps what
+    /// it holds.
+    fn waits(&mut self, call: Call) -> bool {
+        let (original, zone) = (&call.original, call.zone);
+        call.held.has(Held::MAPPING)
+            && !self.calls.again(original, zone, call.until)
+            && self.calls.add(call)
+    }
+
+    /// Gives up calls that have waited for too long, some at a time.
+    pub fn expire(&mut self, now_ms: u64) {
+        const MOST: usize = 64;
+        for _ in 0..MOST {
+            let Some(call) = self.calls.expired(now_ms) else {
+                return;
+            };
+            self.give_up(&call, now_ms);
+        }
+    }
+
+    fn give_up(&mut self, call: &Call, now_ms: u64) {
+        let (original, translated) = (&call.original, &call.translated);
+        self.release(call.held, original, translated, call.zone, now_ms);
     }
 
     /// What the source of a packet becomes.
@@ -408,9 +500,51 @@ impl Nat {
         }
     }
 
+    /// The IPv4 address in an IPv6 one behind a prefix of NAT64; any other address as it is.
+    pub fn plain(&self, address: IpAddr) -> IpAddr {
+        self.rules.plain(address)
+    }
+
+    /// What the first packet of a flow from IPv4 to a host behind NAT64 becomes before it is
+    /// routed; `None` where its destination is another.
+    pub fn seen_inside(&self, destination: &Destination) -> Option<Tuple> {
+        let IpAddr::V4(src) = destination.tuple.src.address else {
+            return None;
+        };
+        let prefix = self.rules.prefix64_of(destination.mapping?.address)?;
+        let src = Endpoint::new(prefix.embed(src), destination.tuple.src.port);
+        Some(destination.tuple.with_src(src))
+    }
+
+    /// The prefix that an IPv6 address is of.
+    pub fn prefix64(&self, address: IpAddr) -> Option<nat64::Prefix64> {
+        let mut prefixes = self.rules.config.nat64.iter().map(|rule| rule.prefix);
+        prefixes.find(|prefix| prefix.extract(address).is_some())
+    }
+
     /// Gives back what a flow used. `original` is the tuple of its first packet, `translated` what
     /// that became, `zone` where it came in.
     pub fn release(
+        &mut self,
+        held: Held,
+        original: &Tuple,
+        translated: &Tuple,
+        zone: u16,
+        now_ms: u64,
+    ) {
+        if !held.has(Held::SESSION) {
+            return self.release_of(held, original, translated, zone, now_ms);
+        }
+        if let Some(Session { outside, .. }) = self.sessions.remove(original) {
+            self.release_of(held, original, &outside, zone, now_ms);
+        } else if let Some(session) = self.sessions.remove(&original.reversed()) {
+            // It began outside.
+            let original = session.outside.reversed();
+            self.release_of(held, &original, translated, zone, now_ms);
+        }
+    }
+
+    fn release_of(
         &mut self,
         held: Held,
         original: &Tuple,
@@ -476,10 +610,14 @@ impl Nat {
     /// Takes all state of a bucket out, for another worker. Flows are not here, and those that use
     /// a port of the bucket move with it; so do [`companions`](Self::companions).
     pub fn take_bucket(&mut self, bucket: u8) -> Bucket {
+        while let Some(call) = self.calls.take(bucket) {
+            self.give_up(&call, call.until.saturating_sub(WAIT_MS));
+        }
         Bucket {
             ports: self.ports.take_bucket(bucket),
             mappings: self.mappings.take_bucket(bucket),
             subscribers: self.subscribers.take_bucket(bucket),
+            sessions: self.sessions.take_bucket(bucket),
         }
     }
 
@@ -491,6 +629,7 @@ impl Nat {
             let _ = self.ports.put_bucket(ports);
         }
         self.subscribers.put_bucket(bucket.subscribers);
+        self.sessions.put_bucket(bucket.sessions);
         let refused = self.mappings.put_bucket(bucket.mappings);
         for mapping in &refused {
             let Inside { endpoint, zone, .. } = mapping.inside;
@@ -507,6 +646,7 @@ impl Nat {
     /// Bytes of memory.
     pub fn memory_bytes(&self) -> usize {
         let tables = self.mappings.memory_bytes() + self.subscribers.memory_bytes();
+        let tables = tables + self.calls.memory_bytes() + self.sessions.memory_bytes();
         tables + self.ports.memory_bytes() + self.log.memory_bytes()
     }
 

@@ -253,18 +253,6 @@ fn rfc_4787_req_9_hairpins_have_outside_addresses_at_both_ends() {
         if filtering == Filtering::AddressDependent {
             // It has not sent to our outside address.
             assert_eq!(hairpin, Err(Refused::Filtered));
-            assert_eq!(net.nat.mappings.len(), 1);
-            // Then it does, and the call passes.
-            let first = tuple("10.0.0.2:6000", "198.51.100.1:9999", UDP);
-            net.nat.mappings.begin(
-                &OutsidePort {
-                    address: AddressId(0),
-                    protocol: Protocol::Udp,
-                    port: 6000,
-                },
-                Some(first.dst.address),
-            );
-            assert!(net.send(call, INSIDE, INSIDE).is_ok());
             continue;
         }
         let hairpin = hairpin.unwrap();
@@ -278,6 +266,63 @@ fn rfc_4787_req_9_hairpins_have_outside_addresses_at_both_ends() {
         net.end("10.0.0.2:6000", "192.0.2.1:53", UDP, &b);
         net.nothing_is_taken();
     }
+}
+
+/// Of two hosts that call each other the second gets through, and only to who has called it.
+#[test]
+fn rfc_4787_req_9_and_rfc_5382_req_8_hosts_inside_that_call_each_other_meet() {
+    let filters = [
+        Filtering::AddressDependent,
+        Filtering::AddressAndPortDependent,
+    ];
+    for (filtering, protocol) in filters.iter().flat_map(|one| [(*one, UDP), (*one, TCP)]) {
+        let mut net = Net::one(|pool| pool.filtering = filtering);
+        let a = net.out("10.0.0.1:4000", "192.0.2.1:53", protocol).unwrap();
+        let b = net.out("10.0.0.2:6000", "192.0.2.1:53", protocol).unwrap();
+        let call = tuple("10.0.0.1:4000", "198.51.100.1:6000", protocol);
+        let back = tuple("10.0.0.2:6000", "198.51.100.1:4000", protocol);
+        for _ in 0..3 {
+            assert_eq!(net.send(call, INSIDE, INSIDE), Err(Refused::Filtered));
+        }
+        assert_eq!(net.nat.calls.len(), 1);
+        let meets = net.send(back, INSIDE, INSIDE).unwrap();
+        let expected = tuple("198.51.100.1:6000", "10.0.0.1:4000", protocol);
+        assert_eq!(meets.tuple, expected);
+        // From another port, as the filter has it.
+        let other = tuple("10.0.0.2:6001", "198.51.100.1:4000", protocol);
+        let other = net.send(other, INSIDE, INSIDE);
+        assert_eq!(other.is_ok(), filtering == Filtering::AddressDependent);
+        if let Ok(other) = other {
+            let original = tuple("10.0.0.2:6001", "198.51.100.1:4000", protocol);
+            net.nat.release(other.held, &original, &other.tuple, 1, 0);
+        }
+        // Nobody outside is let in by it.
+        let stranger = net.back("192.0.2.99:1", "198.51.100.1:4000", protocol);
+        assert_eq!(stranger, Err(Refused::Filtered));
+        net.nat.release(meets.held, &back, &meets.tuple, 1, 0);
+        net.end("10.0.0.1:4000", "192.0.2.1:53", protocol, &a);
+        net.end("10.0.0.2:6000", "192.0.2.1:53", protocol, &b);
+        // Calls hold their mappings, and for a time only.
+        net.nat.expire(1000 + WAIT_MS - 1);
+        assert!(!net.nat.mappings.is_empty());
+        net.nat.expire(1000 + WAIT_MS + WAIT_MS);
+        assert!(net.nat.calls.is_empty());
+        net.nothing_is_taken();
+    }
+}
+
+#[test]
+fn calls_between_hosts_inside_do_not_move_with_their_bucket() {
+    let mut net = Net::one(|_| ());
+    let b = net.out("10.0.0.2:6000", "192.0.2.1:53", UDP).unwrap();
+    let call = tuple("10.0.0.1:4000", "198.51.100.1:6000", UDP);
+    assert_eq!(net.send(call, INSIDE, INSIDE), Err(Refused::Filtered));
+    assert_eq!((net.nat.calls.len(), net.nat.mappings.len()), (1, 2));
+    let moved = net.nat.take_bucket(40);
+    assert!(net.nat.calls.is_empty());
+    net.nat.put_bucket(moved, 0);
+    net.end("10.0.0.2:6000", "192.0.2.1:53", UDP, &b);
+    net.nothing_is_taken();
 }
 
 #[test]
@@ -734,7 +779,10 @@ fn a_reload_keeps_what_stays_and_ends_what_does_not() {
     for (flow, src) in &flows {
         let stays = flow.tuple.src.address == std::net::IpAddr::from([198, 51, 100, 2]);
         assert_eq!(gone.contains(src), !stays);
-        assert_eq!(net.nat.is_permitted(flow.held, &flow.tuple), stays);
+        assert_eq!(
+            net.nat.is_permitted(flow.held, &flow.tuple, &flow.tuple),
+            stays
+        );
         if stays {
             stayed += 1;
             // The mapping is still the host's.
@@ -881,6 +929,12 @@ fn whatever_begins_and_ends_leaves_nothing_behind() {
         }
         for (tuple, flow) in flows {
             net.nat.release(flow.held, &tuple, &flow.tuple, 1, 0);
+        }
+        // Some have called each other, and were not answered.
+        let calls = net.nat.calls.len();
+        assert!(calls == 0 || round & 1 == 0);
+        for _ in 0..=calls {
+            net.nat.expire(1000 + 2 * WAIT_MS);
         }
         net.nothing_is_taken();
     }

@@ -18,6 +18,7 @@ use super::{Beside, Flows, Table, Tracked, gone_of, read};
 use crate::balance::one_way;
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
 use crate::nat::rules::At;
+use crate::nat::sessions::Session;
 use crate::nat::{self, Destination, Held, Translated, Tuple};
 use crate::policy::{FirstPacket, hits};
 use crate::track::{self, State, Upper, Way};
@@ -85,8 +86,8 @@ impl Flows {
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
         let parsed = &context.packets.parsed;
-        let (is_v4, end) = (parsed.class.v4 >> index & 1 != 0, parsed.end[index]);
-        let (key, tuple) = match is_v4 {
+        let (mut is_v4, mut end) = (parsed.class.v4 >> index & 1 != 0, parsed.end[index]);
+        let (mut key, tuple) = match is_v4 {
             true => {
                 let key = parsed.keys4[index];
                 (Either::V4(key), Tuple::from(&key))
@@ -113,14 +114,27 @@ impl Flows {
                 destination.map_err(|why| self.reasons.of_nat(why))?
             }
         };
-        let aim = destination.tuple;
-        let towards = chosen.map_or(aim.dst.address, |chosen| chosen.address);
-        let Some(to) = leaves(index, towards, packet, context) else {
+        let mut aim = destination.tuple;
+        let goes_to = chosen.map_or(aim.dst.address, |chosen| chosen.address);
+        // Between the versions of IP flows are of IPv6.
+        let is_between = aim.src.address.is_ipv4() != aim.dst.address.is_ipv4();
+        match (is_between, is_v4) {
+            (true, true) => {
+                let inside = self.nat.seen_inside(&destination);
+                aim = inside.ok_or(Verdict::Drop(self.reasons.nat_gone))?;
+                self.become_six(index, &aim, packet, context)?;
+                let parsed = &context.packets.parsed;
+                (key, end, is_v4) = (Either::V6(parsed.keys6[index]), parsed.end[index], false);
+            }
+            (true, false) => aim = tuple,
+            _ => {}
+        }
+        let Some(to) = leaves(index, goes_to, packet, context) else {
             return Ok(());
         };
         let is_direct = chosen.is_some_and(|chosen| chosen.form.is_direct());
         let reasons = &self.reasons;
-        let upper = read(packet, is_v4, tuple.protocol, end).map_err(|why| reasons.of(why))?;
+        let upper = read(packet, is_v4, aim.protocol, end).map_err(|why| reasons.of(why))?;
         let zone = self.policy.zone(id).number();
         let is_full = self.is_full_of_half_open(zone);
         let first_state = match &key {
@@ -162,7 +176,10 @@ impl Flows {
             differences: Differences::default(),
             permitted_by: self.number | if is_direct { DIRECT } else { 0 },
             backend,
-            held: becomes.held,
+            held: match is_between {
+                true => becomes.held.with_session(),
+                false => becomes.held,
+            },
             beside,
         };
         let first_of = |user| First {
@@ -172,7 +189,26 @@ impl Flows {
             user,
             bytes,
         };
-        let back = becomes.tuple.reversed().key();
+        let back = match is_between {
+            true => aim.reversed().key(),
+            false => becomes.tuple.reversed().key(),
+        };
+        if is_between {
+            let (inside, outside) = match tuple.src.address.is_ipv6() {
+                true => (tuple, becomes.tuple),
+                false => (aim.reversed(), tuple.reversed()),
+            };
+            let session = Session {
+                inside,
+                outside,
+                bucket,
+            };
+            if !self.nat.sessions.insert(session) {
+                let Translated { tuple: new, held } = becomes;
+                self.nat.release(held, &tuple, &new, first.from.zone, now);
+                return Err(self.reasons.of_nat(nat::Refused::Full));
+            }
+        }
         let mut differences = Differences::default();
         let begun = match (key, back) {
             (Either::V4(key), Some(Either::V4(back))) => {
@@ -195,7 +231,7 @@ impl Flows {
                 begin_in(&mut self.v6, now, (key, back), bucket, first)
                     .map(|gone| gone.map(|gone| gone_of(&gone)))
             }
-            // Between the families nothing is translated yet.
+            // Both are of one version.
             _ => Err(Refused::Stale),
         };
         match begun {
@@ -220,8 +256,12 @@ impl Flows {
                 });
             }
             Err(why) => {
-                let Translated { tuple: new, held } = becomes;
-                self.nat.release(held, &tuple, &new, first.from.zone, now);
+                let (original, new) = match is_between {
+                    true => (aim, aim),
+                    false => (tuple, becomes.tuple),
+                };
+                self.nat
+                    .release(user.held, &original, &new, first.from.zone, now);
                 return Err(Verdict::Drop(match why {
                     Refused::Collision => self.reasons.flow_collision,
                     Refused::Taken => self.reasons.flow_taken,
@@ -238,6 +278,12 @@ impl Flows {
         }
         if is_direct {
             return self.encapsulate(index, backend, packet, context);
+        }
+        if is_between {
+            return match self.may_leave(index, context) {
+                true => self.leave(index, packet, context),
+                false => Ok(()),
+            };
         }
         if becomes.tuple == tuple {
             return Ok(());
@@ -286,14 +332,14 @@ impl Flows {
             Direction::Forward => server,
             Direction::Reverse => original.src.address,
         };
-        let Some(there) = leaves(index, far, packet, context) else {
+        let Some(there) = leaves(index, self.nat.plain(far), packet, context) else {
             return Ok(());
         };
         let ends = match hit.direction {
             Direction::Forward => (here, there),
             Direction::Reverse => (there, here),
         };
-        let decided = match self.nat.is_permitted(held, &translated) {
+        let decided = match self.nat.is_permitted(held, &original, &translated) {
             true => self.permits(index, (&aim, beside), ends, packet, context),
             false => Err(Verdict::Drop(self.reasons.nat_gone)),
         };

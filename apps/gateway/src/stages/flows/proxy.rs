@@ -12,13 +12,14 @@ use linerate_wire::ethernet::{HEADER_LEN, MIN_FRAME_LEN};
 use linerate_wire::{ipv4, ipv6};
 
 use super::Flows;
+use super::family::as_four;
 use crate::track::{MAX_MADE_LEN, Made, Way};
 
 impl Flows {
     /// The packet at `index` becomes what is said, to its source or its destination, or to both.
     #[cold]
     pub(super) fn answer(
-        &self,
+        &mut self,
         index: usize,
         [back, onward]: [Option<Made>; 2],
         packet: &mut Packet,
@@ -29,12 +30,17 @@ impl Flows {
             (Some(back), Some(onward)) => {
                 let to = source(index, context);
                 let caused = packet.data().get(HEADER_LEN..).unwrap_or_default();
-                context.send(
-                    to,
-                    MAX_MADE_LEN,
-                    |put| back.write(Way::Back, caused, put),
-                    out,
-                );
+                let write = |put: &mut [u8]| back.write(Way::Back, caused, put);
+                match self.outside(index, context) {
+                    None => context.send(to, MAX_MADE_LEN, write, out),
+                    // It came from IPv4.
+                    Some(outside) => {
+                        let ident = self.random() as u16;
+                        let to = outside.dst.address;
+                        let write = |put: &mut [u8]| as_four(&outside, ident, write, put);
+                        context.send(to, MAX_MADE_LEN, write, out);
+                    }
+                }
                 self.becomes(index, (Way::Onward, onward), packet, context)
             }
             (Some(back), None) => self.becomes(index, (Way::Back, back), packet, context),

@@ -12,6 +12,7 @@ use linerate_wire::{FlowKey as Either, Headers};
 
 use super::Flows;
 use super::first::leaves;
+use crate::nat::Tuple;
 use crate::nat::rewrite::{Differences, To, Translation4, Translation6, write_any, write_error};
 use crate::track::{Quote, Reason};
 
@@ -118,6 +119,11 @@ impl Flows {
             Ok(quote) => quote,
             Err(why) => return own(self, context, packet, why),
         };
+        if !self.nat.sessions.is_empty()
+            && let Some(done) = self.error_arrives(index, &quote, packet, context)
+        {
+            return done;
+        }
         let own_key = match quote.key {
             Either::V4(key) => Either::V4(key.in_zone(vrf)),
             Either::V6(key) => Either::V6(key.in_zone(vrf)),
@@ -153,7 +159,14 @@ impl Flows {
             tcp.shift_quote(hit.direction, frame, &headers, &quote.headers);
         }
         if to == own_key {
-            return Ok(());
+            let session = match &to {
+                Either::V6(key) => self.nat.sessions.of(&Tuple::from(key)),
+                Either::V4(_) => None,
+            };
+            return match session.map(|session| session.outside) {
+                Some(to) => self.become_four(index, &to, packet, context),
+                None => Ok(()),
+            };
         }
         // RFC 5508 REQ-5 c: routers inside are not named outside.
         let hides = hit.direction == Direction::Forward;

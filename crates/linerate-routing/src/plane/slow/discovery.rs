@@ -83,15 +83,26 @@ impl Slow {
     }
 }
 
-/// Whether an address is routed by another interface than `id`, so that a proxy answers for it.
+/// Whether `id` answers for an address that is none of its own: by its settings, or as a proxy
+/// because it is routed by another interface.
 fn elsewhere<'a>(
     settings: &'a Settings,
     tables: &'a mut Tables,
     id: InterfaceId,
 ) -> impl Fn(IpAddr) -> bool + 'a {
     let vrf = vrf(settings, id);
+    let interface = settings.interfaces.get(usize::from(id.0));
     let view: View<'a> = view(settings, tables, 0);
     move |address| {
+        let has = |(first, last): &(IpAddr, IpAddr)| {
+            first.is_ipv4() == address.is_ipv4() && (*first..=*last).contains(&address)
+        };
+        if interface.is_some_and(|own| own.answered.iter().any(has)) {
+            return true;
+        }
+        if !interface.is_some_and(|own| own.proxy) {
+            return false;
+        }
         let (_, hop) = route(view, vrf, address);
         let leads = matches!(
             hop.action,

@@ -1,5 +1,5 @@
-//! The gateway's own stanzas: `[dispatch]`, `[flows]`, `[[zone]]`, `[[set]]`, `[[policy]]` and
-//! `[nat]`.
+//! The gateway's own stanzas: `[dispatch]`, `[flows]`, `[[zone]]`, `[[set]]`, `[[policy]]`,
+//! `[services]` and `[nat]`.
 //!
 //! Interfaces, access lists and all else are a router's ([`linerate_control::config`]), read
 //! before. Zones name interfaces by name: a reload gives interfaces other numbers.
@@ -12,6 +12,7 @@ use linerate_control::Config;
 use crate::nat::rules::{Action, SourceRule};
 use crate::nat::{rules, stanza};
 use crate::policy::{self, PolicyConfig};
+use crate::services::{self, Spec};
 
 /// What the gateway's stanzas say.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,8 @@ pub struct Stanzas {
     pub policy: PolicyConfig,
     /// `[nat]`, with interfaces by their place in `interfaces`.
     pub nat: rules::Config,
+    /// `[services]`: all that rules may apply.
+    pub services: Vec<Spec>,
     /// Names of the interfaces of the file, in its order.
     pub interfaces: Vec<String>,
 }
@@ -99,6 +102,8 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
     let interfaces = config.interfaces.iter();
     let names: Vec<&str> = (interfaces.clone()).map(|one| one.name.as_str()).collect();
     let policy = policy::stanza::read(file, &names, Path::new(""));
+    let services = services::stanza::read(file);
+    services::stanza::check(file, &services, &policy);
     let zones: Vec<&str> = (policy.zones.iter())
         .map(|zone| zone.name.as_str())
         .collect();
@@ -136,6 +141,7 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
         flows,
         policy,
         nat,
+        services,
         interfaces: interfaces.map(|one| one.name.clone()).collect(),
     }
 }

@@ -27,6 +27,7 @@ use crate::path::GatewayPath;
 use crate::policy;
 use crate::policy::lists::ListConfig;
 use crate::policy::zones::ZoneConfig;
+use crate::services::{self, Spec};
 use crate::show;
 use crate::stages::flows::{Counts, Flows, Prepared, Shared};
 
@@ -38,6 +39,16 @@ fn stanzas(config: &Config) -> Arc<Stanzas> {
     let own = config.own.clone();
     let own = own.and_then(|own| own.downcast::<Stanzas>().ok());
     own.unwrap_or_default()
+}
+
+/// The services that rules apply.
+fn applied(stanzas: &Stanzas) -> impl Iterator<Item = &Spec> {
+    let lists = &stanzas.policy.lists;
+    let is_applied = move |spec: &&Spec| {
+        let mut named = lists.iter().flat_map(|list| &list.applies);
+        named.any(|apply| apply.names.contains(&spec.name))
+    };
+    stanzas.services.iter().filter(is_applied)
 }
 
 /// What was built.
@@ -99,7 +110,11 @@ impl Extension for Gateway {
             nat.sources.len()
         );
         let nat = (!stanzas.nat.is_empty()).then_some(nat);
-        zones.chain(policies).chain(nat).chain([flows]).collect()
+        let applied = applied(&stanzas);
+        let services =
+            applied.map(|spec| format!("service {}: {}", spec.name, spec.settings.text()));
+        let all = zones.chain(policies).chain(services).chain(nat);
+        all.chain([flows]).collect()
     }
 
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
@@ -115,15 +130,23 @@ impl Extension for Gateway {
     }
 
     fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
-        let (old, new) = (stanzas(old), stanzas(new));
-        let (old, new) = (&old.policy, &new.policy);
+        let (before, after) = (stanzas(old), stanzas(new));
+        let (old, new) = (&before.policy, &after.policy);
         let zones = new.zones.iter().filter(|one| !old.zones.contains(one));
         let gone = |one: &&ZoneConfig| !new.zones.iter().any(|zone| zone.name == one.name);
         let zones = zones.count() + old.zones.iter().filter(gone).count();
         let lists = new.lists.iter().filter(|one| !old.lists.contains(one));
         let gone = |one: &&ListConfig| !new.lists.iter().any(|list| list.name() == one.name());
         let lists = lists.count() + old.lists.iter().filter(gone).count();
-        vec![("zones", "zone", zones), ("policies", "policy", lists)]
+        let is_new = |one: &&Spec| !before.services.contains(one);
+        let is_gone = |one: &&Spec| !after.services.iter().any(|spec| spec.name == one.name);
+        let services =
+            applied(&after).filter(is_new).count() + applied(&before).filter(is_gone).count();
+        vec![
+            ("zones", "zone", zones),
+            ("policies", "policy", lists),
+            ("services", "service", services),
+        ]
     }
 
     fn refused(&self, old: &Config, new: &Config) -> Vec<String> {
@@ -205,6 +228,11 @@ impl Extension for Gateway {
         let shared = in_force(at_work.built)?;
         match table.what {
             "flows" => show::flows(&shared, filter, at_work, rows),
+            "services" => {
+                services::show::services(&shared.plan, filter, at_work, rows);
+                Ok(())
+            }
+            "talkers" => services::show::talkers(&shared.plan, filter, at_work, rows),
             _ => show::policies(&shared, filter, rows),
         }
     }
@@ -225,9 +253,13 @@ impl Extension for Gateway {
 
     fn logged(&self, at_work: &AtWork<'_>) -> (Vec<String>, u64) {
         let (mut lines, mut more) = (Vec::new(), 0);
-        let Some(shared) = shared(at_work.built).filter(|shared| shared.policy.logs()) else {
+        let Some(shared) = shared(at_work.built) else {
             return (lines, more);
         };
+        more += services::show::logged(&shared.plan, at_work, &mut lines);
+        if !shared.policy.logs() {
+            return (lines, more);
+        }
         for worker in at_work.running.handles() {
             let taken = on_fast(worker, |fast, _| {
                 Some(fast.path::<GatewayPath>()?.flows().take_logged())
@@ -260,6 +292,7 @@ impl Extension for Gateway {
         all.show(page);
         if let Some(shared) = shared(at_work.built) {
             show::decided(&shared, page);
+            services::show::metrics(&shared.plan, at_work, page);
         }
     }
 }

@@ -8,6 +8,7 @@
 //! | [`track`] | connection tracking: what may follow what in a flow |
 //! | [`nat`] | translation of addresses: pools, ports, mappings, headers |
 //! | [`policy`] | zones, and which flows may begin between them |
+//! | [`services`] | what is done with chosen flows besides forwarding them |
 //! | `explain` | why a flow may begin or may not |
 //! | `extension` | what it adds to the control plane of routers: its tables and metrics, too |
 //!
@@ -22,6 +23,7 @@ mod extension;
 pub mod nat;
 pub mod path;
 pub mod policy;
+pub mod services;
 mod show;
 pub mod stages;
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The gateway's tables: flows and policies.
+//! The gateway's tables: flows and policies. Those of services are theirs.
 
 use std::net::IpAddr;
 
@@ -16,6 +16,8 @@ use serde_json::{Value, json};
 
 use crate::path::GatewayPath;
 use crate::policy::{Zone, Zones};
+use crate::services::classify::Classify;
+use crate::services::{self, ServiceBits};
 use crate::stages::flows::{Shared, Table as FlowTable, Tracked};
 use crate::track::State;
 
@@ -32,7 +34,12 @@ const POLICIES: Table = Table {
 };
 
 /// What there is to show.
-pub(crate) const TABLES: [&Table; 2] = [&FLOWS, &POLICIES];
+pub(crate) const TABLES: [&Table; 4] = [
+    &FLOWS,
+    &POLICIES,
+    &services::show::SERVICES,
+    &services::show::TALKERS,
+];
 
 /// Places of a flow table that a worker looks through between two bursts, and that it empties.
 const PLACES: usize = 1024;
@@ -163,6 +170,9 @@ struct Seen {
     /// It has begun with a SYN cookie.
     cookie: bool,
     zone: u16,
+    services: ServiceBits,
+    /// What it asks for, if that is known.
+    host: Option<String>,
     age: u64,
     idle: u64,
     packets: [u64; 2],
@@ -190,6 +200,8 @@ fn look<F: FlowKey<K>, const K: usize>(
                 state: flow.state,
                 cookie: flow.user.began_with_cookie(),
                 zone: flow.user.zone(),
+                services: flow.user.services(),
+                host: None,
                 age: now.saturating_sub(flow.created),
                 idle: now.saturating_sub(flow.last_seen),
                 packets: flow.packets,
@@ -209,7 +221,7 @@ pub(crate) fn flows(
     let zones = shared.policy.zones();
     let words = words(filter, zones)?;
     visit(&words, false, at_work, &mut |worker, seen| {
-        rows.add_with(|| row(seen, worker, zones, at_work));
+        rows.add_with(|| row(seen, worker, shared, at_work));
     });
     Ok(())
 }
@@ -248,6 +260,12 @@ fn visit(words: &[Word], clears: bool, at_work: &AtWork<'_>, see: &mut dyn FnMut
                         true => look(flows.v4(), &mut cursor, asked, now, ends4, &mut found),
                         false => look(flows.v6(), &mut cursor, asked, now, ends6, &mut found),
                     };
+                    if let Some(classify) = flows.services().find::<Classify>() {
+                        let host = |seen: &Seen| classify.host((seen.id, is_v4));
+                        found.iter_mut().for_each(|seen| {
+                            seen.host = host(seen).map(|host| host.to_string());
+                        });
+                    }
                     for seen in found.iter().filter(|_| clears) {
                         match is_v4 {
                             true => flows.clear4(seen.id, now),
@@ -270,7 +288,8 @@ fn visit(words: &[Word], clears: bool, at_work: &AtWork<'_>, see: &mut dyn FnMut
     }
 }
 
-fn row(seen: &Seen, worker: usize, zones: &Zones, at_work: &AtWork<'_>) -> Value {
+fn row(seen: &Seen, worker: usize, shared: &Shared, at_work: &AtWork<'_>) -> Value {
+    let zones = shared.policy.zones();
     let ([source, destination], number, vrf) = seen.ends;
     let mut zones = zones
         .iter()
@@ -291,6 +310,9 @@ fn row(seen: &Seen, worker: usize, zones: &Zones, at_work: &AtWork<'_>) -> Value
         "becomes_destination": seen.becomes.map(|(ends, ..)| end(ends[1])),
         "state": State::of(seen.state).name(),
         "cookie": seen.cookie,
+        "host": seen.host,
+        "services": shared.plan.names(seen.services),
+        "denied": seen.services.is_denied(),
         "zone": zones.next().map(|(_, name)| name),
         "vrf": vrf.map_or("?", |vrf| &vrf.name),
         "age_s": seen.age / 1000,

@@ -26,6 +26,7 @@ use crate::policy;
 use crate::stages::flows::{Flows, Shared};
 
 mod floods;
+mod services;
 
 const OUTSIDE: u16 = 0;
 const INSIDE: u16 = 1;

@@ -39,7 +39,9 @@ use serde_json::Value;
 pub type Own = Arc<dyn Any + Send + Sync>;
 
 /// The stanzas of a gateway, which a router refuses.
-pub const OF_GATEWAYS: [&str; 6] = ["zone", "policy", "nat", "flows", "dispatch", "set"];
+pub const OF_GATEWAYS: [&str; 7] = [
+    "zone", "policy", "nat", "flows", "dispatch", "set", "services",
+];
 
 /// An appliance at work, as its tables and metrics see it.
 pub struct AtWork<'a> {

@@ -11,12 +11,14 @@
 //!
 //! `first.rs` begins flows, `translate.rs` writes headers, `proxy.rs` what the gateway says itself
 //! in a connection that begins with a SYN cookie; `clear.rs` ends flows when it is told to;
+//! `serve.rs` has services look at packets of flows that have some;
 //! `shared.rs` is what control makes for all that, `notes.rs` what traces say.
 
 mod clear;
 mod first;
 mod notes;
 mod proxy;
+mod serve;
 mod shared;
 mod translate;
 
@@ -26,7 +28,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use linerate_appliance::error::Error;
 use linerate_core::packet::{Burst, Offload, Packet};
-use linerate_core::run::{DropId, Egress, NEVER, Stage};
+use linerate_core::run::{DropId, Egress, NEVER, Point, Stage};
 use linerate_routing::plane::hits::Hits as Logged;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Context, Verdict, ones};
@@ -45,6 +47,7 @@ use crate::nat::rewrite::Differences;
 use crate::nat::rules::Rules;
 use crate::nat::{self, Held, Nat, Tuple};
 use crate::policy::{self, Policy};
+use crate::services::{Plan, ServiceBits, Services, Wanted};
 use crate::track::{
     Cookies, Made, Pickup, Reason, State, Tcp, Timeouts, Tracker, Upper, Verdict as Next,
 };
@@ -66,6 +69,8 @@ pub struct Tracked {
     differences: Differences,
     /// The number of the configuration that has permitted it.
     permitted_by: u32,
+    /// What is done with its packets: by the plan of that configuration.
+    services: ServiceBits,
     /// The zone that it came in from.
     zone: u16,
     held: Held,
@@ -81,6 +86,11 @@ impl Tracked {
 }
 
 impl Tracked {
+    /// The services of its packets.
+    pub fn services(&self) -> ServiceBits {
+        self.services
+    }
+
     /// Whether it is a connection that has begun with a SYN cookie.
     pub fn began_with_cookie(&self) -> bool {
         self.tcp.is_shifted()
@@ -152,6 +162,10 @@ pub struct Shared {
     pub hits: Hits,
     /// Which bucket a packet is of, by what is translated.
     pub classes: Arc<Classes>,
+    /// Services, and who is given them.
+    pub plan: Arc<Plan>,
+    /// The services of workers, made ahead.
+    made: shared::MadeAhead,
     /// The number of policy and rules, which no others in this process have.
     number: u32,
 }
@@ -210,8 +224,11 @@ impl Shared {
                 Arc::new(Classes::new(hash, &Marked::of_nat(&rules.config))?)
             }
         };
-        let is_same =
-            |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.rules, &rules);
+        let (plan, made) = shared::plan(&stanzas.services, &policy, old)?;
+        let is_same = |old: &&Self| {
+            let is_policy = Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.plan, &plan);
+            is_policy && Arc::ptr_eq(&old.rules, &rules)
+        };
         let number = match old.filter(is_same) {
             Some(same) => same.number,
             None => NUMBER.fetch_add(1, Ordering::Relaxed),
@@ -222,6 +239,8 @@ impl Shared {
             rules,
             hits,
             classes,
+            plan,
+            made,
             cookies: cookies.unwrap_or_else(|| {
                 let random = RandomState::new();
                 let secret = [0, 1].map(|half| u128::from(random.hash_one(half)));
@@ -254,6 +273,8 @@ pub struct Flows {
     reasons: Reasons,
     counts: Counts,
     classes: Arc<Classes>,
+    /// What is done with packets of flows that have some.
+    services: Services,
     /// Makes random numbers.
     random: (RandomState, u64),
     /// What each packet of the burst has found.
@@ -287,6 +308,17 @@ impl Flows {
         let seed = Seed::random();
         let nat = Nat::new(shared.rules, &limits, Bits::ALL, worker as u16, seed)?;
         let mut reason = |name| egress.reason(name);
+        let reasons = Reasons {
+            no_zone: reason("no_zone"),
+            policy: reason("policy"),
+            flow_table: reason("flow_table"),
+            flow_taken: reason("flow_taken"),
+            flow_collision: reason("flow_collision"),
+            nat_malformed: reason("nat_malformed"),
+            nat_gone: reason("nat_gone"),
+            track: Reason::ALL.map(|one| reason(one.name())),
+            nat: nat::Refused::ALL.map(|one| reason(one.name())),
+        };
         Ok(Self {
             v4: Table::new(&of("flows of IPv4", config.ipv4), ticks(now_ns))?,
             v6: Table::new(&of("flows of IPv6", config.ipv6), ticks(now_ns))?,
@@ -296,19 +328,10 @@ impl Flows {
             logged: Logged::default(),
             policy: shared.policy,
             number: shared.number,
-            reasons: Reasons {
-                no_zone: reason("no_zone"),
-                policy: reason("policy"),
-                flow_table: reason("flow_table"),
-                flow_taken: reason("flow_taken"),
-                flow_collision: reason("flow_collision"),
-                nat_malformed: reason("nat_malformed"),
-                nat_gone: reason("nat_gone"),
-                track: Reason::ALL.map(|one| reason(one.name())),
-                nat: nat::Refused::ALL.map(|one| reason(one.name())),
-            },
+            reasons,
             counts: Counts::default(),
             classes: shared.classes,
+            services: Services::new(shared.plan, egress)?,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             has_begun: false,
@@ -326,6 +349,11 @@ impl Flows {
     /// From the beginning these buckets alone are this worker's.
     pub fn own(&mut self, mine: Bits) {
         self.nat.ports = Ports::new(self.nat.rules().outsides(), mine);
+    }
+
+    /// What is done with packets of flows that have some.
+    pub fn services(&mut self) -> &mut Services {
+        &mut self.services
     }
 
     /// Which bucket a packet is of.
@@ -432,8 +460,8 @@ fn judge<F: FlowKey<K>, const K: usize>(
     tracker: &Tracker,
     hit: &Hit,
     (key, upper, bytes): (F, &Upper, u32),
-    now: u64,
-    number: u32,
+    (now, number): (u64, u32),
+    (index, wanted): (usize, &mut Wanted),
 ) -> Judged<F> {
     let Some(mut flow) = table.flow_mut(hit, key) else {
         // It has ended since: a packet before in the same burst has begun another.
@@ -455,6 +483,9 @@ fn judge<F: FlowKey<K>, const K: usize>(
         Next::Pass(state) => {
             flow.count(bytes);
             flow.refresh(now);
+            if !flow.user.services.is_none() {
+                wanted.add(index, hit, flow.user.services);
+            }
             if state as u8 != hit.state {
                 // A state without room leaves the flow in the one that it has.
                 let _ = table.set_state(hit.flow, state as u8);
@@ -463,6 +494,9 @@ fn judge<F: FlowKey<K>, const K: usize>(
         }
         Next::Unchanged => {
             flow.count(bytes);
+            if !flow.user.services.is_none() {
+                wanted.add(index, hit, flow.user.services);
+            }
             passes(becomes, is_shifted)
         }
         Next::Anew => Judged::Anew,
@@ -523,7 +557,9 @@ macro_rules! known {
                 };
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
-                let mut judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);
+                let (packet_of, when) = ((key, &upper, bytes), (now, number));
+                let wanted = (index, &mut self.services.wanted);
+                let mut judged = judge(table, tracker, hit, packet_of, when, wanted);
                 if let Judged::Old(held, dscp) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
@@ -532,18 +568,23 @@ macro_rules! known {
                     let tuples = (original, translated);
                     let kept = (held, dscp);
                     let decided = self.decide_again(index, hit, tuples, kept, packet, context);
-                    if let Err(verdict) = decided {
-                        if let Some(flow) = self.$table.remove(hit.flow) {
-                            let (held, original, translated, zone) = gone_of(&flow);
-                            self.nat.release(held, &original, &translated, zone, now);
+                    let services = match decided {
+                        Ok(services) => services,
+                        Err(verdict) => {
+                            if let Some(flow) = self.$table.remove(hit.flow) {
+                                let (held, original, translated, zone) = gone_of(&flow);
+                                self.nat.release(held, &original, &translated, zone, now);
+                            }
+                            return Err(verdict);
                         }
-                        return Err(verdict);
-                    }
+                    };
                     if let Some(user) = self.$table.user_mut(hit.flow) {
                         user.permitted_by = number;
+                        user.services = services;
                     }
                     let (table, tracker) = (&mut self.$table, &self.tracker);
-                    judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);
+                    let wanted = (index, &mut self.services.wanted);
+                    judged = judge(table, tracker, hit, packet_of, when, wanted);
                 }
                 match judged {
                     Judged::Pass(None) => Ok(()),
@@ -636,7 +677,14 @@ impl Stage<Context<'_>> for Flows {
                 live &= !(1 << index);
             }
         }
+        if self.services.wanted.is_any() {
+            self.serve(burst, &mut live, context);
+        }
         context.packets.keep(live);
+    }
+
+    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        visit(self.services.point());
     }
 
     /// Ends flows whose time is over.

@@ -103,6 +103,10 @@ pub(crate) enum What {
     Flows,
     /// Of a gateway: what decides between each two zones
     Policies,
+    /// Of a gateway: what is done with chosen flows besides forwarding them
+    Services,
+    /// Of a gateway: which hosts talk most, of flows with the service `statistics`
+    Talkers,
 }
 
 impl What {
@@ -120,6 +124,8 @@ impl What {
             Self::Acls => "acls",
             Self::Flows => "flows",
             Self::Policies => "policies",
+            Self::Services => "services",
+            Self::Talkers => "talkers",
         }
     }
 }

@@ -105,6 +105,7 @@ const FLOWS: &[Shown] = &[
     ("becomes_source", "becomes", false),
     ("becomes_destination", "to", false),
     ("state", "state", false),
+    ("host", "host", false),
     ("vrf", "vrf", false),
     ("age_s", "age s", true),
     ("idle_s", "idle s", true),
@@ -118,6 +119,20 @@ const POLICIES: &[Shown] = &[
     ("action", "action", false),
     ("decided", "decided", true),
     ("matches", "matches", false),
+];
+
+const SERVICES: &[Shown] = &[
+    ("service", "service", false),
+    ("packets", "packets", true),
+    ("dropped", "dropped", true),
+    ("done", "done", true),
+    ("denied", "denied", true),
+    ("does", "does", false),
+];
+const TALKERS: &[Shown] = &[
+    ("host", "host", false),
+    ("bytes", "bytes", true),
+    ("last_bytes", "last window", true),
 ];
 
 /// The rows of an answer as a table, and what was left out.
@@ -135,6 +150,8 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Acls => ACLS,
         What::Flows => FLOWS,
         What::Policies => POLICIES,
+        What::Services => SERVICES,
+        What::Talkers => TALKERS,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
         true => Column::number(heading),

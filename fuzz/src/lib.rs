@@ -7,6 +7,7 @@
 
 mod acl_rules;
 mod filter;
+mod gateway_hosts;
 mod gateway_nat_quote;
 mod gateway_track;
 mod headers;
@@ -40,6 +41,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("gateway_nat_quote", gateway_nat_quote::check),
     ("privilege", privilege::check),
     ("gateway_track", gateway_track::check),
+    ("gateway_sni", gateway_hosts::sni),
+    ("gateway_http_host", gateway_hosts::http_host),
     ("af_packet_ring", linerate_drivers::fuzz::af_packet_ring),
     ("memif_messages", linerate_drivers::fuzz::memif_messages),
     ("memif_ring", linerate_drivers::fuzz::memif_ring),

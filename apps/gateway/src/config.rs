@@ -1,5 +1,5 @@
 //! The gateway's own stanzas: `[dispatch]`, `[flows]`, `[[zone]]`, `[[set]]`, `[[policy]]`,
-//! `[nat]` and `[[balancer]]`.
+//! `[services]`, `[nat]` and `[[balancer]]`.
 //!
 //! Interfaces, access lists and all else are a router's ([`linerate_control::config`]), read
 //! before. Zones name interfaces by name: a reload gives interfaces other numbers.
@@ -15,6 +15,7 @@ use crate::nat::rules::{Action, SourceRule};
 use crate::nat::{rules, stanza};
 use crate::policy::{self, PolicyConfig};
 use crate::track::{State, Timeouts};
+use crate::services::{self, Spec};
 
 /// What the gateway's stanzas say.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +32,8 @@ pub struct Stanzas {
     pub nat: rules::Config,
     /// `[[balancer]]`.
     pub balance: balance::Config,
+    /// `[services]`: all that rules may apply.
+    pub services: Vec<Spec>,
     /// Names of the interfaces of the file, in its order.
     pub interfaces: Vec<String>,
 }
@@ -137,6 +140,8 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
     let interfaces = config.interfaces.iter();
     let names: Vec<&str> = (interfaces.clone()).map(|one| one.name.as_str()).collect();
     let policy = policy::stanza::read(file, &names, Path::new(""));
+    let services = services::stanza::read(file);
+    services::stanza::check(file, &services, &policy);
     let zones: Vec<&str> = (policy.zones.iter())
         .map(|zone| zone.name.as_str())
         .collect();
@@ -188,6 +193,7 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
         policy,
         nat,
         balance,
+        services,
         interfaces: interfaces.map(|one| one.name.clone()).collect(),
     }
 }

@@ -30,6 +30,7 @@ use crate::policy;
 use crate::policy::lists::ListConfig;
 use crate::policy::zones::ZoneConfig;
 use crate::records;
+use crate::services::{self, Spec};
 use crate::show::{self, workers};
 use crate::show_nat;
 use crate::stages::flows::{Counts, Flows, Prepared, Shared};
@@ -42,6 +43,16 @@ pub(crate) fn stanzas(config: &Config) -> Arc<Stanzas> {
     let own = config.own.clone();
     let own = own.and_then(|own| own.downcast::<Stanzas>().ok());
     own.unwrap_or_default()
+}
+
+/// The services that rules apply.
+fn applied(stanzas: &Stanzas) -> impl Iterator<Item = &Spec> {
+    let lists = &stanzas.policy.lists;
+    let is_applied = move |spec: &&Spec| {
+        let mut named = lists.iter().flat_map(|list| &list.applies);
+        named.any(|apply| apply.names.contains(&spec.name))
+    };
+    stanzas.services.iter().filter(is_applied)
 }
 
 /// What was built.
@@ -115,8 +126,11 @@ impl Extension for Gateway {
                 service.name
             )
         });
-        let lists = zones.chain(policies).chain(nat).chain(balancers);
-        lists.chain([flows]).collect()
+        let applied = applied(&stanzas);
+        let services =
+            applied.map(|spec| format!("service {}: {}", spec.name, spec.settings.text()));
+        let lists = zones.chain(policies).chain(services);
+        lists.chain(nat).chain(balancers).chain([flows]).collect()
     }
 
     fn check(&self, config: &Config, plan: &Plan) -> Result<(), Error> {
@@ -140,13 +154,18 @@ impl Extension for Gateway {
         let lists = new.lists.iter().filter(|one| !old.lists.contains(one));
         let gone = |one: &&ListConfig| !new.lists.iter().any(|list| list.name() == one.name());
         let lists = lists.count() + old.lists.iter().filter(gone).count();
-        let (before, after) = (&before.balance.services, &after.balance.services);
-        let balancers = after.iter().filter(|one| !before.contains(one));
-        let gone = |one: &&Service| !after.iter().any(|service| service.name == one.name);
-        let balancers = balancers.count() + before.iter().filter(gone).count();
+        let (old, new) = (&before.balance.services, &after.balance.services);
+        let balancers = new.iter().filter(|one| !old.contains(one));
+        let gone = |one: &&Service| !new.iter().any(|service| service.name == one.name);
+        let balancers = balancers.count() + old.iter().filter(gone).count();
+        let is_new = |one: &&Spec| !before.services.contains(one);
+        let is_gone = |one: &&Spec| !after.services.iter().any(|spec| spec.name == one.name);
+        let services =
+            applied(&after).filter(is_new).count() + applied(&before).filter(is_gone).count();
         vec![
             ("zones", "zone", zones),
             ("policies", "policy", lists),
+            ("services", "service", services),
             ("balancers", "balancer", balancers),
         ]
     }
@@ -236,6 +255,11 @@ impl Extension for Gateway {
             "flows" => show::flows(shared, filter, at_work, rows),
             "workers" => workers::rows(&shared, at_work, rows),
             "backends" => show::backends(shared, filter, at_work, rows),
+            "services" => {
+                services::show::services(&shared.plan, filter, at_work, rows);
+                Ok(())
+            }
+            "talkers" => services::show::talkers(&shared.plan, filter, at_work, rows),
             "nat" => show_nat::pools(&shared, filter, at_work, rows),
             "mappings" => show_nat::mappings(&shared, filter, at_work, rows),
             "subscribers" => show_nat::subscribers(&shared, filter, at_work, rows),
@@ -283,6 +307,7 @@ impl Extension for Gateway {
         if let Some(log) = &shared.log {
             records::take(log, shared.rules.config.limits.records, at_work);
         }
+        more += services::show::logged(&shared.plan, at_work, &mut lines);
         if !shared.policy.logs() {
             return (lines, more);
         }
@@ -328,6 +353,7 @@ impl Extension for Gateway {
             workers::metrics(shared, at_work, page);
             shared.balance.metrics(&show::begun(at_work), page);
             show_nat::metrics(shared, at_work, page);
+            services::show::metrics(&shared.plan, at_work, page);
         }
     }
 }

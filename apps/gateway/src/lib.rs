@@ -9,6 +9,7 @@
 //! | [`nat`] | translation of addresses: pools, ports, mappings, headers |
 //! | [`balance`] | services whose flows go to one of several backends |
 //! | [`policy`] | zones, and which flows may begin between them |
+//! | [`services`] | what is done with chosen flows besides forwarding them |
 //! | `explain` | why a flow may begin or may not |
 //! | `extension` | what it adds to the control plane of routers: its tables and metrics, too |
 //!
@@ -25,6 +26,7 @@ pub mod nat;
 pub mod path;
 pub mod policy;
 mod records;
+pub mod services;
 mod show;
 mod show_nat;
 pub mod stages;

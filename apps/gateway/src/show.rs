@@ -1,4 +1,5 @@
-//! The gateway's tables: flows, policies, backends and workers; those of NAT are [`show_nat`]'s.
+//! The gateway's tables: flows, policies, backends and workers; those of NAT are [`show_nat`]'s,
+//! those of services [`services::show`]'s.
 
 pub(crate) mod workers;
 
@@ -25,6 +26,9 @@ use crate::balance::show::{FlowCounts, add};
 use crate::nat::{Endpoint, Tuple};
 use crate::path::GatewayPath;
 use crate::policy::{Zone, Zones};
+use crate::services::classify::Classify;
+use crate::services::host::Host;
+use crate::services::{self, ServiceBits};
 use crate::show_nat;
 use crate::stages::flows::{Flows, Shared, Table as FlowTable, Tracked};
 use crate::track::State;
@@ -48,7 +52,7 @@ const BACKENDS: Table = Table {
 };
 
 /// What there is to show.
-pub(crate) const TABLES: [&Table; 7] = [
+pub(crate) const TABLES: [&Table; 9] = [
     &FLOWS,
     &POLICIES,
     &BACKENDS,
@@ -56,6 +60,8 @@ pub(crate) const TABLES: [&Table; 7] = [
     &show_nat::POOLS,
     &show_nat::MAPPINGS,
     &show_nat::SUBSCRIBERS,
+    &services::show::SERVICES,
+    &services::show::TALKERS,
 ];
 
 /// Places of a flow table that a worker looks through between two bursts: its longest stop for this
@@ -240,6 +246,9 @@ struct Seen {
     cookie: bool,
     zone: u8,
     backend: u16,
+    services: ServiceBits,
+    /// What it asks for, if that is known.
+    host: Option<Host>,
     age: u64,
     idle: u64,
     packets: [u64; 2],
@@ -287,6 +296,8 @@ impl Part {
                     cookie: flow.user.began_with_cookie(),
                     zone: flow.zone,
                     backend: flow.user.backend(),
+                    services: flow.user.services(),
+                    host: None,
                     age: now.saturating_sub(flow.created),
                     idle: now.saturating_sub(flow.last_seen),
                     packets: flow.packets,
@@ -397,6 +408,11 @@ impl Visit {
             if !is_v4 && !flows.nat().sessions.is_empty() {
                 part.found.iter_mut().for_each(|seen| outside(flows, seen));
             }
+            if let Some(classify) = flows.services().find::<Classify>() {
+                for seen in &mut part.found {
+                    seen.host = classify.host((seen.id, is_v4)).copied();
+                }
+            }
             for seen in part.found.iter().filter(|_| clears) {
                 match is_v4 {
                     true => flows.clear4(seen.id, now),
@@ -449,6 +465,9 @@ fn row(seen: &Seen, worker: usize, shared: &Shared, vrfs: &[String]) -> Value {
         "becomes_destination": seen.becomes.map(|(ends, ..)| end(ends[1])),
         "state": State::of(seen.state).name(),
         "cookie": seen.cookie,
+        "host": seen.host.map(|host| host.to_string()),
+        "services": shared.plan.names(seen.services),
+        "denied": seen.services.is_denied(),
         "zone": zones.next().map(|(_, name)| name),
         "vrf": vrf.map_or("?", String::as_str),
         "balancer": backend.map(|(service, ..)| &service.name),

@@ -29,8 +29,9 @@ use crate::stages::flows::{Flows, Shared};
 mod balanced;
 mod floods;
 mod limits;
-mod reloads;
 mod nat64;
+mod reloads;
+mod services;
 
 const OUTSIDE: u16 = 0;
 const INSIDE: u16 = 1;

@@ -40,8 +40,8 @@ use serde_json::Value;
 pub type Own = Arc<dyn Any + Send + Sync>;
 
 /// The stanzas of a gateway, which a router refuses.
-pub const OF_GATEWAYS: [&str; 7] = [
-    "zone", "policy", "nat", "flows", "dispatch", "set", "balancer",
+pub const OF_GATEWAYS: [&str; 8] = [
+    "zone", "policy", "nat", "flows", "dispatch", "set", "balancer", "services",
 ];
 
 /// An appliance at work, as its tables and metrics see it.

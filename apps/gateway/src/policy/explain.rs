@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::first::FirstPacket;
 use super::words;
 use super::{Policy, Zone};
+use linerate_routing::plane::acl::Verdict;
 
 /// Rules that did not match which the text tells of, and JSON: the last before the one that did.
 const TOLD: usize = 20;
@@ -30,6 +31,8 @@ pub struct Explanation {
     pub verdict: &'static str,
     /// Whether the flow is logged.
     pub log: bool,
+    /// The services that it gets.
+    pub apply: Vec<String>,
     /// How many rules before those in `passed_over` do not match either.
     pub untold: usize,
     /// The last rules before it.
@@ -70,6 +73,7 @@ impl Policy {
             rule: None,
             verdict: list.default.name(),
             log: false,
+            apply: Vec::new(),
             untold: 0,
             passed_over: Vec::new(),
         };
@@ -84,6 +88,12 @@ impl Policy {
             explanation.rule = Some(named(at));
             explanation.verdict = list.rules[at].action.name();
             explanation.log = list.rules[at].log;
+        }
+        let apply = matching.map_or(0, |at| list.rules[at].apply);
+        if let Some(apply) = list.applies.get(usize::from(apply))
+            && explanation.verdict == Verdict::Permit.name()
+        {
+            explanation.apply.clone_from(&apply.names);
         }
         let end = matching.unwrap_or(list.rules.len());
         explanation.untold = end.saturating_sub(MOST);
@@ -124,6 +134,7 @@ impl Explanation {
             "rule": self.rule.as_ref().map(named),
             "verdict": self.verdict,
             "log": self.log,
+            "services": self.apply,
             "passed_over_before": self.untold,
             "passed_over": self.passed_over.iter().map(passed).collect::<Vec<_>>(),
         })
@@ -164,12 +175,12 @@ impl fmt::Display for Explanation {
             Some(rule) => writeln!(f, "  {rule}: {}", rule.matches)?,
             None => writeln!(f, "  no rule matches: the default")?,
         }
-        write!(
-            f,
-            "{}{}",
-            self.verdict,
-            if self.log { ", logged" } else { "" }
-        )
+        let logged = if self.log { ", logged" } else { "" };
+        write!(f, "{}{logged}", self.verdict)?;
+        match self.apply.as_slice() {
+            [] => Ok(()),
+            names => write!(f, "\nservices {}", names.join(", ")),
+        }
     }
 }
 

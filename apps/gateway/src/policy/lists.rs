@@ -10,7 +10,7 @@ use linerate_tables::acl::PacketKey;
 use super::classes::Classes;
 use super::first::FirstPacket;
 use super::ranges::Ranges;
-use super::rule::Rule;
+use super::rule::{Apply, Rule};
 use super::sets::{PrefixSet, Service};
 use super::table::{Family, MOST_MATCHES, Specs, Table};
 use super::zones::End;
@@ -34,6 +34,8 @@ pub struct ListConfig {
     pub rules: Vec<Rule>,
     /// The sets that rules ask for, by place.
     pub sets: Vec<Arc<PrefixSet>>,
+    /// Services of flows that it permits: first those of flows whose rule says none.
+    pub applies: Vec<Apply>,
     /// Where it begins in the file.
     pub line: usize,
     /// The file that has its rules, if it is another.
@@ -46,6 +48,7 @@ impl PartialEq for ListConfig {
         (&self.from, &self.to) == (&other.from, &other.to)
             && (self.default, self.answer) == (other.default, other.answer)
             && self.sets == other.sets
+            && self.applies == other.applies
             && self.rules == other.rules
     }
 }
@@ -104,6 +107,8 @@ pub struct List {
     pub rules: Vec<Rule>,
     /// The sets that they ask for.
     pub sets: Vec<Arc<PrefixSet>>,
+    /// Services of flows that it permits, by [`Rule::apply`].
+    pub applies: Vec<Apply>,
     /// Rules that never decide.
     pub unreachable: Vec<Unreachable>,
     v4: Table<u32, 1>,
@@ -146,6 +151,7 @@ impl List {
             answer: config.answer,
             rules: rules.clone(),
             sets: sets.clone(),
+            applies: config.applies.clone(),
             unreachable: Vec::new(),
             v4: Table::new(rules, &v4, default, &mut known.v4)?,
             v6: Table::new(rules, &v6, default, &mut known.v6)?,
@@ -163,6 +169,7 @@ impl List {
             answer: Answer::default(),
             rules: Vec::new(),
             sets: Vec::new(),
+            applies: Vec::new(),
             line: 0,
             file: None,
         };
@@ -179,6 +186,7 @@ impl List {
             && self.default == config.default
             && self.answer == config.answer
             && self.sets == config.sets
+            && self.applies == config.applies
             && self.rules == config.rules
     }
 

@@ -66,6 +66,22 @@ impl Addresses {
     }
 }
 
+/// Services that flows are given ([`crate::services`]), by the names that the file has.
+#[derive(Clone, Debug, Default)]
+pub struct Apply {
+    /// Their names.
+    pub names: Vec<String>,
+    /// Where that is said.
+    pub line: usize,
+}
+
+impl PartialEq for Apply {
+    /// Whether both are the same services: lines may differ.
+    fn eq(&self, other: &Self) -> bool {
+        self.names == other.names
+    }
+}
+
 /// One rule: the first packets that it matches, and the verdict on them.
 #[derive(Clone, Debug)]
 pub struct Rule {
@@ -83,6 +99,8 @@ pub struct Rule {
     pub services: Vec<Service>,
     /// Differentiated services code point.
     pub dscp: Option<u8>,
+    /// The services of flows that it permits, by place among those of its list.
+    pub apply: u16,
     /// Its line in its file.
     pub line: usize,
 }
@@ -99,9 +117,11 @@ impl PartialEq for Rule {
             destination,
             services,
             dscp,
+            apply,
             line: _,
         } = self;
         (name, action, log, dscp) == (&other.name, &other.action, &other.log, &other.dscp)
+            && apply == &other.apply
             && source == &other.source
             && destination == &other.destination
             && services == &other.services
@@ -119,6 +139,7 @@ impl Rule {
             destination: Addresses::default(),
             services: Vec::new(),
             dscp: None,
+            apply: 0,
             line: 0,
         }
     }

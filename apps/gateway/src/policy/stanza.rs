@@ -10,7 +10,7 @@ use linerate_appliance::nearest::offer;
 use linerate_routing::plane::acl::{Answer, Said, Verdict};
 
 use super::lists::ListConfig;
-use super::rule::{Addresses, Item, Rule};
+use super::rule::{Addresses, Apply, Item, Rule};
 use super::sets::{self, Ports, PrefixSet, Service};
 use super::words;
 use super::zones::{self, End, Zone, ZoneConfig};
@@ -25,6 +25,8 @@ const ACTIONS: [(&str, Verdict); 3] = [
 const ANSWERS: [(&str, Answer); 2] = [("reset", Answer::Reset), ("icmp", Answer::Icmp)];
 /// Legal rules, for errors.
 const RULES: &str = "a list of tables such as { action = \"permit\", service = \"tcp/443\" }";
+/// Legal services to apply, for errors.
+const APPLY: &str = "a list of services such as [\"statistics\", \"police:guest\"]";
 /// Legal addresses, for errors.
 const ADDRESSES: &str = "a prefix, the name of a [[set]], or a list of those; `!` negates one";
 
@@ -282,6 +284,7 @@ fn read_policies(
             answer: answer.map_or(Answer::default(), |at| at.value),
             rules: Vec::new(),
             sets: Vec::new(),
+            applies: Vec::new(),
             line: section.line,
             file: None,
         };
@@ -303,20 +306,22 @@ fn read_policies(
                 "the name of a [[zone]], or any",
             );
         }
-        (list.rules, list.sets, list.file) = read_rules(&section, &name, sets, folder);
+        (list.rules, list.sets, list.applies, list.file) =
+            read_rules(&section, &name, sets, folder);
         section.end();
         lists.push(list);
     }
     lists
 }
 
-/// Rules, the sets that they ask for, and the file that they are in.
-type Rules = (Vec<Rule>, Vec<Arc<PrefixSet>>, Option<String>);
+/// Rules, the sets that they ask for, services that they apply, and the file that they are in.
+type Rules = (Vec<Rule>, Vec<Arc<PrefixSet>>, Vec<Apply>, Option<String>);
 
 fn read_rules(section: &Section<'_>, list: &str, sets: &Sets, folder: &Path) -> Rules {
     let mut reader = RuleReader {
         sets,
         used: Vec::new(),
+        applies: vec![applied(section)],
         rules: Vec::new(),
     };
     let path = section.text("file", "the name of a file with [[rule]] tables");
@@ -357,7 +362,20 @@ fn read_rules(section: &Section<'_>, list: &str, sets: &Sets, folder: &Path) -> 
         let legal = format!("at most {}", Said::MOST_RULES);
         section.wrong(section.line, "rules", "there are too many rules", legal);
     }
-    (reader.rules, reader.used, path.map(|path| path.value))
+    let file = path.map(|path| path.value);
+    (reader.rules, reader.used, reader.applies, file)
+}
+
+/// The services of a rule or of a list.
+fn applied(section: &Section<'_>) -> Apply {
+    let all = section.texts("apply", APPLY, |name| Ok(name.to_string()));
+    let mut names: Vec<String> = all.into_iter().map(|at| at.value).collect();
+    names.sort_unstable();
+    names.dedup();
+    Apply {
+        names,
+        line: section.line,
+    }
 }
 
 /// Port ranges of a key, and of named sets if there may be such.
@@ -432,6 +450,8 @@ struct RuleReader<'a> {
     sets: &'a Sets,
     /// The sets that rules have asked for.
     used: Vec<Arc<PrefixSet>>,
+    /// Services that they apply, those of the list first.
+    applies: Vec<Apply>,
     rules: Vec<Rule>,
 }
 
@@ -462,6 +482,7 @@ impl RuleReader<'_> {
         let destination = self.addresses(section, "destination");
         let services = self.services(section);
         let dscp = section.number::<u8>("dscp", 0..=63);
+        let apply = self.apply(section);
         let rule = Rule {
             name: name.map(|at| at.value),
             action: action?,
@@ -470,10 +491,30 @@ impl RuleReader<'_> {
             destination,
             services,
             dscp: dscp.map(|at| at.value),
+            apply,
             line: section.line,
         };
+        if rule.action != Verdict::Permit && section.has("apply") {
+            let problem = "flows that it refuses have no packets";
+            section.wrong(rule.line, "apply", problem, "only with action = \"permit\"");
+        }
         self.check_families(section, &rule);
         Some(rule)
+    }
+
+    /// The place of the services that a rule applies.
+    fn apply(&mut self, section: &Section<'_>) -> u16 {
+        let apply = applied(section);
+        if !section.has("apply") {
+            return 0;
+        }
+        let mut known = self.applies.iter().skip(1);
+        let place = known.position(|known| *known == apply).map(|at| at + 1);
+        let place = place.unwrap_or(self.applies.len());
+        if place == self.applies.len() && place < usize::from(u16::MAX) {
+            self.applies.push(apply);
+        }
+        place as u16
     }
 
     /// An error where the rule can match no packet of either family.

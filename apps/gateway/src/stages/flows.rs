@@ -12,7 +12,8 @@
 //! `usual.rs` passes what most packets are; `balanced.rs` those to backends that answer by
 //! themselves; `first.rs` begins flows, `translate.rs` writes headers,
 //! `proxy.rs` what the gateway says itself in a connection that begins with a SYN cookie;
-//! `family.rs` writes headers of the other version of IP; `clear.rs` ends flows when it is told to;
+//! `serve.rs` has services look at packets of flows that have some; `family.rs` writes headers of
+//! the other version of IP; `clear.rs` ends flows when it is told to;
 //! `limits.rs` says how many there may be; `buckets.rs` has flows leave for another worker and
 //! arrive from one; `shared.rs` is what control makes for all that, `asked.rs` what it asks,
 //! `notes.rs` what traces say.
@@ -26,6 +27,7 @@ mod first;
 mod limits;
 mod notes;
 mod proxy;
+mod serve;
 mod shared;
 mod translate;
 mod usual;
@@ -36,7 +38,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use linerate_appliance::error::Error;
 use linerate_core::packet::{Burst, Offload, Packet};
-use linerate_core::run::{DropId, Egress, NEVER, Stage};
+use linerate_core::run::{DropId, Egress, NEVER, Point, Stage};
 use linerate_routing::plane::hits::Hits as Logged;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Context, Verdict, ones};
@@ -58,6 +60,7 @@ use crate::nat::rules::Rules;
 use crate::nat::writer::Writer;
 use crate::nat::{self, Held, Nat, Tuple};
 use crate::policy::{self, Policy};
+use crate::services::{Plan, ServiceBits, Services, Wanted};
 use crate::track::{Cookies, Made, Pickup, Reason, Tcp, Tracker, Upper, Verdict as Next};
 
 use balanced::{DIRECT, Directed, direct};
@@ -80,7 +83,9 @@ pub struct Tracked {
     differences: Differences,
     /// The number of the configuration that has permitted it.
     permitted_by: u32,
-    /// The number of its backend; 0 where it is of no service.
+    /// What is done with its packets: by the plan of that configuration.
+    services: ServiceBits,
+    /// The number of its backend; 0 where it is of no balancer.
     backend: u16,
     held: Held,
     beside: Beside,
@@ -98,6 +103,11 @@ struct Beside {
 const _: () = assert!(size_of::<Tracked>() <= 60);
 
 impl Tracked {
+    /// The services of its packets.
+    pub fn services(&self) -> ServiceBits {
+        self.services
+    }
+
     /// Whether it is a connection that has begun with a SYN cookie.
     pub fn began_with_cookie(&self) -> bool {
         self.tcp.is_shifted()
@@ -191,6 +201,10 @@ pub struct Shared {
     limits: Arc<Limits>,
     /// Writes what translation records.
     pub log: Option<Arc<Writer>>,
+    /// Services, and who is given them.
+    pub plan: Arc<Plan>,
+    /// The services of workers, made ahead.
+    made: shared::MadeAhead,
     /// The number of policy and rules, which no others in this process have.
     number: u32,
 }
@@ -255,7 +269,11 @@ impl Shared {
                 Arc::new(Classes::new(hash, &marked)?)
             }
         };
-        let is_same = |old: &&Self| Arc::ptr_eq(&old.policy, &policy) && is_alike(old);
+        let (plan, made) = shared::plan(&stanzas.services, &policy, old)?;
+        let is_same = |old: &&Self| {
+            let is_policy = Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.plan, &plan);
+            is_policy && is_alike(old)
+        };
         let number = match old.filter(is_same) {
             Some(same) => same.number,
             None => NUMBER.fetch_add(1, Ordering::Relaxed) & !DIRECT,
@@ -281,6 +299,8 @@ impl Shared {
             classes,
             moves,
             limits,
+            plan,
+            made,
             cookies: cookies.unwrap_or_else(|| {
                 let random = RandomState::new();
                 let secret = [0, 1].map(|half| u128::from(random.hash_one(half)));
@@ -319,6 +339,8 @@ pub struct Flows {
     /// Where buckets may come and go.
     moving: Option<Box<buckets::Moving>>,
     limits: Arc<Limits>,
+    /// What is done with packets of flows that have some.
+    services: Services,
     /// Makes random numbers.
     random: (RandomState, u64),
     /// What each packet of the burst has found.
@@ -349,6 +371,23 @@ impl Flows {
         let seed = Seed::random();
         let nat = Nat::new(shared.rules, &limits, Bits::ALL, worker as u16, seed)?;
         let mut reason = |name| egress.reason(name);
+        let reasons = Reasons {
+            no_zone: reason("no_zone"),
+            policy: reason("policy"),
+            flow_table: reason("flow_table"),
+            flow_host: reason("flow_host"),
+            flow_zone: reason("flow_zone"),
+            flow_taken: reason("flow_taken"),
+            flow_collision: reason("flow_collision"),
+            nat_malformed: reason("nat_malformed"),
+            nat_gone: reason("nat_gone"),
+            no_backend: reason("no_backend"),
+            backend_gone: reason("backend_gone"),
+            backend_segments: reason("backend_segments"),
+            nat64: ["nat64_fragment", "nat64_icmp", "nat64_routed"].map(&mut reason),
+            track: Reason::ALL.map(|one| reason(one.name())),
+            nat: nat::Refused::ALL.map(|one| reason(one.name())),
+        };
         Ok(Self {
             v4: Table::new(&v4, ticks(now_ns))?,
             v6: Table::new(&v6, ticks(now_ns))?,
@@ -360,27 +399,12 @@ impl Flows {
             begun: vec![0; balance.numbers()],
             balance,
             number: shared.number,
-            reasons: Reasons {
-                no_zone: reason("no_zone"),
-                policy: reason("policy"),
-                flow_table: reason("flow_table"),
-                flow_host: reason("flow_host"),
-                flow_zone: reason("flow_zone"),
-                flow_taken: reason("flow_taken"),
-                flow_collision: reason("flow_collision"),
-                nat_malformed: reason("nat_malformed"),
-                nat_gone: reason("nat_gone"),
-                no_backend: reason("no_backend"),
-                backend_gone: reason("backend_gone"),
-                backend_segments: reason("backend_segments"),
-                nat64: ["nat64_fragment", "nat64_icmp", "nat64_routed"].map(&mut reason),
-                track: Reason::ALL.map(|one| reason(one.name())),
-                nat: nat::Refused::ALL.map(|one| reason(one.name())),
-            },
+            reasons,
             counts: Counts::default(),
             classes: shared.classes,
             moving: None,
             limits: shared.limits,
+            services: Services::new(shared.plan, egress)?,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             has_begun: false,
@@ -398,6 +422,11 @@ impl Flows {
     /// From the beginning these buckets alone are this worker's.
     pub fn own(&mut self, mine: Bits) {
         self.nat.ports = Ports::new(self.nat.rules().outsides(), mine);
+    }
+
+    /// What is done with packets of flows that have some.
+    pub fn services(&mut self) -> &mut Services {
+        &mut self.services
     }
 
     /// Which bucket a packet is of.
@@ -477,8 +506,8 @@ fn judge<F: FlowKey<K>, const K: usize>(
     tracker: &Tracker,
     hit: &Hit,
     (key, upper, bytes): (F, &Upper, u32),
-    now: u64,
-    number: u32,
+    (now, number): (u64, u32),
+    (index, wanted): (usize, &mut Wanted),
 ) -> Judged<F> {
     let Some(mut flow) = table.flow_mut(hit, key) else {
         // It has ended since: a packet before in the same burst has begun another.
@@ -500,6 +529,9 @@ fn judge<F: FlowKey<K>, const K: usize>(
         Next::Pass(state) => {
             flow.count(bytes);
             flow.refresh(now);
+            if !flow.user.services.is_none() {
+                wanted.add(index, hit, flow.user.services);
+            }
             if state as u8 != hit.state {
                 // A state without room leaves the flow in the one that it has.
                 let _ = table.set_state(hit.flow, state as u8);
@@ -508,6 +540,9 @@ fn judge<F: FlowKey<K>, const K: usize>(
         }
         Next::Unchanged => {
             flow.count(bytes);
+            if !flow.user.services.is_none() {
+                wanted.add(index, hit, flow.user.services);
+            }
             passes(becomes, is_shifted)
         }
         Next::Anew => Judged::Anew,
@@ -568,7 +603,9 @@ macro_rules! known {
                 };
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
-                let mut judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);
+                let (packet_of, when) = ((key, &upper, bytes), (now, number));
+                let wanted = (index, &mut self.services.wanted);
+                let mut judged = judge(table, tracker, hit, packet_of, when, wanted);
                 if let Judged::Old(held, beside) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
@@ -580,15 +617,19 @@ macro_rules! known {
                         let tuples = (original, translated);
                         let kept = (held, beside, backend);
                         let decided = self.decide_again(index, hit, tuples, kept, packet, context);
-                        if let Err(verdict) = decided {
-                            if let Some(flow) = self.$table.remove(hit.flow) {
-                                let (held, original, translated, zone) = gone_of(&flow);
-                                self.nat.release(held, &original, &translated, zone, now);
+                        let services = match decided {
+                            Ok(services) => services,
+                            Err(verdict) => {
+                                if let Some(flow) = self.$table.remove(hit.flow) {
+                                    let (held, original, translated, zone) = gone_of(&flow);
+                                    self.nat.release(held, &original, &translated, zone, now);
+                                }
+                                return Err(verdict);
                             }
-                            return Err(verdict);
-                        }
+                        };
                         if let Some(user) = self.$table.user_mut(hit.flow) {
                             user.permitted_by = number;
+                            user.services = services;
                         }
                     }
                     if number & DIRECT != 0 {
@@ -602,7 +643,8 @@ macro_rules! known {
                         };
                     }
                     let (table, tracker) = (&mut self.$table, &self.tracker);
-                    judged = judge(table, tracker, hit, (key, &upper, bytes), now, number);
+                    let wanted = (index, &mut self.services.wanted);
+                    judged = judge(table, tracker, hit, packet_of, when, wanted);
                 }
                 match judged {
                     Judged::Pass(None) => Ok(()),
@@ -715,7 +757,14 @@ impl Stage<Context<'_>> for Flows {
                 live &= !(1 << index);
             }
         }
+        if self.services.wanted.is_any() {
+            self.serve(burst, &mut live, context);
+        }
         context.packets.keep(live);
+    }
+
+    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        visit(self.services.point());
     }
 
     /// Ends flows whose time is over.

@@ -137,6 +137,10 @@ pub(crate) enum What {
     Mappings,
     /// Of a gateway: hosts that have an outside address of their own
     Subscribers,
+    /// Of a gateway: what is done with chosen flows besides forwarding them
+    Services,
+    /// Of a gateway: which hosts talk most, of flows with the service `statistics`
+    Talkers,
 }
 
 impl What {
@@ -159,6 +163,8 @@ impl What {
             Self::Nat => "nat",
             Self::Mappings => "mappings",
             Self::Subscribers => "subscribers",
+            Self::Services => "services",
+            Self::Talkers => "talkers",
         }
     }
 }

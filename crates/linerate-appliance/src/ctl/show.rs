@@ -105,6 +105,7 @@ const FLOWS: &[Shown] = &[
     ("becomes_source", "becomes", false),
     ("becomes_destination", "to", false),
     ("state", "state", false),
+    ("host", "host", false),
     ("vrf", "vrf", false),
     ("age_s", "age s", true),
     ("idle_s", "idle s", true),
@@ -169,6 +170,21 @@ const BACKENDS: &[Shown] = &[
     ("why", "why", false),
 ];
 
+const SERVICES: &[Shown] = &[
+    ("service", "service", false),
+    ("packets", "packets", true),
+    ("dropped", "dropped", true),
+    ("done", "done", true),
+    ("denied", "denied", true),
+    ("does", "does", false),
+];
+
+const TALKERS: &[Shown] = &[
+    ("host", "host", false),
+    ("bytes", "bytes", true),
+    ("last_bytes", "last window", true),
+];
+
 const WORKERS: &[Shown] = &[
     ("worker", "worker", true),
     ("name", "lcore", false),
@@ -202,6 +218,8 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Nat => NAT,
         What::Mappings => MAPPINGS,
         What::Subscribers => SUBSCRIBERS,
+        What::Services => SERVICES,
+        What::Talkers => TALKERS,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
         true => Column::number(heading),

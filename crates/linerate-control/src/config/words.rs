@@ -6,9 +6,9 @@ use linerate_appliance::nearest::offer;
 use linerate_routing::model::{Cidr, Prefix};
 
 /// Legal rates, for errors.
-pub(super) const RATE: &str = "a rate such as \"100Mbit\": bit, kbit, Mbit or Gbit a second";
+pub const RATE: &str = "a rate such as \"100Mbit\": bit, kbit, Mbit or Gbit a second";
 /// Legal sizes, for errors.
-pub(super) const SIZE: &str = "a size such as \"64kB\": B, kB, MB, KiB or MiB";
+pub const SIZE: &str = "a size such as \"64kB\": B, kB, MB, KiB or MiB";
 /// Legal addresses with a length, for errors.
 pub(super) const CIDR: &str =
     "an address with a length such as \"192.0.2.1/24\" or \"2001:db8::1/64\"";
@@ -38,7 +38,7 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
 }
 
 /// Bits a second.
-pub(super) fn rate(text: &str) -> Result<u64, String> {
+pub fn rate(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no rate");
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
     let unit = unit.strip_suffix("/s").unwrap_or(unit);
@@ -56,7 +56,7 @@ pub(super) fn rate(text: &str) -> Result<u64, String> {
 }
 
 /// Bytes.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("`{text}` is no size");
     let (number, unit) = number_and_unit(text).ok_or_else(wrong)?;
     let factor = match unit {

@@ -8,7 +8,7 @@ use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::acl::Verdict as Decided;
 use linerate_routing::plane::hops::Action;
 use linerate_routing::plane::{Context, Verdict};
-use linerate_tables::flow::{Direction, First, Flow, FlowKey, Hit, Inserted, Refused};
+use linerate_tables::flow::{Direction, First, Flow, FlowId, FlowKey, Hit, Inserted, Refused};
 use linerate_wire::FlowKey as Either;
 use linerate_wire::ethernet::HEADER_LEN;
 
@@ -21,11 +21,12 @@ use crate::nat::rules::At;
 use crate::nat::sessions::Session;
 use crate::nat::{self, Destination, Held, Translated, Tuple};
 use crate::policy::{FirstPacket, hits};
+use crate::services::ServiceBits;
 use crate::track::{self, State, Upper, Way};
 
 impl Flows {
     /// Whether the policies in force permit a flow, by the zones of the interfaces that its first
-    /// packet comes in and leaves by.
+    /// packet comes in and leaves by, and which services its packets have.
     pub(super) fn permits(
         &mut self,
         index: usize,
@@ -33,7 +34,7 @@ impl Flows {
         (by, to): (InterfaceId, InterfaceId),
         packet: &Packet,
         context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
+    ) -> Result<ServiceBits, Verdict> {
         let (reasons, policy) = (&self.reasons, &self.policy);
         let key = first.key().ok_or(Verdict::Drop(reasons.policy))?;
         // The key of a query has its type in the place of the destination's port.
@@ -61,7 +62,12 @@ impl Flows {
             format!("{} to {}, {rule}: {verdict}", name(from), name(to))
         });
         match decision.verdict {
-            Decided::Permit => Ok(()),
+            Decided::Permit => {
+                let list = &policy.lists()[usize::from(decision.list)];
+                let rule = list.rules.get(decision.rule as usize);
+                let apply = rule.map_or(0, |rule| rule.apply);
+                Ok(self.services.plan().bits(decision.list, apply))
+            }
             _ if decision.lacks_zone() => Err(Verdict::Drop(reasons.no_zone)),
             Decided::Deny => Err(Verdict::Drop(reasons.policy)),
             Decided::Reject => Err(Verdict::Reject(reasons.policy, decision.answer)),
@@ -147,7 +153,7 @@ impl Flows {
             return Err(self.reasons.of(reason));
         }
         let beside = Beside::of(packet, is_v4, &upper);
-        self.permits(index, (&aim, beside), (id, to), packet, context)?;
+        let services = self.permits(index, (&aim, beside), (id, to), packet, context)?;
         let (tcp, state, onward) = match first_state {
             track::First::Begin(tcp, state) => (tcp, state, None),
             track::First::Proxy(tcp, made) => (tcp, State::Proxied, Some(made)),
@@ -175,6 +181,7 @@ impl Flows {
             tcp,
             differences: Differences::default(),
             permitted_by: self.number | if is_direct { DIRECT } else { 0 },
+            services,
             backend,
             held: match is_between {
                 true => becomes.held.with_session(),
@@ -219,7 +226,7 @@ impl Flows {
                     ..user
                 });
                 begin_in(&mut self.v4, now, (key, back), bucket, first)
-                    .map(|gone| gone.map(|gone| gone_of(&gone)))
+                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&gone))))
             }
             (Either::V6(key), Some(Either::V6(back))) => {
                 let back = back.in_zone(key.zone());
@@ -229,13 +236,13 @@ impl Flows {
                     ..user
                 });
                 begin_in(&mut self.v6, now, (key, back), bucket, first)
-                    .map(|gone| gone.map(|gone| gone_of(&gone)))
+                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&gone))))
             }
             // Both are of one version.
             _ => Err(Refused::Stale),
         };
         match begun {
-            Ok(evicted) => {
+            Ok((flow, evicted)) => {
                 if let Some((held, original, translated, zone)) = evicted {
                     self.nat.release(held, &original, &translated, zone, now);
                 }
@@ -246,6 +253,16 @@ impl Flows {
                     && let Some(back) = &back
                 {
                     self.note_ties(bucket, &key, back);
+                }
+                // Packets to a backend that answers by itself are encapsulated, and no more.
+                if !services.is_none() && !is_direct {
+                    let (direction, state) = (Direction::Forward, state as u8);
+                    let hit = Hit {
+                        flow,
+                        direction,
+                        state,
+                    };
+                    self.services.wanted.add(index, &hit, services);
                 }
                 context.note(index, "flows", || match becomes.tuple == tuple {
                     true => "a new flow".into(),
@@ -315,7 +332,7 @@ impl Flows {
         (held, beside, backend): (Held, Beside, u16),
         packet: &Packet,
         context: &mut Context<'_>,
-    ) -> Result<(), Verdict> {
+    ) -> Result<ServiceBits, Verdict> {
         let aim = original.with_dst(translated.dst);
         let here = context.packets.interface;
         let server = match backend {
@@ -333,7 +350,7 @@ impl Flows {
             Direction::Reverse => original.src.address,
         };
         let Some(there) = leaves(index, self.nat.plain(far), packet, context) else {
-            return Ok(());
+            return Ok(ServiceBits::NONE);
         };
         let ends = match hit.direction {
             Direction::Forward => (here, there),
@@ -348,16 +365,16 @@ impl Flows {
     }
 }
 
-/// Begins a flow; returns the one that had to go for it.
+/// Begins a flow; returns it, and the one that had to go for it.
 fn begin_in<F: FlowKey<K>, const K: usize>(
     table: &mut Table<F, K>,
     now: u64,
     (forward, back): (F, F),
     bucket: u8,
     first: First<Tracked>,
-) -> Result<Option<Flow<F, Tracked>>, Refused> {
+) -> Result<(FlowId, Option<Flow<F, Tracked>>), Refused> {
     match table.insert_pair(now, forward, back, bucket, first)? {
-        Inserted::New { evicted, .. } => Ok(evicted),
+        Inserted::New { flow, evicted } => Ok((flow, evicted)),
         // It was looked up before.
         Inserted::Found(_) => Err(Refused::Taken),
     }

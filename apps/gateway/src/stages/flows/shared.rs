@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_appliance::error::Error;
+use linerate_tables::TableError;
 
 use super::{Flows, Shared};
 use crate::balance::Tables;
 use crate::config::Stanzas;
 use crate::nat::rules::Rules;
 use crate::policy::{Counts, List, Policy};
+use crate::services::{Made, Plan, Spec};
 
 /// What takes long of a configuration: lists of rules, and the addresses of pools. It is made on
 /// the thread that reads the file.
@@ -74,17 +76,43 @@ pub struct Part {
     pub(super) hits: Counts,
     pub(super) balance: Arc<Tables>,
     pub(super) begun: Vec<u64>,
+    made: Made,
+}
+
+/// Services that were made for workers, until these take them.
+pub(super) type MadeAhead = Arc<Mutex<Vec<Option<Made>>>>;
+
+/// The services of a policy, and those of the workers that `old` has; where all is as there, that
+/// plan, and none.
+pub(super) fn plan(
+    known: &[Spec],
+    policy: &Arc<Policy>,
+    old: Option<&Shared>,
+) -> Result<(Arc<Plan>, MadeAhead), TableError> {
+    let plan = Plan::new(known, policy);
+    let is_same = |old: &&Shared| Arc::ptr_eq(&old.policy, policy) && old.plan.specs == plan.specs;
+    if let Some(same) = old.filter(is_same) {
+        return Ok((same.plan.clone(), MadeAhead::default()));
+    }
+    let workers = old.map_or(0, |old| old.hits.all().len());
+    let made: Result<Vec<_>, _> = (0..workers).map(|_| Made::new(&plan).map(Some)).collect();
+    Ok((Arc::new(plan), Arc::new(Mutex::new(made?))))
 }
 
 impl Shared {
     /// The part of one worker.
     pub fn part(&self, worker: usize) -> Part {
         let balance = self.balance.board().tables();
+        let mut ahead = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let made = ahead.get_mut(worker).and_then(Option::take);
         Part {
             shared: self.clone(),
             hits: self.hits.worker(&self.policy, worker),
             begun: vec![0; balance.numbers()],
             balance,
+            made: made
+                .or_else(|| Made::new(&self.plan).ok())
+                .unwrap_or_default(),
         }
     }
 }
@@ -105,6 +133,8 @@ impl Flows {
         std::mem::swap(&mut self.balance, &mut part.balance);
         std::mem::swap(&mut self.policy, &mut part.shared.policy);
         std::mem::swap(&mut self.number, &mut part.shared.number);
+        self.services
+            .exchange(&mut part.shared.plan, &mut part.made);
         std::mem::swap(&mut self.classes, &mut part.shared.classes);
         if !Arc::ptr_eq(&self.limits, &part.shared.limits) {
             std::mem::swap(&mut self.limits, &mut part.shared.limits);

@@ -1,7 +1,6 @@
-//! Traffic that goes on across NAT while the file changes, FRR restarts and others flood.
+//! Traffic that goes on across NAT while the file changes and others flood.
 
 use super::three::Three;
-use crate::router::frr::{BY_FPM, Frr};
 use crate::router::instance::Router;
 use crate::router::site::{RIGHT4, iperf3, reaches};
 use linerate_testkit::netns::Namespace;
@@ -17,27 +16,22 @@ use std::time::{Duration, Instant};
 
 pub(crate) const TESTS: &[Test] = tests![
     a_file_crosses_nat_while_policies_and_pools_change,
-    #[ignore = "long: 1 GB, TCP both ways, and FRR restarts"]
-    a_large_file_crosses_nat_while_policies_pools_and_routes_change,
+    #[ignore = "long: 1 GB, and TCP both ways"]
+    a_large_file_crosses_nat_while_policies_and_pools_change,
     #[ignore = "long: floods of some seconds"]
     a_transfer_goes_on_through_floods,
 ];
 
-/// What files and connections go to: behind the right host, by a route of FRR's where it runs.
+/// What files and connections go to: behind the right host.
 const FAR: &str = "10.99.0.1";
 
-/// The gateway, and FRR beside it, in the middle of three hosts.
-struct Middle<'a> {
-    three: &'a Three,
-    scratch: &'a Scratch,
+/// The gateway in the middle of hosts.
+struct Middle {
     gateway: Router,
-    frr: Option<Frr>,
-    /// How often FRR has been started.
-    starts: usize,
 }
 
 /// The file of a second: lists of another length, and another pool beside the address in use.
-fn config(second: usize, by_frr: bool) -> String {
+fn config(second: usize) -> String {
     let rules: String = (0..second % 50)
         .map(|rule| {
             format!(
@@ -48,65 +42,26 @@ fn config(second: usize, by_frr: bool) -> String {
         .collect();
     let rules = format!("rules = [\n{rules}]\ndefault = \"permit\"");
     let pool = ["", ", \"198.51.100.3-198.51.100.9\"", ", \"203.0.113.1\""][second % 3];
-    let config = Three::config(4096).replace("default = \"permit\"", &rules)
+    Three::config(4096).replace("default = \"permit\"", &rules)
         + &format!(
             "[nat]\n[[nat.pool]]\nname = \"pool\"\naddresses = [\"198.51.100.1\"{pool}]\n\
-             [[nat.source]]\nfrom = \"inside\"\nto = \"outside\"\npool = \"pool\"\n"
-        );
-    match by_frr {
-        true => format!("fpm = \"127.0.0.1:2620\"\n{config}"),
-        false => config + &format!("[[route]]\nprefix = \"{FAR}/32\"\nvia = \"{RIGHT4}\"\n"),
-    }
+             [[nat.source]]\nfrom = \"inside\"\nto = \"outside\"\npool = \"pool\"\n\
+             [[route]]\nprefix = \"{FAR}/32\"\nvia = \"{RIGHT4}\"\n"
+        )
 }
 
-impl<'a> Middle<'a> {
+impl Middle {
     #[track_caller]
-    fn new(three: &'a Three, scratch: &'a Scratch, by_frr: bool) -> Self {
+    fn new(three: &Three, scratch: &Scratch) -> Self {
         three.site.right.ip(&format!("addr add {FAR}/32 dev lo"));
-        let config = config(0, by_frr);
-        let mut middle = Self {
-            three,
-            scratch,
-            gateway: Router::start_as("gateway", &three.site.mid, scratch, &config),
-            frr: None,
-            starts: 0,
-        };
-        if by_frr {
-            middle.start_frr();
-        }
+        let gateway = Router::start_as("gateway", &three.site.mid, scratch, &config(0));
         reaches(&three.site.left, FAR);
-        middle
-    }
-
-    fn start_frr(&mut self) {
-        let daemons = [
-            ("zebra", BY_FPM.0, BY_FPM.1.to_owned()),
-            ("staticd", "", format!("ip route {FAR}/32 {RIGHT4}\n")),
-        ];
-        self.starts += 1;
-        let name = format!("frr-{}", self.starts);
-        let frr = Frr::of(&self.three.site.mid, &name, &daemons, self.scratch);
-        self.frr = Some(frr);
-    }
-
-    fn reload(&mut self, second: usize) {
-        self.gateway.reload(&config(second, self.frr.is_some()));
-    }
-
-    /// Every few seconds: its routes come, and are repeated, in between.
-    fn restart_frr(&mut self, second: usize) {
-        if second % 6 == 3
-            && let Some(frr) = self.frr.take()
-        {
-            frr.kill();
-            self.start_frr();
-        }
+        Self { gateway }
     }
 
     /// What happens in each second.
     fn disturb(&mut self, second: usize) {
-        self.reload(second);
-        self.restart_frr(second);
+        self.gateway.reload(&config(second));
     }
 
     /// Disturbs once a second while work goes on; how often.
@@ -131,20 +86,20 @@ impl<'a> Middle<'a> {
 fn a_file_crosses_nat_while_policies_and_pools_change() {
     let Some(three) = Three::new() else { return };
     let scratch = Scratch::new();
-    let mut middle = Middle::new(&three, &scratch, false);
+    let mut middle = Middle::new(&three, &scratch);
     let (left, right) = (&three.site.left, &three.site.right);
     let times = middle.disturb_during(|| file_to(left, (right, FAR), 50, &scratch));
     eprintln!("{times} reloads");
     middle.gateway.stop();
 }
 
-fn a_large_file_crosses_nat_while_policies_pools_and_routes_change() {
-    if !has(&["vtysh", "iperf3"]) {
+fn a_large_file_crosses_nat_while_policies_and_pools_change() {
+    if !has(&["iperf3"]) {
         return;
     }
     let Some(three) = Three::new() else { return };
     let scratch = Scratch::new();
-    let mut middle = Middle::new(&three, &scratch, true);
+    let mut middle = Middle::new(&three, &scratch);
     let (left, right) = (&three.site.left, &three.site.right);
     let times = middle.disturb_during(|| {
         iperf3(left, right, FAR, 10, "");
@@ -152,12 +107,8 @@ fn a_large_file_crosses_nat_while_policies_pools_and_routes_change() {
         iperf3(left, right, FAR, 10, "--bidir");
         file_to(left, (right, FAR), 1000, &scratch);
     });
-    assert!(
-        times >= 10 && middle.starts >= 3,
-        "{times}, {}",
-        middle.starts
-    );
-    eprintln!("{times} reloads, FRR started {} times", middle.starts);
+    assert!(times >= 10, "{times} reloads");
+    eprintln!("{times} reloads");
     let flows = middle.gateway.show("flows tcp");
     let flows = flows["rows"].as_array().unwrap();
     let is_translated = |flow: &serde_json::Value| {
@@ -273,7 +224,7 @@ fn a_transfer_goes_on_through_floods() {
     }
     let Some(three) = Three::new() else { return };
     let scratch = Scratch::new();
-    let mut middle = Middle::new(&three, &scratch, false);
+    let mut middle = Middle::new(&three, &scratch);
     let (left, right) = (&three.site.left, &three.site.right);
     for (name, words) in FLOODS {
         reaches(left, FAR);

@@ -75,6 +75,12 @@ pub(crate) const PACKAGES: &[Package] = &[
         it may do"),
     program("tmux",        "tmux",         "the screen of pktgen in a real terminal"),
     program("nftables",    "nft",          "the kernel's firewall as a device under test"),
+    program("conntrack",   "conntrack",    "what the kernel knows of flows, beside what the gateway \
+        does"),
+    program("nmap",        "nmap",         "which ports a scanner sees through the gateway"),
+    program("hping3",      "hping3",       "segments that no host sends, and floods"),
+    program("thc-ipv6",    "atk6-firewall6", "the ways around a firewall by IPv6's headers, in the \
+        long scenarios"),
     program("gcc",         "gcc",          "the C peers of `cargo xtask compare`"),
     program("pkg-config",  "pkg-config",   "finding DPDK"),
     program("dpdk-dev",    "dpdk-testpmd", "interoperation with DPDK, and the forwarding peers of \

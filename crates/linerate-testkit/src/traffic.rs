@@ -1,7 +1,7 @@
 //! Traffic through linerate: ping, iperf3, and a file over the kernel's own TCP.
 
 use crate::Scratch;
-use crate::netns::{LEFT, Namespace, RIGHT, Stand};
+use crate::netns::{Namespace, RIGHT, Stand};
 use crate::{PATIENCE, Random};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -106,12 +106,28 @@ pub fn iperf3(stand: &Stand, seconds: u32, options: &str) {
 /// Sends a file of so many MB from left to right; both ends have the same SHA-256.
 #[track_caller]
 pub fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
+    file_to(&stand.left, (&stand.right, RIGHT), megabytes, scratch);
+}
+
+/// The same from any host to another's address.
+#[track_caller]
+pub fn file_to(
+    from: &Namespace,
+    (to, address): (&Namespace, &str),
+    megabytes: usize,
+    scratch: &Scratch,
+) {
     let (sent, received) = (scratch.file("sent"), scratch.file("received"));
-    std::fs::write(&sent, noise(megabytes * 1_000_000)).unwrap();
-    let listener = stand
-        .right
-        .inside(|| TcpListener::bind((RIGHT, 0)).unwrap());
-    let address = listener.local_addr().unwrap();
+    let mut noise = noise(1_000_000);
+    let mut file = std::fs::File::create(&sent).unwrap();
+    for number in 0..megabytes {
+        // No two megabytes are the same.
+        noise[..8].copy_from_slice(&(number as u64).to_be_bytes());
+        file.write_all(&noise).unwrap();
+    }
+    drop(file);
+    let listener = to.inside(|| TcpListener::bind((address, 0)).unwrap());
+    let server = listener.local_addr().unwrap();
     listener.set_nonblocking(true).unwrap();
     std::thread::scope(|scope| {
         // Sockets stay in the namespace that they were made in.
@@ -120,9 +136,7 @@ pub fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
             let mut file = std::fs::File::create(&received).unwrap();
             copy(&mut stream, &mut file)
         });
-        let mut stream = stand
-            .left
-            .inside(|| TcpStream::connect_timeout(&address, PATIENCE).unwrap());
+        let mut stream = from.inside(|| TcpStream::connect_timeout(&server, PATIENCE).unwrap());
         stream.set_write_timeout(Some(PATIENCE)).unwrap();
         let count = copy(&mut std::fs::File::open(&sent).unwrap(), &mut stream);
         drop(stream);
@@ -131,7 +145,7 @@ pub fn file(stand: &Stand, megabytes: usize, scratch: &Scratch) {
     assert_eq!(
         sha256(&sent),
         sha256(&received),
-        "the file from {LEFT} arrived changed"
+        "the file to {address} arrived changed"
     );
 }
 

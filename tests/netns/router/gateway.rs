@@ -3,7 +3,12 @@
 
 pub(crate) mod balancer;
 pub(crate) mod classes;
+pub(crate) mod conntrack;
+pub(crate) mod load;
 pub(crate) mod requirements;
+pub(crate) mod scans;
+pub(crate) mod servers;
+mod three;
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};

@@ -75,7 +75,7 @@ impl Bench {
     }
 
     /// Linux as the router.
-    fn kernel(&self) {
+    pub(super) fn kernel(&self) {
         self.mid.sysctl("ipv4/ip_forward", "1");
         self.mid.sysctl("ipv6/conf/all/forwarding", "1");
         self.mid.sysctl("ipv4/icmp_ratelimit", "0");

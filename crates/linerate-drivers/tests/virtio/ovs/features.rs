@@ -10,7 +10,7 @@ use linerate_wire::tcp::Tcp;
 
 const QUEUES: usize = 2;
 /// Frames under way of each queue.
-const EACH: u64 = 256;
+const EACH: u64 = WINDOW / QUEUES as u64;
 /// Numbers of the frames that only ask whether the switch forwards already.
 const PROBES: u64 = 1 << 40;
 
@@ -52,7 +52,9 @@ fn exchange_over_queues(from: &mut Booked, to: &mut Booked, frames: u64) -> [See
     let (mut sent, mut under_way) = ([0, 1_u64], [0; QUEUES]);
     let mut turned = [0; QUEUES].map(|_| Burst::with_room(32));
     let (mut burst, mut moved) = (Burst::with_room(32), Instant::now());
+    let mut rest = Rest::default();
     while back.count < frames {
+        let before = (sent, there.count, back.count);
         for queue in 0..QUEUES {
             if under_way[queue] < EACH && sent[queue] < frames {
                 // One by one, for their numbers are not in a row.
@@ -73,6 +75,7 @@ fn exchange_over_queues(from: &mut Booked, to: &mut Booked, frames: u64) -> [See
             }
             from.end.cache.free(&mut burst);
         }
+        rest.after((sent, there.count, back.count) != before);
         assert!(
             moved.elapsed() < linerate_testkit::PATIENCE,
             "{sent:?} sent, {} and {} arrived: {:?} {:?}",

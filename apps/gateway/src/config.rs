@@ -14,8 +14,8 @@ use crate::balance;
 use crate::nat::rules::{Action, SourceRule};
 use crate::nat::{rules, stanza};
 use crate::policy::{self, PolicyConfig};
-use crate::track::{State, Timeouts};
 use crate::services::{self, Spec};
+use crate::track::{State, Timeouts};
 
 /// What the gateway's stanzas say.
 #[derive(Clone, Debug, Default)]

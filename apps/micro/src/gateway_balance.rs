@@ -196,8 +196,7 @@ impl Pair {
             };
             let now_ns = clock.ns(clock.now());
             let worker = usize::from(number);
-            let mut flows =
-                Flows::new(shared.clone(), worker, now_ns, &mut egress)?;
+            let mut flows = Flows::new(shared.clone(), worker, now_ns, &mut egress)?;
             let classes = flows.classes().clone();
             let dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, &mut egress);
             if let Some(dispatch) = &dispatch {

@@ -61,13 +61,7 @@ impl Balance {
     }
 
     /// Adds the backends of that balancer, or of all.
-    pub fn rows(
-        &self,
-        filter: &str,
-        counts: &FlowCounts,
-        now: Instant,
-        rows: &mut Rows,
-    ) {
+    pub fn rows(&self, filter: &str, counts: &FlowCounts, now: Instant, rows: &mut Rows) {
         let services = &self.config.services;
         let tables = self.board.tables();
         let each = services.iter().zip(&self.numbers).enumerate();

@@ -101,7 +101,10 @@ fn goes_on<F: FlowKey<K>, const K: usize>(
         return Goes::Else;
     };
     let is_old = flow.user.permitted_by != now.number;
-    if is_old || !flow.user.services.is_none() || flow.translated && !is_whole(packet, is_v4, is_udp) {
+    if is_old
+        || !flow.user.services.is_none()
+        || flow.translated && !is_whole(packet, is_v4, is_udp)
+    {
         return Goes::Else;
     }
     let goes_on = match is_udp {

@@ -28,7 +28,7 @@ fn check_frame(frame: &[u8]) {
         return;
     };
     let mut tracker = Tracker::new(Pickup::Loose, None);
-    let first = tracker.first(b"key", &upper, 0, 0);
+    let first = tracker.first(b"key", &upper, false, 0);
     if let First::Begin(mut tcp, state) = first {
         for direction in [Direction::Forward, Direction::Reverse] {
             for state in State::ALL.into_iter().chain([state]) {
@@ -54,6 +54,8 @@ fn check_frame(frame: &[u8]) {
 
 struct World {
     tracker: Tracker,
+    /// SYNs are answered by cookies.
+    is_full: bool,
     flow: Option<(Tcp, State)>,
     /// Of each side: its next sequence number, as far as it was let through.
     next: [u32; 2],
@@ -68,9 +70,9 @@ fn check_segments(input: &[u8]) {
         0 => Pickup::Strict,
         _ => Pickup::Loose,
     };
-    let above = if settings & 2 == 0 { 1 } else { 0 };
     let mut world = World {
-        tracker: Tracker::new(pickup, Some(Cookies::new(7, above, 1400))),
+        tracker: Tracker::new(pickup, Some(Cookies::new(7, 1400))),
+        is_full: settings & 2 != 0,
         flow: None,
         next: [u32::from(settings) << 24, 0xffff_ff00],
         now_ms: 0,
@@ -97,8 +99,10 @@ impl World {
             panic!("it is TCP")
         };
         let Some((mut tcp, state)) = self.flow else {
-            // One half-open connection is one too many where cookies are due at once.
-            match self.tracker.first(b"key", &upper, 1, self.now_ms) {
+            match self
+                .tracker
+                .first(b"key", &upper, self.is_full, self.now_ms)
+            {
                 First::Begin(tcp, state) => {
                     assert!(!tcp.is_shifted());
                     self.begin(tcp, state, read.end());

@@ -104,8 +104,8 @@ const AROUND_NS: u64 = 50_000_000;
 const PATIENCE_NS: u64 = 120_000_000_000;
 /// How often a disturbed reload is repeated at most.
 const AGAIN: u64 = 3;
-/// Once it has measured for so long, in ns, nothing is repeated, and two reloads are enough: where a
-/// reload takes seconds, and on a busy machine many, the row still ends in time.
+/// Once it has measured for so long, in ns, nothing is repeated, and two reloads are enough: where
+/// a reload takes seconds, and on a busy machine many, the row still ends in time.
 const ENOUGH_NS: u64 = 30_000_000_000;
 /// The longest interval without a reload, in ns; it is as long as the one with it where that is
 /// shorter.

@@ -3,9 +3,9 @@
 //! It looks at what the side says that has begun, until it knows: most often that is one packet.
 //! What does not fit into a segment is put together from segments in their order, in bounded room;
 //! after `packets` segments with payload it gives up, as it does where another flow has taken the
-//! room. The host stands in `linerate ctl show flows`. One in `deny_hosts`, or below one, is denied:
-//! the packet that says its name is dropped, and all others of the flow. It is no border: a client
-//! that wants to can hide the name (segments out of order, an encrypted ClientHello).
+//! room. The host stands in `linerate ctl show flows`. One in `deny_hosts`, or below one, is
+//! denied: the packet that says its name is dropped, and all others of the flow. It is no border: a
+//! client that wants to can hide the name (segments out of order, an encrypted ClientHello).
 
 use std::any::Any;
 use std::collections::HashSet;

@@ -33,10 +33,10 @@
 //!   where a packet passes and tcp.is_shifted(): tcp.shift(direction, &mut frame[l4..end], ..)
 //! ```
 //!
-//! `is_full` says that as many flows as may be are in the states that [`State::is_half_open`] names.
-//! A made segment is written by [`Made::write`] with the addresses of the packet that caused it, as they
-//! are before translation: what goes onward is translated as that packet would be, what goes back
-//! is not. An error that passes where `tcp.is_shifted()` needs [`Tcp::shift_quote`].
+//! `is_full` says that as many flows as may be are in the states that [`State::is_half_open`]
+//! names. A made segment is written by [`Made::write`] with the addresses of the packet that caused
+//! it, as they are before translation: what goes onward is translated as that packet would be, what
+//! goes back is not. An error that passes where `tcp.is_shifted()` needs [`Tcp::shift_quote`].
 //!
 //! What must not refresh a flow must not touch its time: look up first, count after the verdict.
 //!

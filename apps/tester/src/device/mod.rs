@@ -2,9 +2,9 @@
 //!
 //! [`Setup::make`] builds one and the wires to it, and removes all of it when it is dropped;
 //! interfaces are in name spaces without names, and programs end with their standard input, so
-//! nothing is left however this process ends. [`app`] and [`routed`] are linerate itself, [`linux`] the kernel,
-//! [`dpdk`] DPDK's programs, [`wire`] the pairs of ports in between, [`named`] ports that the user
-//! names.
+//! nothing is left however this process ends. [`app`] and [`routed`] are linerate itself, [`linux`]
+//! the kernel, [`dpdk`] DPDK's programs, [`wire`] the pairs of ports in between, [`named`] ports
+//! that the user names.
 
 mod app;
 mod dpdk;

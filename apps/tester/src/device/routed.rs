@@ -2,8 +2,8 @@
 //! without their sockets and host interfaces.
 //!
 //! Between 198.18.0.0/16 behind `d0` and 198.19.0.0/16 behind `d1` (RFC 2544 C.2.2), through a
-//! static neighbour each, as the Linux devices. Rules are those of an access list, or of a gateway's
-//! policies: one after the other, of which the last permits (RFC 2544 11.4).
+//! static neighbour each, as the Linux devices. Rules are those of an access list, or of a
+//! gateway's policies: one after the other, of which the last permits (RFC 2544 11.4).
 
 use std::fmt::Write;
 use std::thread;

@@ -25,8 +25,8 @@ pub struct Options {
     #[arg(long, visible_alias = "dut", value_name = "DEVICE")]
     pub(crate) device: Option<String>,
     /// Kind of the generator's ports to the device: ring, af_packet or af_xdp, with options after
-    /// commas; default: ring to what is in this process, af_xdp to what is outside of this process, af_packet without
-    /// root
+    /// commas; default: ring to what is in this process, af_xdp to what is outside of this process,
+    /// af_packet without root
     #[arg(long, value_name = "KIND[,KEY=VALUE...]")]
     pub(crate) ports: Option<String>,
     /// A port of the generator to an external device, KIND:TARGET[,key=value...]; in pairs. In

@@ -7,8 +7,9 @@
 //! that a worker does not know, and none is taken away before its successor is there.
 //!
 //! The thread that asks reads the file and compiles its lists
-//! ([`reload_by`](super::server::reload_by)), so that control answers others meanwhile. Only differences are passed on: a reload that changes only routes does
-//! not reach workers, and routes that stay are not written to the table again.
+//! ([`reload_by`](super::server::reload_by)), so that control answers others meanwhile. Only
+//! differences are passed on: a reload that changes only routes does not reach workers, and routes
+//! that stay are not written to the table again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -33,7 +33,8 @@ pub struct FlowConfig {
     pub translated: usize,
     /// The most flows of one owner.
     pub per_owner: Option<u32>,
-    /// The most flows of some zones ([`First::zone`](super::First::zone)); the others have no limit.
+    /// The most flows of some zones ([`First::zone`](super::First::zone)); the others have no
+    /// limit.
     pub per_zone: Vec<(u8, u32)>,
     /// The state whose oldest flow makes room when the table, or that state, is full. Without it,
     /// new flows are refused.

@@ -563,7 +563,11 @@ impl Rules {
     pub(super) fn hairpin(&self, tuple: &Tuple, from: At) -> Option<u16> {
         let fits = |rule: &SourceRule| match rule.action {
             Action::Pool(pool) => {
-                let is_inside = rule.to.is_named() && !rule.to.has(from);
+                let is_inside = match rule.to.is_named() {
+                    true => !rule.to.has(from),
+                    // Whatever way they leave: those that it names are inside.
+                    false => rule.from.is_named() || rule.source.is_some(),
+                };
                 let is = is_inside && self.is_of_family(pool, tuple.src.address);
                 (is && rule.fits(tuple, from)).then_some(pool)
             }

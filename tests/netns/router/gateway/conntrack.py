@@ -133,12 +133,20 @@ class System:
                 port = struct.unpack("!H", packet[at:at + 2])[0]
                 self.outer[sent.flow] = (socket.inet_ntoa(packet[12:16]), port)
 
+    def has_type(self, sent, kind):
+        """Whether an ICMP packet that was sent is of this type and code: the firewall's own may
+        have the same identification by chance."""
+        own = sent.bytes(self.outer.get(sent.flow, self.outside_of(sent.flow)))[0]
+        at = (own[0] & 15) * 4
+        return own[at:at + 2] == kind
+
     def about(self, packet, side, header):
         """The packet of this side that the firewall itself speaks of, if it does."""
         if packet[9] == ICMP and packet[header] in (3, 11, 12) and len(packet) >= header + 28:
             quoted = self.sent.get(ident_of(packet[header + 8:]))
             by_id = self.sent.get(ident_of(packet))
-            passes = by_id is not None and by_id.sender != side and by_id.protocol == ICMP
+            passes = by_id is not None and by_id.sender != side and by_id.protocol == ICMP \
+                and self.has_type(by_id, packet[header:header + 2])
             if quoted is not None and quoted.sender == side and not passes:
                 return quoted
         if packet[9] == TCP and packet[header + 13] & RST:

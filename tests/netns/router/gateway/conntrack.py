@@ -216,9 +216,6 @@ DIFFERENCES = {
     ("error about numbers that are not on their way", "lie"): (
         ONLY_LINUX, "RFC 5927 4.1 (`track_quote_sequence`)"),
     ("error of another kind", "source quench"): (ONLY_LINUX, "RFC 6633 has ended source quench"),
-    ("error with a short quote", "error"): (
-        ONLY_GATEWAY, "the ports are in the first four bytes of UDP; Linux asks for all eight of "
-        "RFC 792"),
     ("refused", "state"): (
         "linux has none, the gateway reset", "RFC 7857 2.2 keeps what was reset for 4 minutes; "
         "Linux forgets a connection that was refused"),

@@ -157,6 +157,28 @@ fn every_key_is_read() {
 }
 
 #[test]
+fn ports_and_statuses_are_numbers_or_texts() {
+    let config = right(
+        r#"
+        [[balancer]]
+        name = "web"
+        address = "198.51.100.80"
+        protocol = "tcp"
+        ports = 80
+        [balancer.check]
+        kind = "http"
+        status = 204
+        [[balancer.backend]]
+        address = "10.2.0.11"
+        "#,
+    );
+    let service = &config.services[0];
+    assert_eq!(service.ports, 80..=80);
+    let kind = &service.check.as_ref().unwrap().kind;
+    assert!(matches!(kind, Kind::Http { status, .. } if *status == (204..=204)));
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_line_and_the_fix() {
     let begin = "[[balancer]]\nname = \"a\"\naddress = \"198.51.100.80\"\nprotocol = \"tcp\"\n\
                  ports = \"80\"\n";
@@ -218,7 +240,7 @@ fn what_is_wrong_is_said_with_its_line_and_the_fix() {
         ),
         (
             begin.replace("80\"\n", "0-80\"\n"),
-            "reversed, or begins with 0",
+            "5: balancer.ports: `0-80` begins with 0",
         ),
     ] {
         let errors = read_text(&text).errors;

@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use linerate_appliance::config::{At, Section};
 use linerate_appliance::nearest::offer;
+use linerate_control::config::words;
 pub(super) use linerate_control::config::words::prefix_or_address as prefix;
-use linerate_wire::protocol;
 
 use super::{Entry, Known};
 use crate::nat::rules::last;
@@ -132,24 +132,5 @@ pub(super) fn range_of_addresses(text: &str) -> Result<(IpAddr, IpAddr), String>
 
 /// `22` or `1024-65535`.
 pub(super) fn range_of_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let wrong = || format!("`{text}` is no port and no range");
-    let (low, high) = text.split_once('-').unwrap_or((text, text));
-    let low = low.trim().parse().map_err(|_| wrong())?;
-    let high = high.trim().parse().map_err(|_| wrong())?;
-    match low <= high {
-        true => Ok(low..=high),
-        false => Err(format!("`{text}` is reversed")),
-    }
-}
-
-pub(super) fn protocol_number(text: &str) -> Result<u8, String> {
-    match text {
-        "tcp" => Ok(protocol::TCP),
-        "udp" => Ok(protocol::UDP),
-        "icmp" => Ok(protocol::ICMP),
-        "icmp6" => Ok(protocol::ICMPV6),
-        _ => text
-            .parse()
-            .map_err(|_| format!("there is no protocol `{text}`")),
-    }
+    words::range(text).map(|(low, high)| low..=high)
 }

@@ -16,7 +16,6 @@ use linerate_core::env::{Plan, Role};
 use linerate_core::run::Egress;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{PacketPath, Setup};
-use linerate_routing::worker::on_fast;
 use linerate_tables::flow::Refusals;
 use serde_json::Value;
 
@@ -25,7 +24,7 @@ use crate::config::{self, Mode, Stanzas};
 use crate::dispatch::stage::Dispatch;
 use crate::dispatch::{control, modes};
 use crate::explain::explain;
-use crate::path::GatewayPath;
+use crate::path::{GatewayPath, on_path};
 use crate::policy;
 use crate::policy::lists::ListConfig;
 use crate::policy::zones::ZoneConfig;
@@ -312,10 +311,7 @@ impl Extension for Gateway {
             return (lines, more);
         }
         for worker in at_work.running.handles() {
-            let taken = on_fast(worker, |fast, _| {
-                Some(fast.path::<GatewayPath>()?.flows().take_logged())
-            });
-            let Some(hits) = taken.flatten() else {
+            let Some(hits) = on_path(worker, |path, _| path.flows().take_logged()) else {
                 continue;
             };
             more += hits.more;
@@ -339,11 +335,7 @@ impl Extension for Gateway {
         let mut all = Sums::of_zones(names.len());
         for worker in at_work.running.handles() {
             let numbers = numbers.clone();
-            let of = on_fast(worker, move |fast, _| {
-                fast.path::<GatewayPath>()
-                    .map(|path| Sums::of(path.flows(), &numbers))
-            });
-            if let Some(sums) = of.flatten() {
+            if let Some(sums) = on_path(worker, move |path, _| Sums::of(path.flows(), &numbers)) {
                 all.add(&sums);
             }
         }

@@ -7,7 +7,6 @@ use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::socket::Problem;
 use linerate_control::AtWork;
 use linerate_routing::model::{Cidr, Prefix};
-use linerate_routing::worker::on_fast;
 use serde_json::json;
 
 use crate::nat::mapping::Mapping;
@@ -15,7 +14,7 @@ use crate::nat::ports::STEP;
 use crate::nat::rules::Rules;
 use crate::nat::subscribers::Subscriber;
 use crate::nat::{Endpoint, Nat, Protocol, Refused};
-use crate::path::GatewayPath;
+use crate::path::on_path;
 use crate::stages::flows::Shared;
 
 pub(crate) const POOLS: Table = Table {
@@ -110,11 +109,7 @@ impl Sums {
     fn all(at_work: &AtWork<'_>) -> Self {
         let mut all = Self::default();
         for worker in at_work.running.handles() {
-            let of = on_fast(worker, |fast, _| {
-                let path = fast.path::<GatewayPath>()?;
-                Some(Self::of(path.flows().nat()))
-            });
-            if let Some(sums) = of.flatten() {
+            if let Some(sums) = on_path(worker, |path, _| Self::of(path.flows().nat())) {
                 all.add(&sums);
             }
         }
@@ -258,12 +253,8 @@ fn visit<T: Send + 'static>(
     for (number, worker) in at_work.running.handles().enumerate() {
         let mut from = Some(0);
         while let Some(place) = from {
-            let found = on_fast(worker, move |fast, _| {
-                let path = fast.path::<GatewayPath>()?;
-                Some(part(path.flows().nat(), place))
-            });
-            // One that has ended, or is the slow one, has none.
-            let Some((values, next)) = found.flatten() else {
+            let found = on_path(worker, move |path, _| part(path.flows().nat(), place));
+            let Some((values, next)) = found else {
                 break;
             };
             values.iter().for_each(|value| see(number, value));

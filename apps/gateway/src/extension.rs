@@ -259,9 +259,9 @@ impl Extension for Gateway {
                 Ok(())
             }
             "talkers" => services::show::talkers(&shared.plan, filter, at_work, rows),
-            "nat" => show_nat::pools(&shared, filter, at_work, rows),
-            "mappings" => show_nat::mappings(&shared, filter, at_work, rows),
-            "subscribers" => show_nat::subscribers(&shared, filter, at_work, rows),
+            "nat" | "mappings" | "subscribers" => {
+                show_nat::rows(table, &shared, filter, at_work, rows)
+            }
             _ => show::policies(&shared, filter, rows),
         }
     }

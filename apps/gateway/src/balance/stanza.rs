@@ -4,7 +4,6 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use linerate_appliance::config::{At, Section};
-use linerate_appliance::nearest::offer;
 use linerate_control::config::words;
 use linerate_routing::model::Cidr;
 use linerate_wire::protocol;
@@ -163,21 +162,16 @@ fn form(
     match named {
         Named::Nat => Some(Form::Nat),
         Named::FullNat => {
-            let At { value, line } = section.text("pool", "the name of a [[nat.pool]]")?;
-            let found = known.pools.iter().position(|(name, _)| *name == value);
-            let Some(at) = found else {
-                let problem = format!("there is no pool `{value}`");
-                let names = known.pools.iter().map(|(name, _)| *name);
-                let names = names.filter(|name| !name.starts_with("interface "));
-                section.wrong(line, "pool", problem, offer(&value, names));
-                return None;
-            };
-            let is_v4 = address.map(|at| at.value.is_ipv4());
-            if is_v4.is_some_and(|is_v4| is_v4 != known.pools[at].1) {
-                let problem = format!("pool `{value}` is not of the service's family");
-                section.wrong(line, "pool", problem, "a pool of its family");
+            let names = (0_u16..).zip(known.pools.iter().map(|(name, _)| *name));
+            // Those of interfaces have names that no stanza gives.
+            let names = names.filter(|(_, name)| !name.starts_with("interface "));
+            let at = section.named("pool", "the name of a [[nat.pool]]", "pool", names)?;
+            let (name, is_v4) = known.pools[usize::from(at.value)];
+            if address.is_some_and(|address| address.value.is_ipv4() != is_v4) {
+                let problem = format!("pool `{name}` is not of the service's family");
+                section.wrong(at.line, "pool", problem, "a pool of its family");
             }
-            Some(Form::FullNat(at as u16))
+            Some(Form::FullNat(at.value))
         }
         Named::Ipip | Named::Gue => {
             let At { value, line } = section.parsed::<IpAddr>("source", ADDRESS)?;

@@ -427,6 +427,26 @@ impl<'a> Section<'a> {
         }
     }
 
+    /// The number of what is named, among all of its `kind` that have names.
+    pub fn named<'n, N: Copy>(
+        &self,
+        key: &'static str,
+        legal: &str,
+        kind: &str,
+        all: impl Iterator<Item = (N, &'n str)> + Clone,
+    ) -> Option<At<N>> {
+        let At { value, line } = self.text(key, legal)?;
+        let Some((number, _)) = all.clone().find(|(_, name)| *name == value) else {
+            let legal = offer(&value, all.map(|(_, name)| name));
+            self.wrong(line, key, format!("there is no {kind} `{value}`"), legal);
+            return None;
+        };
+        Some(At {
+            value: number,
+            line,
+        })
+    }
+
     /// The raw value, for keys that take several kinds.
     pub fn value(&self, key: &'static str) -> Option<(&'a Spanned<DeValue<'a>>, usize)> {
         self.find(key)

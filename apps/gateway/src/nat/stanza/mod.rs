@@ -45,6 +45,7 @@ const ADDRESSES: &str =
 const ADDRESS: &str = "an address such as \"198.51.100.1\"";
 const PREFIX: &str = "a prefix such as \"10.0.0.0/8\", or an address";
 const PORTS: &str = "a port or a range such as \"1024-65535\"";
+const POOL: &str = "the name of a [[nat.pool]]";
 const STATIC: &str = "an address or a prefix of its own";
 
 /// The most outside addresses of all pools.
@@ -581,7 +582,7 @@ fn nat64(nat: &Section<'_>, known: &Known<'_>, pools: &mut [Entry]) -> Vec<Nat64
         };
         let stated = section.read("prefix", legal, read);
         let prefix = stated.or_else(|| (!section.has("prefix")).then_some(usual));
-        section.requires("pool", "the name of a [[nat.pool]]");
+        section.requires("pool", POOL);
         let pool = pool_named(&section, "pool", pools);
         let from = Place {
             zone: zone(&section, "from", known),

@@ -38,8 +38,6 @@ pub struct Stanzas {
     pub interfaces: Vec<String>,
 }
 
-/// The longest timeout: a year.
-const MOST_SECONDS: u32 = 31_536_000;
 impl Stanzas {
     /// Whether packets of any flow are translated, for which memory is taken at the start.
     pub fn translates(&self) -> bool {
@@ -206,16 +204,19 @@ fn interval(section: &Section<'_>, mode: Option<Mode>) -> Option<Duration> {
     if let Some(at) = rebalance.filter(|at| at.value && !mode.is_some_and(Mode::hands_over)) {
         let problem = "loads are evened out by handing packets over, which this mode does not";
         let fix = "say mode = \"balanced\" or \"dispatcher\", or take it out";
-        section.wrong(at.line, "dispatch.rebalance", problem, fix);
+        section.wrong(at.line, "rebalance", problem, fix);
     }
     if let Some(at) = seconds.as_ref().filter(|_| !is_on) {
         let problem = "loads are not evened out, so there is no interval";
         let fix = "say rebalance = true, or take it out";
-        section.wrong(at.line, "dispatch.interval", problem, fix);
+        section.wrong(at.line, "interval", problem, fix);
     }
     let seconds = seconds.map_or(1, |at| at.value);
     is_on.then(|| Duration::from_secs(seconds.into()))
 }
+
+/// The longest timeout: a year.
+const MOST_SECONDS: u32 = 31_536_000;
 
 /// The states whose timeouts a file states.
 type Stated = Vec<(State, At<u32>)>;
@@ -308,6 +309,26 @@ mod tests {
         }
         assert_eq!(warnings.len(), 1, "{warnings:?}");
         assert!(warnings[0].contains("7440"), "{warnings:?}");
+    }
+
+    #[test]
+    fn loads_are_evened_out_only_where_packets_are_handed_over() {
+        let read = |text: &str| {
+            let parsed = parse(text, |file| {
+                let section = file.table("dispatch", "dispatch", "a table").unwrap();
+                let mode = section.choice("mode", &Mode::ALL).map(|at| at.value);
+                interval(&section, mode)
+            });
+            let errors = parsed.errors.iter().map(ConfigError::to_string);
+            (parsed.value, errors.collect::<Vec<_>>().join("\n"))
+        };
+        let on = "[dispatch]\nmode = \"balanced\"\nrebalance = true\ninterval = 7\n";
+        let seven = Some(Duration::from_secs(7));
+        assert_eq!(read(on), (seven, String::new()));
+        let (_, said) = read(&on.replace("balanced", "rss"));
+        assert!(said.starts_with("3: dispatch.rebalance: loads"), "{said}");
+        let (_, said) = read(&on.replace("true", "false"));
+        assert!(said.starts_with("4: dispatch.interval: loads"), "{said}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use linerate_control::question::Key;
 use linerate_core::run::WorkerHandle;
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::acl::Verdict;
-use linerate_routing::worker::{RouterStage, on_fast};
+use linerate_routing::worker::RouterStage;
 use linerate_wire::protocol;
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ use crate::dispatch::Bucket;
 use crate::extension::stanzas;
 use crate::nat::rules::At;
 use crate::nat::{Endpoint, Tuple};
-use crate::path::GatewayPath;
+use crate::path::on_path;
 use crate::policy::{FirstPacket, Policy, explain};
 use crate::stages::flows::Shared;
 
@@ -217,8 +217,8 @@ impl Said {
 /// The number of the worker that has a bucket.
 fn owner(running: &Running<RouterStage>, bucket: Bucket) -> Option<usize> {
     let has = |worker: &WorkerHandle<RouterStage>| {
-        let has = on_fast(worker, move |fast, _| {
-            let sorter = fast.path::<GatewayPath>()?.dispatch()?.sorter();
+        let has = on_path(worker, move |path, _| {
+            let sorter = path.dispatch()?.sorter();
             Some(sorter.owners().of(bucket) == sorter.me())
         });
         has.flatten() == Some(true)

@@ -16,19 +16,16 @@ use linerate_core::env::{Plan, Role};
 use linerate_core::run::Egress;
 use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{PacketPath, Setup};
-use linerate_routing::worker::on_fast;
 use linerate_tables::flow::Refusals;
 use serde_json::Value;
 
-use crate::balance::Service;
 use crate::config::{self, Mode, Stanzas};
 use crate::dispatch::stage::Dispatch;
 use crate::dispatch::{control, modes};
 use crate::explain::explain;
-use crate::path::GatewayPath;
+use crate::path::{GatewayPath, on_path};
 use crate::policy;
 use crate::policy::lists::ListConfig;
-use crate::policy::zones::ZoneConfig;
 use crate::records;
 use crate::services::{self, Spec};
 use crate::show::{self, workers};
@@ -53,6 +50,17 @@ fn applied(stanzas: &Stanzas) -> impl Iterator<Item = &Spec> {
         named.any(|apply| apply.names.contains(&spec.name))
     };
     stanzas.services.iter().filter(is_applied)
+}
+
+/// How many of `new` are not as before, or not there before, and how many of `old` are gone.
+fn changed<'a, T: PartialEq, N: PartialEq>(
+    old: &'a [T],
+    new: &'a [T],
+    name: impl Fn(&'a T) -> N,
+) -> usize {
+    let is_new = |one: &&T| !old.contains(one);
+    let is_gone = |one: &&'a T| !new.iter().any(|other| name(other) == name(one));
+    new.iter().filter(is_new).count() + old.iter().filter(is_gone).count()
 }
 
 /// What was built.
@@ -148,16 +156,10 @@ impl Extension for Gateway {
     fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
         let (before, after) = (stanzas(old), stanzas(new));
         let (old, new) = (&before.policy, &after.policy);
-        let zones = new.zones.iter().filter(|one| !old.zones.contains(one));
-        let gone = |one: &&ZoneConfig| !new.zones.iter().any(|zone| zone.name == one.name);
-        let zones = zones.count() + old.zones.iter().filter(gone).count();
-        let lists = new.lists.iter().filter(|one| !old.lists.contains(one));
-        let gone = |one: &&ListConfig| !new.lists.iter().any(|list| list.name() == one.name());
-        let lists = lists.count() + old.lists.iter().filter(gone).count();
+        let zones = changed(&old.zones, &new.zones, |zone| &zone.name);
+        let lists = changed(&old.lists, &new.lists, ListConfig::name);
         let (old, new) = (&before.balance.services, &after.balance.services);
-        let balancers = new.iter().filter(|one| !old.contains(one));
-        let gone = |one: &&Service| !new.iter().any(|service| service.name == one.name);
-        let balancers = balancers.count() + old.iter().filter(gone).count();
+        let balancers = changed(old, new, |service| &service.name);
         let is_new = |one: &&Spec| !before.services.contains(one);
         let is_gone = |one: &&Spec| !after.services.iter().any(|spec| spec.name == one.name);
         let services =
@@ -260,9 +262,9 @@ impl Extension for Gateway {
                 Ok(())
             }
             "talkers" => services::show::talkers(&shared.plan, filter, at_work, rows),
-            "nat" => show_nat::pools(&shared, filter, at_work, rows),
-            "mappings" => show_nat::mappings(&shared, filter, at_work, rows),
-            "subscribers" => show_nat::subscribers(&shared, filter, at_work, rows),
+            "nat" | "mappings" | "subscribers" => {
+                show_nat::rows(table, &shared, filter, at_work, rows)
+            }
             _ => show::policies(&shared, filter, rows),
         }
     }
@@ -312,10 +314,7 @@ impl Extension for Gateway {
             return (lines, more);
         }
         for worker in at_work.running.handles() {
-            let taken = on_fast(worker, |fast, _| {
-                Some(fast.path::<GatewayPath>()?.flows().take_logged())
-            });
-            let Some(hits) = taken.flatten() else {
+            let Some(hits) = on_path(worker, |path, _| path.flows().take_logged()) else {
                 continue;
             };
             more += hits.more;
@@ -339,11 +338,7 @@ impl Extension for Gateway {
         let mut all = Sums::of_zones(names.len());
         for worker in at_work.running.handles() {
             let numbers = numbers.clone();
-            let of = on_fast(worker, move |fast, _| {
-                fast.path::<GatewayPath>()
-                    .map(|path| Sums::of(path.flows(), &numbers))
-            });
-            if let Some(sums) = of.flatten() {
+            if let Some(sums) = on_path(worker, move |path, _| Sums::of(path.flows(), &numbers)) {
                 all.add(&sums);
             }
         }

@@ -13,12 +13,13 @@
 //! [`RouterPath`](linerate_routing::plane::RouterPath).
 
 use linerate_core::packet::Burst;
-use linerate_core::run::{Egress, NEVER, Named, Point, Stage, named};
+use linerate_core::run::{Egress, NEVER, Named, Point, Stage, WorkerHandle, named};
 use linerate_routing::plane::stages::{
     AclIn, AclOut, HandleExceptions, Lookup, Parse, Policer, Reassembly, Receive, ReversePath,
     Rewrite, Transmit, Validate, Vlan,
 };
 use linerate_routing::plane::{Change, Context, PacketPath, Setup, Tags};
+use linerate_routing::worker::{RouterStage, on_fast};
 
 use crate::dispatch::stage::Dispatch;
 use crate::stages::flows::Flows;
@@ -40,6 +41,15 @@ pub struct GatewayPath {
     rewrite: Named<Rewrite>,
     exceptions: Named<HandleExceptions>,
     transmit: Named<Transmit>,
+}
+
+/// Runs `work` on a worker's path between two bursts; `None` where the worker has ended, or is the
+/// slow one.
+pub(crate) fn on_path<R: Send + 'static>(
+    worker: &WorkerHandle<RouterStage>,
+    work: impl FnOnce(&mut GatewayPath, &mut Egress) -> R + Send + 'static,
+) -> Option<R> {
+    on_fast(worker, move |fast, egress| Some(work(fast.path()?, egress))).flatten()
 }
 
 impl GatewayPath {

@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use linerate_control::AtWork;
-use linerate_routing::worker::on_fast;
 
 use crate::nat::writer::Writer;
-use crate::path::GatewayPath;
+use crate::path::on_path;
 
 /// Takes what workers have recorded, and hands it over to be written. Each worker gets memory for
 /// `most` records that come next.
@@ -15,11 +14,7 @@ pub(crate) fn take(log: &Arc<Writer>, most: usize, at_work: &AtWork<'_>) {
     let clock = at_work.running.clock();
     for worker in at_work.running.handles() {
         let room = log.room(most);
-        let taken = on_fast(worker, move |fast, _| {
-            let flows = fast.path::<GatewayPath>()?.flows();
-            Some(flows.take_records(room))
-        });
-        let Some(records) = taken.flatten() else {
+        let Some(records) = on_path(worker, move |path, _| path.flows().take_records(room)) else {
             continue;
         };
         if records.is_empty() {

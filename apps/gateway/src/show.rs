@@ -16,7 +16,7 @@ use linerate_core::env::Clock;
 use linerate_core::run::WorkerHandle;
 use linerate_routing::model::{Cidr, Prefix};
 use linerate_routing::plane::acl::Verdict;
-use linerate_routing::worker::{RouterStage, on_fast};
+use linerate_routing::worker::RouterStage;
 use linerate_tables::flow::{Cursor, Flow, FlowId, FlowKey};
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 use linerate_wire::protocol;
@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::balance::show::{FlowCounts, add};
 use crate::nat::{Endpoint, Tuple};
-use crate::path::GatewayPath;
+use crate::path::on_path;
 use crate::policy::{Zone, Zones};
 use crate::services::classify::Classify;
 use crate::services::host::Host;
@@ -115,11 +115,9 @@ pub(crate) fn hand_backends(shared: &Shared, at_work: &AtWork<'_>) {
     for worker in at_work.running.handles() {
         let tables = tables.clone();
         // Those that it had come back, so that the worker frees nothing.
-        let before = on_fast(worker, move |fast, _| {
-            let path = fast.path::<GatewayPath>()?;
-            Some(path.flows().exchange_backends(tables))
-        });
-        drop(before);
+        drop(on_path(worker, move |path, _| {
+            path.flows().exchange_backends(tables)
+        }));
     }
 }
 
@@ -127,11 +125,8 @@ pub(crate) fn hand_backends(shared: &Shared, at_work: &AtWork<'_>) {
 pub(crate) fn begun(at_work: &AtWork<'_>) -> FlowCounts {
     let mut counts = FlowCounts::default();
     for worker in at_work.running.handles() {
-        let begun = on_fast(worker, |fast, _| {
-            let path = fast.path::<GatewayPath>()?;
-            Some(path.flows().begun_by_backend().to_vec())
-        });
-        add(&mut counts.begun, &begun.flatten().unwrap_or_default());
+        let begun = on_path(worker, |path, _| path.flows().begun_by_backend().to_vec());
+        add(&mut counts.begun, &begun.unwrap_or_default());
     }
     counts
 }
@@ -398,9 +393,9 @@ impl Visit {
         mut part: Part,
     ) -> Option<Part> {
         let (words, clears, clock) = (self.words.clone(), self.clears, self.clock);
-        let looked = on_fast(worker, move |fast, _| {
+        on_path(worker, move |path, _| {
             let now = clock.ns(clock.now()) / 1_000_000;
-            let flows = fast.path::<GatewayPath>()?.flows();
+            let flows = path.flows();
             match is_v4 {
                 true => part.look(flows.v4(), &words, now, ends4),
                 false => part.look(flows.v6(), &words, now, ends6),
@@ -419,9 +414,8 @@ impl Visit {
                     false => flows.clear6(seen.id, now),
                 };
             }
-            Some(part)
-        });
-        looked.flatten()
+            part
+        })
     }
 }
 

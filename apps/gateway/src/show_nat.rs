@@ -7,7 +7,6 @@ use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::socket::Problem;
 use linerate_control::AtWork;
 use linerate_routing::model::{Cidr, Prefix};
-use linerate_routing::worker::on_fast;
 use serde_json::json;
 
 use crate::nat::mapping::Mapping;
@@ -15,7 +14,7 @@ use crate::nat::ports::STEP;
 use crate::nat::rules::Rules;
 use crate::nat::subscribers::Subscriber;
 use crate::nat::{Endpoint, Nat, Protocol, Refused};
-use crate::path::GatewayPath;
+use crate::path::on_path;
 use crate::stages::flows::Shared;
 
 pub(crate) const POOLS: Table = Table {
@@ -110,11 +109,7 @@ impl Sums {
     fn all(at_work: &AtWork<'_>) -> Self {
         let mut all = Self::default();
         for worker in at_work.running.handles() {
-            let of = on_fast(worker, |fast, _| {
-                let path = fast.path::<GatewayPath>()?;
-                Some(Self::of(path.flows().nat()))
-            });
-            if let Some(sums) = of.flatten() {
+            if let Some(sums) = on_path(worker, |path, _| Self::of(path.flows().nat())) {
                 all.add(&sums);
             }
         }
@@ -138,15 +133,25 @@ impl Sums {
     }
 }
 
-/// Adds the pools, or the one that the filter names.
-pub(crate) fn pools(
+/// Adds the rows of one of these tables that fit a filter.
+pub(crate) fn rows(
+    table: &Table,
     shared: &Shared,
     filter: &str,
     at_work: &AtWork<'_>,
     rows: &mut Rows,
 ) -> Result<(), Problem> {
-    let rules = &shared.rules;
-    let words = words(filter, rules)?;
+    let words = words(filter, &shared.rules)?;
+    match table.what {
+        "mappings" => mappings(shared, &words, at_work, rows),
+        "subscribers" => subscribers(shared, &words, at_work, rows),
+        _ => pools(&shared.rules, &words, at_work, rows),
+    }
+    Ok(())
+}
+
+/// Adds the pools.
+fn pools(rules: &Rules, words: &[Word], at_work: &AtWork<'_>, rows: &mut Rows) {
     let mut sums = Sums::all(at_work);
     sums.pools.resize(rules.config.pools.len(), Pool::default());
     visit(at_work, parts_of_mappings, |_, mapping: &Mapping| {
@@ -189,7 +194,6 @@ pub(crate) fn pools(
             })
         });
     }
-    Ok(())
 }
 
 /// A condition of a filter.
@@ -258,12 +262,8 @@ fn visit<T: Send + 'static>(
     for (number, worker) in at_work.running.handles().enumerate() {
         let mut from = Some(0);
         while let Some(place) = from {
-            let found = on_fast(worker, move |fast, _| {
-                let path = fast.path::<GatewayPath>()?;
-                Some(part(path.flows().nat(), place))
-            });
-            // One that has ended, or is the slow one, has none.
-            let Some((values, next)) = found.flatten() else {
+            let found = on_path(worker, move |path, _| part(path.flows().nat(), place));
+            let Some((values, next)) = found else {
                 break;
             };
             values.iter().for_each(|value| see(number, value));
@@ -272,15 +272,9 @@ fn visit<T: Send + 'static>(
     }
 }
 
-/// Adds the mappings that fit a filter.
-pub(crate) fn mappings(
-    shared: &Shared,
-    filter: &str,
-    at_work: &AtWork<'_>,
-    rows: &mut Rows,
-) -> Result<(), Problem> {
+/// Adds the mappings.
+fn mappings(shared: &Shared, words: &[Word], at_work: &AtWork<'_>, rows: &mut Rows) {
     let rules = &shared.rules;
-    let words = words(filter, rules)?;
     visit(at_work, parts_of_mappings, |worker, mapping: &Mapping| {
         let inside = &mapping.inside;
         let Some(outside) = rules.address(mapping.outside.address) else {
@@ -303,18 +297,11 @@ pub(crate) fn mappings(
             });
         }
     });
-    Ok(())
 }
 
-/// Adds the subscribers that fit a filter.
-pub(crate) fn subscribers(
-    shared: &Shared,
-    filter: &str,
-    at_work: &AtWork<'_>,
-    rows: &mut Rows,
-) -> Result<(), Problem> {
+/// Adds the subscribers.
+fn subscribers(shared: &Shared, words: &[Word], at_work: &AtWork<'_>, rows: &mut Rows) {
     let rules = &shared.rules;
-    let words = words(filter, rules)?;
     visit(at_work, parts_of_subscribers, |worker, one: &Subscriber| {
         let outside = rules.address(one.outside).map(|outside| outside.address);
         let addresses = [Some(one.who.address), outside];
@@ -342,7 +329,6 @@ pub(crate) fn subscribers(
             });
         }
     });
-    Ok(())
 }
 
 fn name(rules: &Rules, pool: u16) -> &str {
@@ -363,34 +349,29 @@ pub(crate) fn metrics(shared: &Shared, at_work: &AtWork<'_>, page: &mut Expositi
         return;
     }
     let sums = Sums::all(at_work);
+    let pools = || rules.config.pools.iter().zip(&sums.pools);
+    let mut ports = |family, help, of: &dyn Fn(u16, &Pool) -> [u64; Protocol::COUNT]| {
+        page.family(family, FamilyKind::Gauge, "", help);
+        for (number, (config, pool)) in (0..).zip(pools()) {
+            for (protocol, ports) in Protocol::ALL.into_iter().zip(of(number, pool)) {
+                let labels = [
+                    ("pool", config.name.as_str()),
+                    ("protocol", protocol.name()),
+                ];
+                page.sample(&labels, ports);
+            }
+        }
+    };
     let help = "Ports from 1024 on that pools have given to flows.";
-    page.family("nat_ports_used", FamilyKind::Gauge, "", help);
-    let each = || (0..).zip(&rules.config.pools).zip(&sums.pools);
-    for ((number, config), pool) in each() {
-        let ports = sums.ports(rules, number);
-        for protocol in Protocol::ALL {
-            let at = protocol.index();
-            let labels = [
-                ("pool", config.name.as_str()),
-                ("protocol", protocol.name()),
-            ];
-            page.sample(&labels, ports[at].saturating_sub(pool.free[at]));
-        }
-    }
+    ports("nat_ports_used", help, &|number, pool| {
+        let all = sums.ports(rules, number);
+        std::array::from_fn(|at| all[at].saturating_sub(pool.free[at]))
+    });
     let help = "Ports from 1024 on that pools could give to flows.";
-    page.family("nat_ports_free", FamilyKind::Gauge, "", help);
-    for ((_, config), pool) in each() {
-        for protocol in Protocol::ALL {
-            let labels = [
-                ("pool", config.name.as_str()),
-                ("protocol", protocol.name()),
-            ];
-            page.sample(&labels, pool.free[protocol.index()]);
-        }
-    }
+    ports("nat_ports_free", help, &|_, pool| pool.free);
     let help = "Packets for which a pool had no port.";
     page.family("nat_pool_refused", FamilyKind::Counter, "", help);
-    for ((_, config), pool) in each() {
+    for (config, pool) in pools() {
         page.sample(&[("pool", config.name.as_str())], pool.refused);
     }
     let help = "First packets that translation has refused, by reason.";

@@ -20,8 +20,7 @@ use linerate_wire::tcp::flag::{ACK, FIN, RST, SYN};
 use linerate_wire::{checksum, protocol};
 
 use crate::config::{FlowsConfig, Stanzas};
-use crate::nat::nptv6::Prefixes;
-use crate::nat::rules::{Action, Nptv6, Place, Pool, SourceRule};
+use crate::nat::rules::{Action, Place, Pool, SourceRule};
 use crate::path::GatewayPath;
 use crate::policy;
 use crate::stages::flows::{Flows, Shared};
@@ -30,8 +29,10 @@ mod balanced;
 mod floods;
 mod limits;
 mod nat64;
+mod policies;
 mod reloads;
 mod services;
+mod translated;
 
 const OUTSIDE: u16 = 0;
 const INSIDE: u16 = 1;
@@ -64,14 +65,6 @@ fn stanzas(policies: &str) -> Stanzas {
 
 /// Who is inside may begin all, who is outside nothing.
 const USUAL: &str = "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\ndefault = \"permit\"\n";
-
-/// From inside to outside UDP to one port, and what becomes of all else.
-fn to_port(port: u16, default: &str) -> Stanzas {
-    stanzas(&format!(
-        "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\ndefault = \"{default}\"\n\
-         rules = [{{ action = \"permit\", service = \"udp/{port}\" }}]\n"
-    ))
-}
 
 impl Gate {
     fn new(stanzas: &Stanzas) -> Self {
@@ -313,41 +306,6 @@ fn rfc5508_3_1_pings_are_told_apart_by_their_identifiers() {
     }
 }
 
-/// A rule that asks for a code of ICMP decides on a query by its code, and a newer one on its flow,
-/// even by an answer, which has none of it.
-#[test]
-fn rules_go_by_the_code_of_a_query() {
-    for (v6, protocol, kind) in [(false, "icmp", 8), (true, "icmp6", 128)] {
-        let permits = |code: u8| {
-            stanzas(&format!(
-                "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\ndefault = \"deny\"\n\
-                 rules = [{{ action = \"permit\", protocol = \"{protocol}\", icmp_type = {kind}, \
-                 icmp_code = {code} }}]\n"
-            ))
-        };
-        let mut gate = Gate::new(&permits(9));
-        let with_code = |code: u8, ident| {
-            let mut query = echo(v6, false, ident);
-            query.payload[1] = code;
-            query
-        };
-        gate.refuses(INSIDE, &with_code(0, 1), "policy");
-        gate.refuses(INSIDE, &with_code(8, 1), "policy");
-        gate.forwards(INSIDE, &with_code(9, 1));
-        // Another policy permits the same: the flow stays, by whichever direction it is asked.
-        let mut again = permits(9);
-        again.policy.lists[0].rules[0].log = true;
-        gate.reload(&again);
-        gate.forwards(OUTSIDE, &echo(v6, true, 1));
-        gate.reload(&permits(9));
-        gate.forwards(INSIDE, &with_code(9, 1));
-        assert_eq!(gate.flows(), 1);
-        gate.reload(&permits(0));
-        gate.refuses(OUTSIDE, &echo(v6, true, 1), "policy");
-        assert_eq!(gate.flows(), 0);
-    }
-}
-
 /// What a router beyond says of a packet that it could not deliver.
 fn unreachable(about: &Frame) -> Frame {
     match about.src.contains(':') {
@@ -412,79 +370,6 @@ fn packets_for_the_gateway_itself_have_no_flow() {
         assert_eq!(gate.passes(OUTSIDE, &frame), Ok(frame.bytes()));
     }
     assert_eq!(gate.flows(), 0);
-}
-
-#[test]
-fn interfaces_in_no_zone_forward_nothing() {
-    let mut stanzas = stanzas(USUAL);
-    stanzas.policy.zones[0].interfaces.clear();
-    let mut gate = Gate::new(&stanzas);
-    gate.refuses(INSIDE, &datagrams(false).0, "no_zone");
-    stanzas.policy = Default::default();
-    let mut gate = Gate::new(&stanzas);
-    gate.forwards(INSIDE, &datagrams(false).0);
-    gate.forwards(OUTSIDE, &datagrams(false).1);
-}
-
-#[test]
-fn a_list_decides_on_the_first_packet_and_not_on_answers() {
-    for v6 in [false, true] {
-        let mut gate = Gate::new(&to_port(53, "deny"));
-        let (asks, answers) = datagrams(v6);
-        gate.forwards(INSIDE, &asks);
-        gate.forwards(OUTSIDE, &answers);
-        let mut other = asks.clone();
-        other.payload[3] = 54;
-        gate.refuses(INSIDE, &other, "policy");
-        assert_eq!(gate.flows(), 1);
-    }
-}
-
-#[test]
-fn what_a_policy_rejects_is_answered() {
-    let mut gate = Gate::new(&to_port(54, "reject"));
-    let frame = Frame {
-        dst_mac: LAN_MAC,
-        ..datagrams(false).0
-    };
-    let left = gate.lab.run(&mut gate.fast, INSIDE, &[frame.bytes()]);
-    // RFC 1812 5.2.7.1: code 13, administratively prohibited.
-    assert_eq!(left.len(), 1);
-    assert_eq!(left[0].frame[34..36], [3, 13]);
-}
-
-#[test]
-fn other_policies_decide_anew_on_flows_in_either_direction() {
-    for v6 in [false, true] {
-        let open = stanzas(USUAL);
-        let (asks, answers) = datagrams(v6);
-        // Permitted by both: it goes on, and is known.
-        let mut gate = Gate::new(&open);
-        gate.forwards(INSIDE, &asks);
-        let no_more = USUAL.replace(
-            "inside\"\nto = \"outside\"\ndefault = \"permit",
-            "outside\"\nto = \"inside\"\ndefault = \"deny",
-        );
-        gate.reload(&stanzas(&format!("{USUAL}{no_more}")));
-        gate.forwards(OUTSIDE, &answers);
-        assert_eq!(gate.flows(), 1);
-        // Forbidden: it ends, whichever side speaks next.
-        for next in [OUTSIDE, INSIDE] {
-            let mut gate = Gate::new(&open);
-            gate.forwards(INSIDE, &asks);
-            gate.forwards(OUTSIDE, &answers);
-            gate.reload(&stanzas(""));
-            let frame = if next == OUTSIDE { &answers } else { &asks };
-            gate.refuses(next, frame, "policy");
-            assert_eq!(gate.flows(), 0);
-        }
-        // A list is asked for the question, though an answer comes first.
-        let mut gate = Gate::new(&open);
-        gate.forwards(INSIDE, &asks);
-        gate.reload(&to_port(53, "deny"));
-        gate.forwards(OUTSIDE, &answers);
-        assert_eq!(gate.flows(), 1);
-    }
 }
 
 #[test]
@@ -580,228 +465,6 @@ fn answer_to(dst: &'static str, port: u16) -> Frame {
 }
 
 #[test]
-fn hosts_inside_share_an_address_outside_and_each_gets_its_answers() {
-    let mut gate = Gate::new(&masquerade("192.0.2.1", 1024..=65535));
-    let server = ("192.0.2.7".parse().unwrap(), 53);
-    let mut outsides = Vec::new();
-    for host in ["10.1.0.9", "10.1.0.10"] {
-        let asks = Frame {
-            src: host,
-            ..datagrams(false).0
-        };
-        let sent = gate.passes(INSIDE, &asks).unwrap();
-        let (from, to) = ends(&sent);
-        assert_eq!((from.0, to), ("192.0.2.1".parse().unwrap(), server));
-        // The time to live is less by one, and nothing else has changed.
-        assert_eq!((sent.len(), sent[22]), (asks.bytes().len(), 63));
-        let back = gate
-            .passes(OUTSIDE, &answer_to("192.0.2.1", from.1))
-            .unwrap();
-        let inside = (host.parse().unwrap(), 5000);
-        assert_eq!(ends(&back), (server, inside));
-        outsides.push(from.1);
-    }
-    // RFC 4787 REQ-3: no two hosts have one port, and the first one's is preserved.
-    assert_eq!(outsides[0], 5000);
-    assert_ne!(outsides[0], outsides[1]);
-    assert_eq!(gate.flows(), 2);
-    // Another port of the address is the gateway's own.
-    let own = answer_to("192.0.2.1", 7);
-    assert_eq!(gate.passes(OUTSIDE, &own), Ok(own.bytes()));
-}
-
-#[test]
-fn connections_and_pings_are_translated_with_right_checksums() {
-    let mut gate = Gate::new(&masquerade("192.0.2.1", 1024..=65535));
-    let sent = gate
-        .passes(INSIDE, &segment(false, false, SYN, (100, 0)))
-        .unwrap();
-    let (from, _) = ends(&sent);
-    assert_eq!(from.0.to_string(), "192.0.2.1");
-    let mut answer = Frame {
-        dst: "192.0.2.1",
-        ..segment(false, true, SYN | ACK, (300, 101))
-    };
-    answer.payload[2..4].copy_from_slice(&from.1.to_be_bytes());
-    let back = gate.passes(OUTSIDE, &answer.summed()).unwrap();
-    assert_eq!(ends(&back).1, ("10.1.0.9".parse().unwrap(), 5000));
-
-    let mut ping = echo(false, false, 9);
-    let sum = !checksum::sum(&ping.payload);
-    ping.payload[2..4].copy_from_slice(&sum.to_be_bytes());
-    let sent = gate.passes(INSIDE, &ping).unwrap();
-    assert_eq!(ends(&sent).0.0.to_string(), "192.0.2.1");
-    let mut pong = Frame {
-        dst: "192.0.2.1",
-        ..echo(false, true, 9)
-    };
-    // As the translated question has it.
-    pong.payload[4..6].copy_from_slice(&sent[38..40]);
-    let sum = !checksum::sum(&pong.payload);
-    pong.payload[2..4].copy_from_slice(&sum.to_be_bytes());
-    let back = gate.passes(OUTSIDE, &pong).unwrap();
-    assert_eq!(ends(&back).1.0.to_string(), "10.1.0.9");
-    assert_eq!(back[38..40], [0, 9]);
-}
-
-#[test]
-fn rfc5508_req4_an_error_about_a_translated_packet_tells_of_the_one_that_was_sent() {
-    let mut gate = Gate::new(&masquerade("192.0.2.1", 1024..=65535));
-    let asks = datagrams(false).0;
-    let sent = gate.passes(INSIDE, &asks).unwrap();
-    let port = ends(&sent).0.1;
-    let mut outside = Frame {
-        src: "192.0.2.1",
-        ..asks.clone()
-    };
-    outside.payload[..2].copy_from_slice(&port.to_be_bytes());
-    let told = gate.passes(OUTSIDE, &unreachable(&outside)).unwrap();
-    assert_eq!(ends(&told).1.0.to_string(), "10.1.0.9");
-    // The quote: addresses and ports as the host had them.
-    assert_eq!(told[42 + 12..42 + 24], asks.bytes()[14 + 12..14 + 24]);
-}
-
-#[test]
-fn rfc5508_4_2_what_the_gateway_says_is_about_what_was_sent() {
-    for stanzas in [stanzas(USUAL), masquerade("192.0.2.1", 1024..=65535)] {
-        let mut gate = Gate::new(&stanzas);
-        let asks = Frame {
-            ttl: 1,
-            dst_mac: LAN_MAC,
-            ..datagrams(false).0
-        };
-        let left = gate.lab.run(&mut gate.fast, INSIDE, &[asks.bytes()]);
-        assert_eq!(left.len(), 1, "{:?}", gate.lab.drops());
-        let told = &left[0].frame;
-        assert_eq!(
-            (left[0].port, told[34]),
-            (INSIDE, 11),
-            "time exceeded, to inside"
-        );
-        assert_eq!(ends(told).1.0.to_string(), "10.1.0.9");
-        assert_eq!(told[42..42 + 28], asks.bytes()[14..14 + 28]);
-    }
-}
-
-#[test]
-fn rfc5508_4_2_a_host_is_told_that_nobody_answers_for_what_it_sent() {
-    for (stanzas, dst) in [
-        (stanzas(USUAL), "192.0.2.99"),
-        (stanzas(USUAL), "2001:db8::99"),
-        (masquerade("192.0.2.1", 1024..=65535), "192.0.2.99"),
-        (masquerade("2001:db8::1", 1024..=65535), "2001:db8::99"),
-    ] {
-        let mut gate = Gate::new(&stanzas);
-        let setup = gate.lab.setup();
-        let (tell, config) = (Box::new(|_| {}), Config::default());
-        let mut slow = Slow::new(setup, config, tell, &mut gate.lab.egress).unwrap();
-        gate.lab.now = 1_000_000_000_000_000; // long after any address was probed for
-        gate.lab.left();
-        let v6 = dst.contains(':');
-        let asks = Frame {
-            dst,
-            dst_mac: LAN_MAC,
-            ..datagrams(v6).0
-        };
-        let mut burst = Burst::new();
-        (burst.port, burst.now) = (INSIDE, gate.lab.now);
-        burst.push(gate.lab.packet(&asks.bytes())).unwrap();
-        gate.fast.run(&mut burst, &mut (), &mut gate.lab.egress);
-        gate.lab.take_punts(&mut burst);
-        assert_eq!(burst.len(), 1, "{:?}", gate.lab.drops());
-        (burst.port, burst.now) = (SLOW, gate.lab.now);
-        slow.run(&mut burst, &mut (), &mut gate.lab.egress);
-        let mut told = Vec::new();
-        for tenths in 1..60 {
-            let now = gate.lab.now + tenths * 100_000_000;
-            slow.turn(now, &mut (), &mut gate.lab.egress);
-            told.extend(gate.lab.left());
-        }
-        // Destination unreachable, among what is said to find neighbours.
-        let (at, kind) = if v6 { (54, 1) } else { (34, 3) };
-        told.retain(|left| left.frame[at] == kind && left.port == INSIDE);
-        assert_eq!(told.len(), 1, "{:?}", gate.lab.drops());
-        let told = &told[0].frame;
-        assert_eq!(ends(told).1.0.to_string(), asks.src);
-        // The quote: addresses and ports as they came.
-        let (from, ends) = if v6 { (62, 8..44) } else { (42, 12..24) };
-        assert_eq!(told[from..][ends.clone()], asks.bytes()[14..][ends]);
-    }
-}
-
-#[test]
-fn rfc_6296_prefixes_are_exchanged_both_ways_and_in_what_errors_quote() {
-    let mut stanzas = stanzas(USUAL);
-    let (inside, outside) = ("2001:db8:a1::/48", "2001:db8:f::/48");
-    stanzas.nat.nptv6 = vec![Nptv6 {
-        prefixes: Prefixes::new(inside.parse().unwrap(), outside.parse().unwrap()),
-        to: Place {
-            zone: Some(OUTSIDE),
-            interface: None,
-        },
-    }];
-    let mut gate = Gate::new(&stanzas);
-    let asks = segment(true, false, SYN, (100, 0));
-    let sent = gate.passes(INSIDE, &asks).unwrap();
-    let (from, to) = ends(&sent);
-    assert!(from.0.to_string().starts_with("2001:db8:f:"), "{from:?}");
-    assert_eq!((from.1, to.1), (5000, 22));
-    // Neutral: no checksum has changed.
-    assert_eq!(sent[70..72], asks.bytes()[70..72]);
-    let name: &'static str = Box::leak(from.0.to_string().into_boxed_str());
-    let told = unreachable(&Frame {
-        src: name,
-        ..asks.clone()
-    });
-    let told = gate.passes(OUTSIDE, &told).unwrap();
-    assert_eq!(ends(&told).1.0.to_string(), "2001:db8:a1::9");
-    assert_eq!(told[62 + 8..62 + 44], asks.bytes()[14 + 8..14 + 44]);
-    let answer = Frame {
-        dst: name,
-        ..segment(true, true, SYN | ACK, (300, 101))
-    };
-    let back = gate.passes(OUTSIDE, &answer.summed()).unwrap();
-    assert_eq!(ends(&back).1, ("2001:db8:a1::9".parse().unwrap(), 5000));
-    // Whoever is outside needs a policy.
-    let mut other = segment(true, true, SYN, (300, 0));
-    other.dst = name;
-    other.payload[2..4].copy_from_slice(&5001_u16.to_be_bytes());
-    gate.refuses(OUTSIDE, &other.summed(), "policy");
-}
-
-#[test]
-fn a_port_is_given_back_when_its_flow_ends() {
-    let mut gate = Gate::new(&masquerade("192.0.2.1", 5000..=5001));
-    let from = |port: u16| {
-        let mut frame = datagrams(false).0;
-        frame.payload[..2].copy_from_slice(&port.to_be_bytes());
-        frame
-    };
-    for _ in 0..3 {
-        for port in [5000, 5001] {
-            gate.passes(INSIDE, &from(port)).unwrap();
-        }
-        gate.refuses(INSIDE, &from(5002), "nat_exhausted");
-        gate.later(301_000);
-        assert_eq!(gate.flows(), 0);
-    }
-}
-
-#[test]
-fn a_pool_that_goes_ends_its_flows_and_leaves_others() {
-    let mut gate = Gate::new(&masquerade("192.0.2.1", 1024..=65535));
-    let sent = gate.passes(INSIDE, &datagrams(false).0).unwrap();
-    let port = ends(&sent).0.1;
-    gate.reload(&masquerade("192.0.2.1", 1024..=65535));
-    gate.passes(OUTSIDE, &answer_to("192.0.2.1", port)).unwrap();
-    gate.reload(&masquerade("192.0.2.2", 1024..=65535));
-    gate.refuses(OUTSIDE, &answer_to("192.0.2.1", port), "nat_gone");
-    assert_eq!(gate.flows(), 0);
-    let sent = gate.passes(INSIDE, &datagrams(false).0).unwrap();
-    assert_eq!(ends(&sent).0.0.to_string(), "192.0.2.2");
-}
-
-#[test]
 fn the_guide_has_a_row_for_each_drop_reason() {
     let gate = Gate::new(&stanzas(USUAL));
     let guides = [
@@ -820,86 +483,4 @@ fn the_guide_has_a_row_for_each_drop_reason() {
         .filter(|name| !rows.iter().any(|row| row.contains(&format!("`{name}`"))))
         .collect();
     assert!(missing.is_empty(), "docs/gateway.md lacks: {missing:?}");
-}
-
-/// A frame with this differentiated services code point.
-fn marked(frame: &Frame, dscp: u8) -> Vec<u8> {
-    let mut bytes = Frame {
-        dst_mac: LAN_MAC,
-        ..frame.clone()
-    }
-    .bytes();
-    if frame.src.contains(':') {
-        bytes[14] |= dscp >> 2;
-        bytes[15] |= dscp << 6;
-    } else {
-        bytes[15] = dscp << 2;
-        bytes[24..26].fill(0);
-        let sum = checksum::checksum(&bytes[14..34]);
-        bytes[24..26].copy_from_slice(&sum.to_be_bytes());
-    }
-    bytes
-}
-
-#[test]
-fn rules_go_by_the_code_point_of_the_first_packet_and_are_logged() {
-    for v6 in [false, true] {
-        let voice = |more: &str| {
-            let rule = "{ action = \"permit\", dscp = 46, log = true, name = \"voice\" }";
-            let policy = "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\n";
-            stanzas(&format!("{policy}rules = [{rule}{more}]\n"))
-        };
-        let mut gate = Gate::new(&voice(""));
-        let (asks, answers) = datagrams(v6);
-        gate.refuses(INSIDE, &asks, "policy");
-        let left = gate.lab.run(&mut gate.fast, INSIDE, &[marked(&asks, 46)]);
-        assert_eq!(left.len(), 1);
-        let logged = |gate: &mut Gate| {
-            let flows = gate.fast.path::<GatewayPath>().unwrap().flows();
-            let hits = flows.take_logged();
-            let line = |hit| gate.shared.policy.line(hit, "lan");
-            (hits.iter().map(line).collect::<Vec<_>>(), hits.more)
-        };
-        let ends = match v6 {
-            false => "10.1.0.9:5000 > 192.0.2.7:53 udp, 60 bytes",
-            true => "[2001:db8:a1::9]:5000 > [2001:db8::7]:53 udp, 80 bytes",
-        };
-        let line = format!("policy inside > outside rule 1 (voice): permit in by lan: {ends}");
-        assert_eq!(logged(&mut gate), (vec![line.clone()], 0));
-        assert_eq!(logged(&mut gate), (vec![], 0));
-        // What older lists have logged is counted when others come, by which it has other numbers.
-        let mut other = asks.clone();
-        other.payload[1] += 1;
-        gate.lab.run(&mut gate.fast, INSIDE, &[marked(&other, 46)]);
-        gate.reload(&voice(", { action = \"deny\" }"));
-        assert_eq!(logged(&mut gate), (vec![], 1));
-        // Answers have another code point, and do not end the flow that a new policy permits.
-        gate.forwards(OUTSIDE, &answers);
-        assert_eq!(logged(&mut gate).0, [line]);
-        assert_eq!(gate.flows(), 2);
-    }
-}
-
-#[test]
-fn a_reload_ends_what_it_refuses_and_counts_it_and_its_counters_come_from_control() {
-    let mut gate = Gate::new(&to_port(53, "deny"));
-    let (asks, answers) = datagrams(false);
-    gate.forwards(INSIDE, &asks);
-    let decided = |gate: &Gate, rule: usize| gate.shared.hits.all()[0].hits(5, rule);
-    assert_eq!(decided(&gate, 0), 1);
-    // The list stays: its counters go on.
-    let before = "[[policy]]\nfrom = \"outside\"\nto = \"inside\"\n";
-    let mut same = to_port(53, "deny");
-    same.policy.lists.extend(stanzas(before).policy.lists);
-    gate.reload(&same);
-    gate.forwards(OUTSIDE, &answers);
-    assert_eq!(decided(&gate, 0), 2);
-    // Another list: new counters, which control reads and the worker writes.
-    gate.reload(&to_port(54, "deny"));
-    assert_eq!([0, 1].map(|rule| decided(&gate, rule)), [0, 0]);
-    gate.refuses(OUTSIDE, &answers, "policy");
-    assert_eq!([0, 1].map(|rule| decided(&gate, rule)), [0, 1]);
-    let counts = gate.fast.path::<GatewayPath>().unwrap().flows().counts();
-    assert_eq!((counts.forbidden, counts.begun), (1, 1));
-    assert_eq!(gate.flows(), 0);
 }

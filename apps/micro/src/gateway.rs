@@ -126,7 +126,7 @@ fn both(number: u64, remote: u32, device: Device) -> [Frame; 2] {
     [frame(&key(host)), frame(&key(outside).reversed())]
 }
 
-/// Routes to remote networks by port 1, and one to the hosts inside by port 0.
+/// Routes to remote networks, by port 1.
 pub(super) fn routes() -> Vec<(Prefix4, u32)> {
     let mut all = routes4(&Spec {
         next_hops: RULES,
@@ -135,6 +135,14 @@ pub(super) fn routes() -> Vec<(Prefix4, u32)> {
     all.retain(|(prefix, _)| prefix.first() >> 24 != INSIDE >> 24);
     all.iter_mut().for_each(|(_, hop)| *hop += 1);
     all
+}
+
+/// The tables of these routes, and of one to the hosts inside by port 0.
+pub(super) fn tables(remote: Vec<(Prefix4, u32)>) -> Result<Written, Error> {
+    let inside = (Prefix4::new(INSIDE, 8)?, 0);
+    let all: Vec<_> = remote.into_iter().chain([inside]).collect();
+    let hops = (0..=RULES).map(|number| hop(number, u16::from(number > 0)));
+    Written::new(&all, hops)
 }
 
 /// What hosts inside send, a frame for each flow, and what is answered.
@@ -160,10 +168,7 @@ fn established(row: &'static str, run: Run, flows: u64, device: Device) -> Resul
     let captures = Captures::of_each([&asks, &answers])?;
     drop((asks, answers));
 
-    let inside = (Prefix4::new(INSIDE, 8)?, 0);
-    let all: Vec<_> = remote.into_iter().chain([inside]).collect();
-    let hops = (0..=RULES).map(|number| hop(number, u16::from(number > 0)));
-    let written = Written::new(&all, hops)?;
+    let written = tables(remote)?;
     let pool = Pool::new(&PoolConfig::new("bench", 8192))?;
     let pages = pool.page_kind();
     let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));

@@ -21,13 +21,12 @@ use linerate_gateway::path::GatewayPath;
 use linerate_gateway::stages::flows::{Flows, Shared};
 use linerate_routing::plane::{Fast, Mesh};
 use linerate_routing::worker::RouterStage;
-use linerate_tables::lpm::Prefix4;
 use linerate_wire::{FlowKey4, protocol};
 
-use super::gateway::{INSIDE, RULES, firewall, routes};
+use super::gateway::{INSIDE, firewall, routes, tables};
 use super::l3fwd::{Frame, frame};
 use super::random::mixed;
-use super::router::{Written, hop, two_links};
+use super::router::{Written, two_links};
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 
@@ -165,14 +164,11 @@ impl Pair {
     /// `is_simple`: packets of flows that have begun; otherwise such as no rule permits.
     fn new(form: Form, is_simple: bool, cpus: [u32; 2]) -> Result<Self, Error> {
         let remote = routes();
-        let inside = (Prefix4::new(INSIDE, 8)?, 0);
         let to: Vec<u32> = remote
             .iter()
             .map(|(prefix, _)| prefix.first() | 1)
             .collect();
-        let all: Vec<_> = remote.into_iter().chain([inside]).collect();
-        let hops = (0..=RULES).map(|number| hop(number, u16::from(number > 0)));
-        let written = Written::new(&all, hops)?;
+        let written = tables(remote)?;
         let pool = Pool::new(&PoolConfig::new("bench", 16_384))?;
         let clock = Clock::calibrate();
         let counts = Arc::new(Counts {

@@ -24,10 +24,10 @@ use linerate_wire::tcp::{
 };
 use linerate_wire::{FlowKey4, protocol};
 
-use super::gateway::{INSIDE, RULES, firewall, gateway, routes, translates};
+use super::gateway::{INSIDE, RULES, firewall, gateway, routes, tables, translates};
 use super::l3fwd::{Frame, frame};
 use super::random::mixed;
-use super::router::{Written, hop, two_links};
+use super::router::two_links;
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 
@@ -150,10 +150,7 @@ fn connections(row: &'static str, run: Run) -> Result<Sample, Error> {
     let flows = if run.quick { 100_000 } else { 3 << 19 };
     let remote = routes();
     let addresses = destinations(&remote, Pattern::Zipf, REMOTE, 2);
-    let inside = (Prefix4::new(INSIDE, 8)?, 0);
-    let all: Vec<_> = remote.into_iter().chain([inside]).collect();
-    let hops = (0..=RULES).map(|number| hop(number, u16::from(number > 0)));
-    let written = Written::new(&all, hops)?;
+    let written = tables(remote)?;
     let pool = Pool::new(&PoolConfig::new("bench", 4096))?;
     let pages = pool.page_kind();
     let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));

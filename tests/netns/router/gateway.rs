@@ -9,6 +9,7 @@ pub(crate) mod requirements;
 pub(crate) mod scans;
 pub(crate) mod servers;
 mod three;
+mod wires;
 
 use super::instance::{Router, two_ports};
 use super::site::{FAR_GATE4, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
@@ -27,22 +28,20 @@ pub(crate) const TESTS: &[Test] = tests![
     connections_that_begin_with_a_syn_cookie_carry_megabytes_both_ways,
 ];
 
-/// Zones around the hosts of a [`Site`]: the left one is inside.
-const ZONES: &str = r#"
-[flows]
-ipv4 = 1024
-ipv6 = 1024
-[[zone]]
-name = "inside"
-interfaces = ["a"]
-[[zone]]
-name = "outside"
-interfaces = ["b"]
-[[policy]]
-from = "inside"
-to = "outside"
-default = "permit"
-"#;
+/// Zones around the hosts of a [`Site`], the left one inside, and room for so many flows of IPv4
+/// and of IPv6.
+fn zones([ipv4, ipv6]: [u32; 2]) -> String {
+    format!(
+        "[flows]\nipv4 = {ipv4}\nipv6 = {ipv6}\n\
+         [[zone]]\nname = \"inside\"\ninterfaces = [\"a\"]\n\
+         [[zone]]\nname = \"outside\"\ninterfaces = [\"b\"]\n"
+    )
+}
+
+/// The same, where who is inside may begin any flow.
+fn outward(flows: [u32; 2]) -> String {
+    zones(flows) + "[[policy]]\nfrom = \"inside\"\nto = \"outside\"\ndefault = \"permit\"\n"
+}
 
 fn at(address: &str, port: u16) -> SocketAddr {
     SocketAddr::new(address.parse().unwrap(), port)
@@ -72,8 +71,13 @@ fn talk(client: &Namespace, server: &Namespace, address: &str) -> bool {
 fn who_is_inside_is_answered_and_who_is_outside_begins_nothing() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
-    let config = two_ports("af_packet", "", "");
-    let mut gateway = Router::start_as("gateway", &site.mid, &scratch, &(config.clone() + ZONES));
+    let (config, permitted) = (two_ports("af_packet", "", ""), outward([1024; 2]));
+    let mut gateway = Router::start_as(
+        "gateway",
+        &site.mid,
+        &scratch,
+        &(config.clone() + &permitted),
+    );
     for (inside, outside) in [(LEFT4, RIGHT4), (LEFT6, RIGHT6)] {
         reaches(&site.left, outside);
         assert!(talk(&site.left, &site.right, outside), "{outside}");
@@ -116,8 +120,7 @@ fn who_is_inside_is_answered_and_who_is_outside_begins_nothing() {
             .contains("deny")
     );
     // Without policies nothing begins, and what was permitted ends.
-    let closed = ZONES.split("[[policy]]").next().unwrap();
-    gateway.reload(&(config + closed));
+    gateway.reload(&(config + &zones([1024; 2])));
     wait("the policy to be gone", || {
         !linerate_testkit::traffic::reaches(&site.left, RIGHT4, 1)
     });
@@ -129,7 +132,7 @@ fn hosts_behind_one_address_are_answered() {
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
     let nat = "[nat]\n[[nat.source]]\nto = \"outside\"\nmasquerade = \"b\"\n";
-    let config = two_ports("af_packet", "", "") + ZONES + nat;
+    let config = two_ports("af_packet", "", "") + &outward([1024; 2]) + nat;
     let gateway = Router::start_as("gateway", &site.mid, &scratch, &config);
     // Nobody outside knows of the network inside.
     site.right.ip("route del default");
@@ -212,7 +215,7 @@ fn connections_that_begin_with_a_syn_cookie_carry_megabytes_both_ways() {
     for make in [Site::new, Site::with_offloads] {
         let Some(site) = make() else { return };
         let scratch = Scratch::new();
-        let zones = ZONES.replace("[flows]", "[flows]\nhalf_open = 0");
+        let zones = outward([1024; 2]).replace("[flows]", "[flows]\nhalf_open = 0");
         let nat = "[nat]\n[[nat.source]]\nto = \"outside\"\nmasquerade = \"b\"\n";
         for more in ["", nat] {
             let config = two_ports("af_packet", "", "") + &zones + more;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, Timespec, poll};
 
 use super::check::{Check, Probe};
-use super::{Config, Tables};
+use super::{Backend, Numbered, Service, Tables};
 
 /// The longest that the thread waits before it looks whether it is to end.
 const LONGEST: Duration = Duration::from_millis(200);
@@ -80,8 +80,7 @@ struct State {
 /// The backends of one configuration.
 #[derive(Debug, Default)]
 pub struct Board {
-    config: Arc<Config>,
-    numbers: Vec<Vec<u16>>,
+    known: Arc<Numbered>,
     state: Mutex<State>,
     is_over: AtomicBool,
 }
@@ -98,28 +97,22 @@ struct Job {
 }
 
 impl Board {
-    /// That of a configuration, whose backends have `numbers`; those that `old` has stay as they
-    /// are. Begins to ask them.
-    pub(super) fn new(config: &Arc<Config>, numbers: &[Vec<u16>], old: Option<&Self>) -> Arc<Self> {
+    /// That of numbered backends; those that `old` has stay as they are. Begins to ask them.
+    pub(super) fn new(known: &Arc<Numbered>, old: Option<&Self>) -> Arc<Self> {
         let before = old
             .map(|old| old.state().standings.clone())
             .unwrap_or_default();
-        let most = numbers.iter().flatten().max().copied().unwrap_or(0);
-        let mut standings = vec![Standing::default(); usize::from(most) + 1];
-        let each = config.services.iter().zip(numbers);
-        for number in each
-            .filter(|(service, _)| service.check.is_some())
-            .flat_map(|(_, numbers)| numbers)
-        {
-            if let Some(standing) = before.get(usize::from(*number)) {
-                standings[usize::from(*number)] = standing.clone();
+        let mut standings = vec![Standing::default(); known.end()];
+        let backends = known.backends();
+        for (.., number) in backends.filter(|(service, ..)| service.check.is_some()) {
+            if let Some(standing) = before.get(usize::from(number)) {
+                standings[usize::from(number)] = standing.clone();
             }
         }
         let is_up = |number: u16| standings[usize::from(number)].is_up;
-        let tables = Arc::new(Tables::new(config, numbers, is_up, None));
+        let tables = Arc::new(Tables::new(known, is_up, None));
         let board = Arc::new(Self {
-            config: config.clone(),
-            numbers: numbers.to_vec(),
+            known: known.clone(),
             state: Mutex::new(State {
                 standings,
                 tables,
@@ -172,23 +165,17 @@ impl Board {
     }
 
     fn jobs(&self) -> Vec<Job> {
-        let mut jobs = Vec::new();
-        for (service, numbers) in self.config.services.iter().zip(&self.numbers) {
-            let Some(check) = &service.check else {
-                continue;
-            };
-            for (backend, number) in service.backends.iter().zip(numbers) {
-                jobs.push(Job {
-                    number: *number,
-                    to: SocketAddr::new(backend.address, service.check_port(backend)),
-                    check: check.clone(),
-                    due: Instant::now(),
-                    probe: None,
-                    name: format!("balancer {}: backend {backend}", service.name),
-                });
-            }
-        }
-        jobs
+        let job = |(service, backend, number): (&Service, &Backend, u16)| {
+            Some(Job {
+                number,
+                to: SocketAddr::new(backend.address, service.check_port(backend)),
+                check: service.check.clone()?,
+                due: Instant::now(),
+                probe: None,
+                name: format!("balancer {}: backend {backend}", service.name),
+            })
+        };
+        self.known.backends().filter_map(job).collect()
     }
 
     /// Takes an answer; another state of the backend is told, and makes other tables.
@@ -206,7 +193,7 @@ impl Board {
         }
         let standings = &state.standings;
         let is_up = |number: u16| standings[usize::from(number)].is_up;
-        let tables = Tables::new(&self.config, &self.numbers, is_up, Some(&state.tables));
+        let tables = Tables::new(&self.known, is_up, Some(&state.tables));
         state.tables = Arc::new(tables);
         state.has_changed = true;
         state.lines.push(line);
@@ -284,7 +271,7 @@ impl Board {
 #[cfg(test)]
 mod tests {
     use super::super::check::Kind;
-    use super::super::{Backend, Balance, Form, Service};
+    use super::super::{Balance, Config, Form};
     use super::*;
     use linerate_testkit::wait;
     use std::net::TcpListener;

@@ -28,7 +28,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use linerate_wire::protocol;
+use linerate_control::config::words;
 
 use crate::dispatch::{Marked, Marks};
 use crate::nat::{Endpoint, Protocol};
@@ -132,18 +132,12 @@ impl Service {
 
     /// `198.51.100.80:80 tcp`
     pub fn place(&self) -> String {
-        let name = if self.protocol == protocol::TCP {
-            "tcp"
-        } else {
-            "udp"
-        };
-        let ports = match self.ports.start() == self.ports.end() {
-            true => self.ports.start().to_string(),
-            false => format!("{}-{}", self.ports.start(), self.ports.end()),
-        };
-        match self.address {
-            IpAddr::V4(v4) => format!("{v4}:{ports} {name}"),
-            IpAddr::V6(v6) => format!("[{v6}]:{ports} {name}"),
+        let name = words::protocol_name(self.protocol);
+        let (first, last) = (*self.ports.start(), *self.ports.end());
+        let place = Endpoint::new(self.address, first);
+        match first == last {
+            true => format!("{place} {name}"),
+            false => format!("{place}-{last} {name}"),
         }
     }
 }
@@ -175,12 +169,40 @@ impl Config {
     }
 }
 
+/// Services, and what workers know their backends by.
+#[derive(Debug, Default)]
+struct Numbered {
+    config: Config,
+    /// By service: never 0.
+    numbers: Vec<Vec<u16>>,
+}
+
+impl Numbered {
+    /// Each service with the numbers of its backends.
+    fn services(&self) -> impl Iterator<Item = (&Service, &[u16])> + Clone {
+        let numbers = self.numbers.iter().map(Vec::as_slice);
+        self.config.services.iter().zip(numbers)
+    }
+
+    /// Each backend with its service and its number.
+    fn backends(&self) -> impl Iterator<Item = (&Service, &Backend, u16)> {
+        self.services().flat_map(|(service, numbers)| {
+            let backends = service.backends.iter().zip(numbers);
+            backends.map(move |(backend, number)| (service, backend, *number))
+        })
+    }
+
+    /// One more than the highest number; 0 where there is none.
+    fn end(&self) -> usize {
+        let most = self.numbers.iter().flatten().max();
+        most.map_or(0, |most| usize::from(*most) + 1)
+    }
+}
+
 /// The services of a configuration, for all workers.
 #[derive(Debug, Default)]
 pub struct Balance {
-    config: Arc<Config>,
-    /// What workers know each backend by, by service: never 0.
-    numbers: Vec<Vec<u16>>,
+    known: Arc<Numbered>,
     /// The last number that was given.
     last: u16,
     board: Arc<Board>,
@@ -189,15 +211,14 @@ pub struct Balance {
 impl Balance {
     /// That of a configuration; backends that `old` has keep their number and their standing.
     pub fn new(config: &Config, old: Option<&Arc<Self>>) -> Arc<Self> {
-        if let Some(old) = old.filter(|old| *old.config == *config) {
+        if let Some(old) = old.filter(|old| old.known.config == *config) {
             return old.clone();
         }
         if config.services.is_empty() {
             return Arc::default();
         }
-        let known = |service: &Service, backend: &Backend| {
-            let old = old?;
-            let mut services = old.config.services.iter().zip(&old.numbers);
+        let kept = |service: &Service, backend: &Backend| {
+            let mut services = old?.known.services();
             let (before, numbers) = services.find(|(before, _)| before.is_as(service))?;
             let is_it = |one: &Backend| (one.address, one.port) == (backend.address, backend.port);
             Some(numbers[before.backends.iter().position(is_it)?])
@@ -205,7 +226,7 @@ impl Balance {
         let each = config.services.iter();
         let kept = each.map(|service| {
             let backends = service.backends.iter();
-            backends.map(|backend| known(service, backend)).collect()
+            backends.map(|backend| kept(service, backend)).collect()
         });
         let kept: Vec<Vec<Option<u16>>> = kept.collect();
         // Round and round, so that a number means nobody for long before it means another: flows
@@ -218,21 +239,16 @@ impl Balance {
                 return last;
             }
         };
-        let numbers: Vec<Vec<u16>> = (kept.iter())
-            .map(|all| {
-                all.iter()
-                    .map(|one| one.unwrap_or_else(&mut next))
-                    .collect()
-            })
-            .collect();
-        let config = Arc::new(config.clone());
-        let board = Board::new(&config, &numbers, old.map(|old| &*old.board));
-        Arc::new(Self {
-            config,
-            numbers,
-            last,
-            board,
-        })
+        let numbers = kept.iter().map(|all| {
+            let numbers = all.iter().map(|one| one.unwrap_or_else(&mut next));
+            numbers.collect()
+        });
+        let known = Arc::new(Numbered {
+            numbers: numbers.collect(),
+            config: config.clone(),
+        });
+        let board = Board::new(&known, old.map(|old| &*old.board));
+        Arc::new(Self { known, last, board })
     }
 
     /// Which are up, and the tables of that.
@@ -242,16 +258,12 @@ impl Balance {
 
     /// What the file says.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.known.config
     }
 
     /// Each backend with its service and its number.
     pub fn each(&self) -> impl Iterator<Item = (&Service, &Backend, u16)> {
-        let services = self.config.services.iter().zip(&self.numbers);
-        services.flat_map(|(service, numbers)| {
-            let backends = service.backends.iter().zip(numbers);
-            backends.map(move |(backend, number)| (service, backend, *number))
-        })
+        self.known.backends()
     }
 }
 

@@ -50,7 +50,7 @@ impl Balance {
     /// # Errors
     /// There is none.
     pub fn check(&self, filter: &str) -> Result<(), Problem> {
-        let names = || (self.config.services.iter()).map(|service| service.name.as_str());
+        let names = || (self.known.config.services.iter()).map(|service| service.name.as_str());
         match filter.is_empty() || names().any(|name| name == filter) {
             true => Ok(()),
             false => Err(Problem::new(
@@ -62,10 +62,8 @@ impl Balance {
 
     /// Adds the backends of that balancer, or of all.
     pub fn rows(&self, filter: &str, counts: &FlowCounts, now: Instant, rows: &mut Rows) {
-        let services = &self.config.services;
         let tables = self.board.tables();
-        let each = services.iter().zip(&self.numbers).enumerate();
-        for (at, (service, numbers)) in each {
+        for (at, (service, numbers)) in self.known.services().enumerate() {
             if !filter.is_empty() && service.name != filter {
                 continue;
             }
@@ -79,7 +77,7 @@ impl Balance {
 
     /// Adds the families of services to the metrics page.
     pub fn metrics(&self, counts: &FlowCounts, page: &mut Exposition) {
-        if self.config.services.is_empty() {
+        if self.known.config.services.is_empty() {
             return;
         }
         let help = "Whether a backend is up: its checks say so, or it has none.";
@@ -106,7 +104,7 @@ impl Balance {
     pub fn explain(&self, first: &Tuple) -> Option<(Option<Chosen>, String)> {
         let tables = self.board.tables();
         let at = tables.service(first)?;
-        let service = &self.config.services[at];
+        let service = &self.known.config.services[at];
         let name = format!("balancer {} ({})", service.name, service.place());
         Some(match tables.choose(first)? {
             Err(NoBackend) => (None, format!("{name}: no backend is up: rejected")),

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use linerate_appliance::config::{At, Section};
-use linerate_appliance::nearest::offer;
+use linerate_control::config::words;
 use linerate_routing::model::Cidr;
 use linerate_wire::protocol;
 
@@ -80,17 +80,11 @@ pub fn read(file: &Section<'_>, known: &Known<'_>) -> Config {
 fn service(section: &Section<'_>, known: &Known<'_>) -> Option<Service> {
     let name = section.required("name", "a name such as \"web\"");
     let address = address(section);
-    let protocol = match section.required("protocol", "tcp or udp") {
-        Some(_) => {
-            let protocols = [("tcp", protocol::TCP), ("udp", protocol::UDP)];
-            section.choice("protocol", &protocols)
-        }
-        None => None,
-    };
-    let ports = match section.required("ports", PORTS) {
-        Some(_) => section.read("ports", PORTS, range),
-        None => None,
-    };
+    section.requires("protocol", "tcp or udp");
+    let protocols = [("tcp", protocol::TCP), ("udp", protocol::UDP)];
+    let protocol = section.choice("protocol", &protocols);
+    section.requires("ports", PORTS);
+    let ports = section.word("ports", PORTS, range);
     let named = section
         .choice("form", &FORMS)
         .map_or(Named::Nat, |at| at.value);
@@ -131,7 +125,7 @@ fn service(section: &Section<'_>, known: &Known<'_>) -> Option<Service> {
 }
 
 fn address(section: &Section<'_>) -> Option<At<IpAddr>> {
-    section.required("address", ADDRESS)?;
+    section.requires("address", ADDRESS);
     section.parsed::<IpAddr>("address", ADDRESS)
 }
 
@@ -168,21 +162,16 @@ fn form(
     match named {
         Named::Nat => Some(Form::Nat),
         Named::FullNat => {
-            let At { value, line } = section.text("pool", "the name of a [[nat.pool]]")?;
-            let found = known.pools.iter().position(|(name, _)| *name == value);
-            let Some(at) = found else {
-                let problem = format!("there is no pool `{value}`");
-                let names = known.pools.iter().map(|(name, _)| *name);
-                let names = names.filter(|name| !name.starts_with("interface "));
-                section.wrong(line, "pool", problem, offer(&value, names));
-                return None;
-            };
-            let is_v4 = address.map(|at| at.value.is_ipv4());
-            if is_v4.is_some_and(|is_v4| is_v4 != known.pools[at].1) {
-                let problem = format!("pool `{value}` is not of the service's family");
-                section.wrong(line, "pool", problem, "a pool of its family");
+            let names = (0_u16..).zip(known.pools.iter().map(|(name, _)| *name));
+            // Those of interfaces have names that no stanza gives.
+            let names = names.filter(|(_, name)| !name.starts_with("interface "));
+            let at = section.named("pool", "the name of a [[nat.pool]]", "pool", names)?;
+            let (name, is_v4) = known.pools[usize::from(at.value)];
+            if address.is_some_and(|address| address.value.is_ipv4() != is_v4) {
+                let problem = format!("pool `{name}` is not of the service's family");
+                section.wrong(at.line, "pool", problem, "a pool of its family");
             }
-            Some(Form::FullNat(at as u16))
+            Some(Form::FullNat(at.value))
         }
         Named::Ipip | Named::Gue => {
             let At { value, line } = section.parsed::<IpAddr>("source", ADDRESS)?;
@@ -277,10 +266,8 @@ fn backends(
 
 fn check_of(section: &Section<'_>) -> Check {
     let kinds = [("tcp", false), ("http", true)];
-    let is_http = match section.required("kind", "tcp or http") {
-        Some(_) => section.choice("kind", &kinds).is_some_and(|at| at.value),
-        None => false,
-    };
+    section.requires("kind", "tcp or http");
+    let is_http = section.choice("kind", &kinds).is_some_and(|at| at.value);
     let port = section.number::<u16>("port", 1..=u16::MAX);
     let interval = section.number::<u32>("interval_ms", 100..=3_600_000);
     let timeout = section.number::<u32>("timeout_ms", 10..=600_000);
@@ -289,7 +276,7 @@ fn check_of(section: &Section<'_>) -> Check {
     if is_http {
         let path = section.read("path", PATH, path);
         let host = section.read("host", "a name such as \"www.example.com\"", word);
-        let status = section.read("status", STATUS, range);
+        let status = section.word("status", STATUS, range);
         kind = Kind::Http {
             path: path.map_or("/".into(), |at| at.value),
             host: host.map(|at| at.value),
@@ -315,13 +302,9 @@ fn check_of(section: &Section<'_>) -> Check {
 
 /// `22` or `1024-65535`.
 fn range(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let wrong = || format!("`{text}` is no number and no range");
-    let (low, high) = text.split_once('-').unwrap_or((text, text));
-    let low: u16 = low.trim().parse().map_err(|_| wrong())?;
-    let high: u16 = high.trim().parse().map_err(|_| wrong())?;
-    match low <= high && low > 0 {
-        true => Ok(low..=high),
-        false => Err(format!("`{text}` is reversed, or begins with 0")),
+    match words::range(text)? {
+        (0, _) => Err(format!("`{text}` begins with 0")),
+        (low, high) => Ok(low..=high),
     }
 }
 

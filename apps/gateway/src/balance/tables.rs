@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use linerate_tables::maglev::{Backend as Entry, DEFAULT_ENTRIES, Maglev};
 
-use super::{Config, Form, Service};
+use super::{Config, Form, Numbered, Service};
 use crate::nat::{Endpoint, Tuple};
 
 /// Where the packets of a flow go, by the number that the flow has.
@@ -50,8 +50,7 @@ pub struct NoBackend;
 /// The tables.
 #[derive(Debug, Default)]
 pub struct Tables {
-    config: Arc<Config>,
-    numbers: Vec<Vec<u16>>,
+    known: Arc<Numbered>,
     /// By service; `None` where no backend is up.
     choices: Vec<Option<Arc<Maglev>>>,
     /// Address, protocol, first port, and the service's place: sorted.
@@ -61,42 +60,36 @@ pub struct Tables {
 }
 
 impl Tables {
-    /// Those of a configuration whose backends have `numbers`. `is_up` says by number which get new
-    /// flows; `before` may have some of the tables already.
-    pub fn new(
-        config: &Arc<Config>,
-        numbers: &[Vec<u16>],
+    /// Those of numbered backends. `is_up` says by number which get new flows; `before`, of the
+    /// same backends, may have some of the tables already.
+    pub(super) fn new(
+        known: &Arc<Numbered>,
         is_up: impl Fn(u16) -> bool,
         before: Option<&Self>,
     ) -> Self {
-        let each = config.services.iter().zip(numbers);
-        let choices = each.clone().enumerate().map(|(at, (service, numbers))| {
+        let each = known.services().enumerate();
+        let choices = each.map(|(at, (service, numbers))| {
             let entries = entries(service, numbers, &is_up);
-            let same = before.filter(|before| *before.config == **config);
-            match same.and_then(|before| before.choices.get(at)?.as_ref()) {
+            match before.and_then(|before| before.choices.get(at)?.as_ref()) {
                 Some(maglev) if maglev.backends() == entries => Some(maglev.clone()),
                 // None has a weight: there is nothing to choose from.
                 _ => Maglev::new(entries, DEFAULT_ENTRIES, 0).ok().map(Arc::new),
             }
         });
         let choices = choices.collect();
-        let mut index: Vec<_> = (config.services.iter().enumerate())
+        let mut index: Vec<_> = (known.config.services.iter().enumerate())
             .map(|(at, one)| (one.address, one.protocol, *one.ports.start(), at))
             .collect();
         index.sort_unstable();
-        let most = numbers.iter().flatten().max();
-        let mut targets = vec![None; most.map_or(0, |most| usize::from(*most) + 1)];
-        for (service, numbers) in each {
-            for (backend, number) in service.backends.iter().zip(numbers) {
-                targets[usize::from(*number)] = Some(Target {
-                    address: backend.address,
-                    form: service.form,
-                });
-            }
+        let mut targets = vec![None; known.end()];
+        for (service, backend, number) in known.backends() {
+            targets[usize::from(number)] = Some(Target {
+                address: backend.address,
+                form: service.form,
+            });
         }
         Self {
-            config: config.clone(),
-            numbers: numbers.to_vec(),
+            known: known.clone(),
             choices,
             index,
             targets,
@@ -124,7 +117,7 @@ impl Tables {
         let key = (address, tuple.protocol, port, usize::MAX);
         let at = self.index.partition_point(|entry| *entry <= key);
         let at = self.index[at.checked_sub(1)?].3;
-        let service = &self.config.services[at];
+        let service = &self.known.config.services[at];
         let is_it = (service.address, service.protocol) == (address, tuple.protocol)
             && service.ports.contains(&port);
         is_it.then_some(at)
@@ -133,7 +126,7 @@ impl Tables {
     /// The backend for a first packet; `None` if it is for no service.
     pub fn choose(&self, tuple: &Tuple) -> Option<Result<Chosen, NoBackend>> {
         let at = self.service(tuple)?;
-        let service = &self.config.services[at];
+        let service = &self.known.config.services[at];
         let Some(maglev) = &self.choices[at] else {
             return Some(Err(NoBackend));
         };
@@ -149,7 +142,7 @@ impl Tables {
         Some(Ok(Chosen {
             tuple: becomes,
             address: backend.address,
-            number: self.numbers[at][place],
+            number: self.known.numbers[at][place],
             form: service.form,
             place: (at, place),
         }))
@@ -157,7 +150,7 @@ impl Tables {
 
     /// What the file says of a service.
     pub fn config(&self) -> &Config {
-        &self.config
+        &self.known.config
     }
 
     /// The share of new flows that a backend gets, by places.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use linerate_appliance::config::{Parsed, parse};
 use linerate_routing::model::Cidr;
-use linerate_testkit::Random;
+use linerate_testkit::{Random, frame};
 use linerate_wire::FlowKey;
 
 use super::*;
@@ -157,6 +157,28 @@ fn every_key_is_read() {
 }
 
 #[test]
+fn ports_and_statuses_are_numbers_or_texts() {
+    let config = right(
+        r#"
+        [[balancer]]
+        name = "web"
+        address = "198.51.100.80"
+        protocol = "tcp"
+        ports = 80
+        [balancer.check]
+        kind = "http"
+        status = 204
+        [[balancer.backend]]
+        address = "10.2.0.11"
+        "#,
+    );
+    let service = &config.services[0];
+    assert_eq!(service.ports, 80..=80);
+    let kind = &service.check.as_ref().unwrap().kind;
+    assert!(matches!(kind, Kind::Http { status, .. } if *status == (204..=204)));
+}
+
+#[test]
 fn what_is_wrong_is_said_with_its_line_and_the_fix() {
     let begin = "[[balancer]]\nname = \"a\"\naddress = \"198.51.100.80\"\nprotocol = \"tcp\"\n\
                  ports = \"80\"\n";
@@ -218,7 +240,7 @@ fn what_is_wrong_is_said_with_its_line_and_the_fix() {
         ),
         (
             begin.replace("80\"\n", "0-80\"\n"),
-            "reversed, or begins with 0",
+            "5: balancer.ports: `0-80` begins with 0",
         ),
     ] {
         let errors = read_text(&text).errors;
@@ -378,50 +400,39 @@ fn to_the_backend_and_back_is_the_identity() {
             };
             let becomes = tables.choose(&first).unwrap().unwrap().tuple;
             let (key, other) = (first.key().unwrap(), becomes.reversed().key().unwrap());
-            let mut frame = vec![0; 14];
+            let mut written = vec![0; 14];
             let (from, to) = (first.src.address.to_string(), first.dst.address.to_string());
+            let tcp = |pseudo: &[u8]| frame::tcp(pseudo, first.src.port, first.dst.port, b"data");
             let packet = match is_v4 {
                 true => {
-                    let ip = linerate_testkit::frame::V4::new(&from, &to, 6);
-                    let (src, dst) = (first.src.port, first.dst.port);
-                    ip.packet(&linerate_testkit::frame::tcp(
-                        &ip.pseudo(),
-                        src,
-                        dst,
-                        b"data",
-                    ))
+                    let ip = frame::V4::new(&from, &to, 6);
+                    ip.packet(&tcp(&ip.pseudo()))
                 }
                 false => {
-                    let ip = linerate_testkit::frame::V6::new(&from, &to, 6);
-                    let (src, dst) = (first.src.port, first.dst.port);
-                    ip.packet(&linerate_testkit::frame::tcp(
-                        &ip.pseudo(),
-                        src,
-                        dst,
-                        b"data",
-                    ))
+                    let ip = frame::V6::new(&from, &to, 6);
+                    ip.packet(&tcp(&ip.pseudo()))
                 }
             };
-            frame.extend(&packet);
-            let before = frame.clone();
+            written.extend(&packet);
+            let before = written.clone();
             match (key, other) {
                 (FlowKey::V4(key), FlowKey::V4(other)) => {
                     let there = Translation4::new(&key, &other.reversed());
-                    assert!(there.write(&mut frame, 14, 34, false, false));
-                    assert_ne!(frame, before);
+                    assert!(there.write(&mut written, 14, 34, false, false));
+                    assert_ne!(written, before);
                     let back = Translation4::with(&key, there.differences().reversed());
-                    assert!(back.write(&mut frame, 14, 34, false, false));
+                    assert!(back.write(&mut written, 14, 34, false, false));
                 }
                 (FlowKey::V6(key), FlowKey::V6(other)) => {
                     let there = Translation6::new(&key, &other.reversed());
-                    assert!(there.write(&mut frame, 14, 54, false, false));
-                    assert_ne!(frame, before);
+                    assert!(there.write(&mut written, 14, 54, false, false));
+                    assert_ne!(written, before);
                     let back = Translation6::with(&key, there.differences().reversed());
-                    assert!(back.write(&mut frame, 14, 54, false, false));
+                    assert!(back.write(&mut written, 14, 54, false, false));
                 }
                 _ => panic!("{key:?} {other:?}"),
             }
-            assert_eq!(frame, before);
+            assert_eq!(written, before);
         }
     }
 }

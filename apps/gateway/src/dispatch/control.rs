@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 use linerate_appliance::runtime::Running;
 use linerate_appliance::socket::Problem;
 use linerate_core::run::WorkerHandle;
-use linerate_routing::worker::{RouterStage, on_fast};
+use linerate_routing::worker::RouterStage;
 use serde_json::{Value, json};
 
 use super::bucket::{BUCKETS, Bucket};
 use super::moves::{Going, Gone, move_buckets};
 use super::owners::{Loads, Owner, Owners};
 use crate::nat::bits::Bits;
-use crate::path::GatewayPath;
+use crate::path::on_path;
 use crate::stages::flows::buckets::Scan;
 
 /// Parts in 100 of the mean load by which the busiest worker may be above the least busy one.
@@ -74,8 +74,8 @@ impl<'a> Crew<'a> {
             owners: Owners::dealt(1),
         };
         for (number, handle) in running.handles().enumerate() {
-            let asked = on_fast(handle, |fast, _| {
-                let sorter = fast.path::<GatewayPath>()?.dispatch()?.sorter();
+            let asked = on_path(handle, |path, _| {
+                let sorter = path.dispatch()?.sorter();
                 Some((sorter.me(), sorter.owners().clone()))
             });
             let Some((me, owners)) = asked.flatten() else {
@@ -141,20 +141,13 @@ impl<'a> Crew<'a> {
 }
 
 fn keep_apart(worker: &WorkerHandle<RouterStage>, only: bool) {
-    on_fast(worker, move |fast, _| {
-        if let Some(path) = fast.path::<GatewayPath>() {
-            path.flows().keep_apart(only);
-        }
-    });
+    on_path(worker, move |path, _| path.flows().keep_apart(only));
 }
 
 /// The buckets that move with this one.
 fn with_bucket(worker: &WorkerHandle<RouterStage>, bucket: Bucket) -> Bits {
-    let asked = on_fast(worker, move |fast, _| {
-        let path = fast.path::<GatewayPath>()?;
-        Some(path.flows().with_bucket(bucket))
-    });
-    asked.flatten().unwrap_or_else(|| {
+    let asked = on_path(worker, move |path, _| path.flows().with_bucket(bucket));
+    asked.unwrap_or_else(|| {
         let mut one = Bits::NONE;
         one.set(bucket);
         one
@@ -163,11 +156,10 @@ fn with_bucket(worker: &WorkerHandle<RouterStage>, bucket: Bucket) -> Bits {
 
 /// A part of a look through the flows; whether it was the last.
 fn scan_ties(worker: &WorkerHandle<RouterStage>, mut scan: Scan) -> Option<(Scan, bool)> {
-    let asked = on_fast(worker, move |fast, _| {
-        let is_last = fast.path::<GatewayPath>()?.flows().scan_ties(&mut scan);
-        Some((scan, is_last))
-    });
-    asked.flatten()
+    on_path(worker, move |path, _| {
+        let is_last = path.flows().scan_ties(&mut scan);
+        (scan, is_last)
+    })
 }
 
 /// Does what a user asks: moves a bucket to a worker.
@@ -221,9 +213,9 @@ pub(crate) fn move_bucket(
 fn counted(crew: &Crew<'_>) -> Box<Loads> {
     let mut sums: Box<Loads> = Box::new([0; BUCKETS]);
     for dispatcher in &crew.dispatchers {
-        let asked = on_fast(dispatcher, |fast, _| {
-            let sorter = fast.path::<GatewayPath>()?.dispatch()?.sorter();
-            sorter.loads().map(|loads| Box::new(*loads))
+        let asked = on_path(dispatcher, |path, _| {
+            let loads = path.dispatch()?.sorter().loads();
+            loads.map(|loads| Box::new(*loads))
         });
         if let Some(loads) = asked.flatten() {
             sums.iter_mut()

@@ -11,7 +11,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use std::{fmt, fs, thread};
@@ -142,11 +142,8 @@ impl Writer {
     pub fn write(&self, records: Vec<Record>, began_ms: u64) {
         let count = records.len() as u64;
         let batch = Batch { records, began_ms };
-        let refused = match &self.batches {
-            Some(batches) => batches.try_send(batch).err(),
-            None => Some(TrySendError::Disconnected(batch)),
-        };
-        if refused.is_some() {
+        let batches = self.batches.as_ref();
+        if batches.is_none_or(|batches| batches.try_send(batch).is_err()) {
             self.state.lost.fetch_add(count, Ordering::Relaxed);
         }
     }
@@ -234,11 +231,10 @@ impl Sink {
             self.open = None;
         }
         for records in batch.records.chunks(AT_ONCE) {
-            let done = match self.to {
+            let (written, outcome) = match self.to {
                 To::File(_) => self.lines(records, batch.began_ms),
                 _ => self.messages(records, batch.began_ms),
             };
-            let (written, outcome) = done;
             let lost = (records.len() - written) as u64;
             state.written.fetch_add(written as u64, Ordering::Relaxed);
             state.lost.fetch_add(lost, Ordering::Relaxed);

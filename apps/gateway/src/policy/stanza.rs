@@ -625,7 +625,7 @@ impl RuleReader<'_> {
                 },
             }
         }
-        let protocol = section.read("protocol", "a name or a number, or any", words::protocol);
+        let protocol = section.word("protocol", "a name or a number, or any", words::protocol);
         let keys = ["source_port", "destination_port"];
         let ports = keys.map(|key| port_ranges(section, key, Some(self.sets)));
         let kind = section.number::<u8>("icmp_type", 0..=255);

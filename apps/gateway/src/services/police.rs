@@ -25,10 +25,10 @@ pub(super) const KIND: Kind = Kind {
         let Some(section) = section else {
             return Arc::new(Config { rate: 1, burst: 1 });
         };
-        let rate = section.required_scalar("rate", words::RATE);
-        let rate = rate.and_then(|_| section.read("rate", words::RATE, words::rate));
-        let burst = section.required_scalar("burst", words::SIZE);
-        let burst = burst.and_then(|_| section.read("burst", words::SIZE, words::size));
+        section.requires("rate", words::RATE);
+        let rate = section.read("rate", words::RATE, words::rate);
+        section.requires("burst", words::SIZE);
+        let burst = section.read("burst", words::SIZE, words::size);
         Arc::new(Config {
             rate: rate.map_or(1, |at| at.value),
             burst: burst.map_or(1, |at| at.value),

@@ -7,12 +7,11 @@ use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::socket::Problem;
 use linerate_control::AtWork;
-use linerate_routing::worker::on_fast;
 use serde_json::json;
 
 use super::statistics::{Statistics, Talker};
 use super::{Counts, Event, Log, Plan};
-use crate::path::GatewayPath;
+use crate::path::on_path;
 
 /// Services that rules apply, in the order in which they see packets.
 pub(crate) const SERVICES: Table = Table {
@@ -32,12 +31,12 @@ fn sums(plan: &Plan, at_work: &AtWork<'_>) -> (Vec<Counts>, u64) {
     let mut sums = vec![Counts::default(); plan.specs.len()];
     let mut denied = 0;
     for worker in at_work.running.handles() {
-        let of = on_fast(worker, |fast, _| {
-            let services = fast.path::<GatewayPath>()?.flows().services();
+        let of = on_path(worker, |path, _| {
+            let services = path.flows().services();
             let counts: Vec<Counts> = services.counts().collect();
-            Some((counts, services.denied_packets()))
+            (counts, services.denied_packets())
         });
-        let Some((counts, packets)) = of.flatten() else {
+        let Some((counts, packets)) = of else {
             continue;
         };
         denied += packets;
@@ -88,10 +87,9 @@ pub(crate) fn talkers(
     let clock = at_work.running.clock();
     let mut all: HashMap<IpAddr, [u64; 2]> = HashMap::new();
     for worker in at_work.running.handles() {
-        let of = on_fast(worker, move |fast, _| {
-            let services = fast.path::<GatewayPath>()?.flows().services();
-            let now_ns = clock.ns(clock.now());
-            Some(services.find::<Statistics>()?.talkers(now_ns))
+        let of = on_path(worker, move |path, _| {
+            let statistics = path.flows().services().find::<Statistics>()?;
+            Some(statistics.talkers(clock.ns(clock.now())))
         });
         let windows: [Vec<Talker>; 2] = of.flatten().unwrap_or_default();
         for (at, window) in windows.into_iter().enumerate() {
@@ -158,10 +156,8 @@ pub(crate) fn logged(plan: &Plan, at_work: &AtWork<'_>, lines: &mut Vec<String>)
     }
     let mut more = 0;
     for worker in at_work.running.handles() {
-        let taken = on_fast(worker, |fast, _| {
-            Some(fast.path::<GatewayPath>()?.flows().services().take_log())
-        });
-        let log: Log = taken.flatten().unwrap_or_default();
+        let taken = on_path(worker, |path, _| path.flows().services().take_log());
+        let log: Log = taken.unwrap_or_default();
         more += log.more;
         lines.extend(log.iter().map(|event| line(plan, event)));
     }

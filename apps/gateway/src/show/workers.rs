@@ -4,12 +4,11 @@ use linerate_appliance::control::exposition::{Exposition, FamilyKind};
 use linerate_appliance::control::show::{Rows, Table};
 use linerate_appliance::socket::Problem;
 use linerate_control::AtWork;
-use linerate_routing::worker::on_fast;
 use serde_json::json;
 
 use crate::dispatch::bucket::Bucket;
 use crate::dispatch::sorter::NOBODY;
-use crate::path::GatewayPath;
+use crate::path::on_path;
 use crate::stages::flows::Shared;
 
 pub(crate) const WORKERS: Table = Table {
@@ -40,8 +39,7 @@ fn all(at_work: &AtWork<'_>) -> Vec<Said> {
     let said = workers
         .enumerate()
         .filter_map(|(number, (handle, (name, _, stats)))| {
-            let asked = on_fast(handle, |fast, egress| {
-                let path = fast.path::<GatewayPath>()?;
+            let asked = on_path(handle, |path, egress| {
                 let flows = path.flows();
                 let (known, half_open) = (flows.v4().len() + flows.v6().len(), flows.half_open());
                 let sorted = path.dispatch().map(|dispatch| {
@@ -51,10 +49,10 @@ fn all(at_work: &AtWork<'_>) -> Vec<Said> {
                 });
                 // Alone it has all.
                 let alone = || (true, (0..=Bucket::MAX).collect(), 0);
-                Some((known, half_open, sorted.unwrap_or_else(alone)))
+                (known, half_open, sorted.unwrap_or_else(alone))
             });
             // One that has ended, or is the slow one, has none.
-            let (flows, half_open, (owns, buckets, handed)) = asked.flatten()?;
+            let (flows, half_open, (owns, buckets, handed)) = asked?;
             Some(Said {
                 number,
                 name: name.to_owned(),

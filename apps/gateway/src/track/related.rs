@@ -2,9 +2,10 @@
 //!
 //! An error quotes the packet that it is about. It belongs to that packet's flow, against its
 //! direction. It passes if its checksum and that of the quoted IPv4 header are right (RFC 5508
-//! REQ-3), it goes to the host that sent what it quotes, there is such a flow (RFC 5508 REQ-4,
-//! REQ-5), and the TCP sequence number that it quotes is on its way (RFC 5927 4.1). It changes no
-//! state, refreshes nothing and ends nothing: RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6.
+//! REQ-3), it quotes 8 bytes of TCP, UDP or ICMP at least (RFC 792), it goes to the host that sent
+//! what it quotes, there is such a flow (RFC 5508 REQ-4, REQ-5), and the TCP sequence number that
+//! it quotes is on its way (RFC 5927 4.1). It changes no state, refreshes nothing and ends nothing:
+//! RFC 4787 REQ-12, RFC 5382 REQ-10, RFC 5508 REQ-6.
 
 use linerate_tables::flow::Direction;
 use linerate_wire::flow::FlowKey;
@@ -61,6 +62,7 @@ impl Quote {
                 let start = upper.first_chunk::<8>().ok_or(Reason::QuoteMalformed)?;
                 quote.seq = Some(u32::from_be_bytes([start[4], start[5], start[6], start[7]]));
             }
+            (_, Some(protocol::UDP)) if upper.len() < 8 => return Err(Reason::QuoteMalformed),
             (false, Some(protocol::ICMP)) | (true, Some(protocol::ICMPV6)) => {
                 let Ok(Message::Query(query)) = icmp::read(is_v6, upper) else {
                     return Err(Reason::QuoteMalformed);

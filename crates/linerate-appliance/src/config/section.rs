@@ -240,15 +240,17 @@ impl<'a> Section<'a> {
 
     /// A text that must be there.
     pub fn required(&self, key: &'static str, legal: &str) -> Option<At<String>> {
-        self.is_there(key, legal).then(|| self.text(key, legal))?
+        self.requires(key, legal).then(|| self.text(key, legal))?
     }
 
     /// A [scalar](Self::scalar) that must be there.
     pub fn required_scalar(&self, key: &'static str, legal: &str) -> Option<At<String>> {
-        self.is_there(key, legal).then(|| self.scalar(key, legal))?
+        self.requires(key, legal).then(|| self.scalar(key, legal))?
     }
 
-    fn is_there(&self, key: &'static str, legal: &str) -> bool {
+    /// Whether the file has `key`, which must be there: for keys that are read otherwise than as
+    /// a text. That it is missing is reported at the [`end`](Self::end).
+    pub fn requires(&self, key: &'static str, legal: &str) -> bool {
         let is_there = self.has(key);
         if !is_there {
             self.known.borrow_mut().push(key);
@@ -364,7 +366,34 @@ impl<'a> Section<'a> {
         legal: &str,
         read: impl FnOnce(&str) -> Result<T, String>,
     ) -> Option<At<T>> {
-        let At { value, line } = self.text(key, legal)?;
+        let text = self.text(key, legal)?;
+        self.converted(key, text, legal, read)
+    }
+
+    /// A text or a whole number, converted by `read`: of ports or protocols, say, where users write
+    /// `443` as well as `"443"`.
+    pub fn word<T>(
+        &self,
+        key: &'static str,
+        legal: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<At<T>> {
+        match self.table.get(key).map(|value| value.get_ref()) {
+            Some(DeValue::Integer(_)) => {
+                let number = self.scalar(key, legal)?;
+                self.converted(key, number, legal, read)
+            }
+            _ => self.read(key, legal, read),
+        }
+    }
+
+    fn converted<T>(
+        &self,
+        key: &str,
+        At { value, line }: At<String>,
+        legal: &str,
+        read: impl FnOnce(&str) -> Result<T, String>,
+    ) -> Option<At<T>> {
         match read(&value) {
             Ok(value) => Some(At { value, line }),
             Err(problem) => {
@@ -396,6 +425,26 @@ impl<'a> Section<'a> {
                 None
             }
         }
+    }
+
+    /// The number of what is named, among all of its `kind` that have names.
+    pub fn named<'n, N: Copy>(
+        &self,
+        key: &'static str,
+        legal: &str,
+        kind: &str,
+        all: impl Iterator<Item = (N, &'n str)> + Clone,
+    ) -> Option<At<N>> {
+        let At { value, line } = self.text(key, legal)?;
+        let Some((number, _)) = all.clone().find(|(_, name)| *name == value) else {
+            let legal = offer(&value, all.map(|(_, name)| name));
+            self.wrong(line, key, format!("there is no {kind} `{value}`"), legal);
+            return None;
+        };
+        Some(At {
+            value: number,
+            line,
+        })
     }
 
     /// The raw value, for keys that take several kinds.

@@ -63,6 +63,31 @@ fn a_value_is_the_text_that_the_command_line_has_for_it() {
 }
 
 #[test]
+fn a_word_is_a_text_or_a_whole_number() {
+    let text = "a = 443\nb = \"443\"\nc = 0x1bb\nd = 70000\ne = 4.5\nf = [443]\n";
+    let port = |text: &str| {
+        text.parse::<u16>()
+            .map_err(|_| format!("`{text}` is no port"))
+    };
+    let errors = told(text, |file| {
+        for key in ["a", "b", "c"] {
+            assert_eq!(file.word(key, "a port", port).unwrap().value, 443);
+        }
+        for key in ["d", "e", "f", "g"] {
+            assert_eq!(file.word(key, "a port", port), None);
+        }
+    });
+    assert_eq!(
+        errors,
+        [
+            "4: d: `70000` is no port; a port",
+            "5: e: this is a number with a fraction; a port",
+            "6: f: this is a list; a port",
+        ]
+    );
+}
+
+#[test]
 fn what_is_wrong_with_several_files_is_one_error() {
     let error = |line| ConfigError {
         line,

@@ -198,7 +198,7 @@ fn rules(section: &Section<'_>, acl: &str) -> Vec<AclRule> {
 fn rule(section: &Section<'_>) -> Option<AclRule> {
     let prefix = |key| section.read(key, words::PREFIX, words::prefix);
     let ports = |key| {
-        section.read(
+        section.word(
             key,
             "a port or a range such as \"1024-65535\"",
             words::range,
@@ -214,7 +214,7 @@ fn rule(section: &Section<'_>) -> Option<AclRule> {
         known.map(|(_, verdict)| *verdict)
     });
     let (source, destination) = (prefix("source"), prefix("destination"));
-    let protocol = section.read("protocol", "a name or a number, or any", words::protocol);
+    let protocol = section.word("protocol", "a name or a number, or any", words::protocol);
     let (source_ports, destination_ports) = (ports("source_port"), ports("destination_port"));
     let icmp_type = section.number::<u8>("icmp_type", 0..=255);
     let log = section.switch("log");

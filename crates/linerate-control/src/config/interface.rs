@@ -314,13 +314,14 @@ fn host(text: &str) -> Result<Cidr, String> {
 fn policer(section: &Section<'_>) -> Option<Policer> {
     const LEGAL: &str = "a table such as { rate = \"100Mbit\", burst = \"64kB\" }";
     let table = section.table("interface.policer", "policer", LEGAL)?;
-    let present = |key| table.required(key, LEGAL).is_some();
-    let rate = present("rate").then(|| table.read("rate", words::RATE, words::rate));
-    let burst = present("burst").then(|| table.read("burst", words::SIZE, words::size));
+    table.requires("rate", LEGAL);
+    let rate = table.read("rate", words::RATE, words::rate);
+    table.requires("burst", LEGAL);
+    let burst = table.read("burst", words::SIZE, words::size);
     table.end();
     Some(Policer {
-        rate_bps: rate??.value,
-        burst_bytes: burst??.value,
+        rate_bps: rate?.value,
+        burst_bytes: burst?.value,
     })
 }
 

@@ -26,9 +26,8 @@ pub(super) fn routes(
         let vrf = section
             .text("vrf", "the name of a [[vrf]], or default")
             .map_or(0, |at| vrf_named(&section, &at, vrfs));
-        let prefix = section
-            .required("prefix", words::PREFIX)
-            .and_then(|_| section.read("prefix", words::PREFIX, words::prefix));
+        section.requires("prefix", words::PREFIX);
+        let prefix = section.read("prefix", words::PREFIX, words::prefix);
         let distance = section
             .number::<u8>("distance", 1..=254)
             .map_or(1, |at| at.value);
@@ -251,13 +250,10 @@ pub(super) fn neighbours(
         "tables: [[neighbour]] with address, mac and interface",
     ) {
         const MAC: &str = "an address of one station such as \"02:00:00:00:00:fe\"";
-        let present = |key, legal: &str| section.required(key, legal).is_some();
-        let address = present("address", "an address")
-            .then(|| section.parsed::<IpAddr>("address", "an address"))
-            .flatten();
-        let mac = present("mac", MAC)
-            .then(|| section.parsed::<MacAddr>("mac", MAC))
-            .flatten();
+        section.requires("address", "an address");
+        let address = section.parsed::<IpAddr>("address", "an address");
+        section.requires("mac", MAC);
+        let mac = section.parsed::<MacAddr>("mac", MAC);
         if let Some(at) = mac.as_ref().filter(|at| at.value.is_multicast()) {
             section.wrong(
                 at.line,

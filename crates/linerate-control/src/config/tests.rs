@@ -340,6 +340,17 @@ fn a_mistake_in_a_rule_is_reported_once_and_names_that_rule() {
 }
 
 #[test]
+fn protocols_and_ports_of_rules_are_numbers_or_texts() {
+    let acls = |protocol: &str, port: &str| {
+        let rule = format!("action = \"deny\", protocol = {protocol}, source_port = {port}");
+        let text = format!("[[acl]]\nname = \"edge\"\nrules = [\n{{ {rule} }},\n]");
+        good(&text).acls
+    };
+    assert_eq!(acls("17", "53"), acls("\"udp\"", "\"53\""));
+    assert_ne!(acls("6", "53"), acls("17", "53"));
+}
+
+#[test]
 fn a_loopback_has_addresses_that_stand_alone_and_no_wire() {
     let lo = "[[interface]]\nname = \"lo0\"\nloopback = true\naddresses = ";
     let config = good(&format!("{lo}[\"10.255.0.1/32\", \"2001:db8::1/128\"]\n"));

@@ -9,7 +9,7 @@ use linerate_core::env::{Clock, Lcore, LcoreHandle};
 use linerate_core::run::WorkerStats;
 use linerate_core::run::ledger::Balance;
 use linerate_drivers::{Drivers, Own};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::server::reload_by;
 use super::start::{Access, bring_up, place};
@@ -19,7 +19,6 @@ use crate::extension::Appliance;
 use linerate_appliance::control::answers::{Answers, Methods};
 use linerate_appliance::control::mailbox::Mailbox;
 use linerate_appliance::control::reload::Reload;
-use linerate_appliance::control::show::Rows;
 use linerate_appliance::error::Error;
 use linerate_appliance::socket::Problem;
 use linerate_appliance::socket::usual_socket;
@@ -98,8 +97,7 @@ impl Embedded {
     /// # Errors
     /// It has ended, or has no such table.
     pub fn show(&self, what: &'static str) -> Result<Value, Problem> {
-        self.mailbox
-            .call(move |control| control.show(what, &Value::Null).map(Rows::end))?
+        self.ask("show", json!({ "what": what }))
     }
 
     /// Begins a reload of the file, on a thread that ends with it.

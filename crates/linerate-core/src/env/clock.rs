@@ -163,7 +163,6 @@ pub(crate) fn ticks() -> u64 {
 fn load_fence() {
     // SAFETY: every x86-64 has the instruction, which has no operands. Nothing behind it starts
     // before all in front of it has ended (Intel SDM 2A, LFENCE; AMD: Linux sets DE_CFG bit 1).
-
     unsafe {
         core::arch::x86_64::_mm_lfence();
     }

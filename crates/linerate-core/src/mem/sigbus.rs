@@ -131,11 +131,11 @@ fn replace(address: usize) -> bool {
         }
         entry.lost.store(true, Ordering::Relaxed);
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
+        let access = libc::PROT_READ | libc::PROT_WRITE;
         let at = std::ptr::without_provenance_mut(start);
         // SAFETY: the whole range is the mapping of the one value that has this entry, which is
         // alive, since its memory was just touched; atomics and copies find zeros there from now.
-        let mapped =
-            unsafe { libc::mmap(at, bytes, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+        let mapped = unsafe { libc::mmap(at, bytes, access, flags, -1, 0) };
         return mapped != libc::MAP_FAILED;
     }
     false

@@ -280,9 +280,8 @@ impl Fib {
     fn entry(&self, base: usize, address: u32) -> u32 {
         let at = base + (address >> (32 - DIRECTORY_BITS)) as usize;
         debug_assert!(at < self.directory.len());
-        // SAFETY: `base` is v << 18 for a VRF v that exists (checked by the callers' callers, all
-        // in this file), what is added is below 1 << 18, and the directory has that many entries
-        // for each VRF.
+        // SAFETY: each VRF has 1 << 18 entries here; `base` is v << 18 for a VRF v that exists
+        // (checked by the callers' callers, all in this file), and what is added is below 1 << 18.
         unsafe { *self.directory.get_unchecked(at) }
     }
 

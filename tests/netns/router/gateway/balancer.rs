@@ -1,7 +1,8 @@
 //! Balancers: HTTP servers behind an address of the gateway, their checks, and frames of direct
 //! return by byte.
 
-use super::ZONES;
+use super::outward;
+use super::wires::PYTHON;
 use crate::router::instance::{Router, two_ports};
 use crate::router::site::{FAR_GATE4, FAR_GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
 use linerate_testkit::Scratch;
@@ -23,8 +24,6 @@ pub(crate) const TESTS: &[Test] = tests![
     direct_return_is_right_by_byte,
 ];
 
-/// Debian's own Python.
-const PYTHON: &str = "/usr/bin/python3";
 const VIP4: &str = "198.51.100.80";
 const VIP6: &str = "fd00:80::80";
 /// Backends on the right host, besides its own address.
@@ -110,7 +109,7 @@ fn http_servers_share_clients_and_one_that_ends_gets_none() {
     let config = |weight| {
         let backends = |all: [&'static str; 2]| [(all[0], 1), (all[1], weight)];
         two_ports("af_packet", "", "")
-            + ZONES
+            + &outward([1024; 2])
             + &balancer("web", VIP4, "", &backends(BACKENDS4))
             + &balancer("web6", VIP6, "", &backends(BACKENDS6))
     };
@@ -188,7 +187,7 @@ fn http_servers_answer_an_address_of_the_gateway() {
     let scratch = Scratch::new();
     let backends = BACKENDS4.map(|address| (address, 1));
     let config = two_ports("af_packet", "", "")
-        + ZONES
+        + &outward([1024; 2])
         + "[nat]\n[[nat.pool]]\nname = \"inner\"\naddresses = [\"203.0.113.9\"]\n"
         + &balancer(
             "web",
@@ -225,7 +224,7 @@ fn direct_return_is_right_by_byte() {
     ] {
         let Some(site) = site() else { return };
         let scratch = Scratch::new();
-        let mut config = two_ports("af_packet", "", "") + ZONES;
+        let mut config = two_ports("af_packet", "", "") + &outward([1024; 2]);
         for (name, vip) in [("four", VIP4), ("six", VIP6)] {
             config += &format!(
                 "[[balancer]]\nname = \"{name}\"\naddress = \"{vip}\"\nprotocol = \"udp\"\n\

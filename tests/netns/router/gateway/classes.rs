@@ -42,7 +42,7 @@ impl Stun {
         site.left.ip(&format!("addr add {LEFT4_B}/24 dev veth0"));
         site.right.ip(&format!("addr add {OTHER4}/24 dev veth1"));
         let config = two_ports("af_packet", "", "")
-            + super::ZONES
+            + &super::outward([1024; 2])
             + &format!(
                 "[[policy]]\nfrom = \"outside\"\nto = \"inside\"\ndefault = \"permit\"\n[nat]\n\
                  [[nat.pool]]\nname = \"pool\"\naddresses = [\"{POOL}\"]\n{pool}\n\

@@ -3,12 +3,11 @@
 //! said of them and the states of the flows are compared by `conntrack.py`, which names and
 //! explains each difference; the flows are in `stories.py`.
 
-use crate::router::instance::{Router, port};
-use crate::router::mix::{FAR, HOST, MTU};
+use super::{wires, zones};
+use crate::router::instance::Router;
 use crate::router::oracle::Bench;
 use linerate_testkit::Scratch;
 use linerate_testkit::cli::binary;
-use linerate_testkit::frame::text;
 use linerate_testkit::has;
 use linerate_testkit::netns::backlog_drops;
 use linerate_testkit::skip;
@@ -24,15 +23,6 @@ pub(crate) const TESTS: &[Test] = tests![
 
 /// The policy of `conntrack.nft`.
 const POLICY: &str = r#"
-[flows]
-ipv4 = 65536
-ipv6 = 1024
-[[zone]]
-name = "inside"
-interfaces = ["a"]
-[[zone]]
-name = "outside"
-interfaces = ["b"]
 [[policy]]
 from = "inside"
 to = "outside"
@@ -62,20 +52,7 @@ inside_port = 80
 "#;
 
 fn config() -> String {
-    let mut config = port("af_packet", "a", &["10.1.0.1/24"], "")
-        + &port("af_packet", "b", &["10.2.0.1/24"], &format!("mtu = {MTU}"))
-        + POLICY;
-    for (address, mac, interface, prefix) in [
-        ("10.1.0.2", HOST, "a", "10.60.0.0/16"),
-        ("10.2.0.2", FAR, "b", "10.20.0.0/16"),
-    ] {
-        config += &format!(
-            "[[neighbour]]\naddress = \"{address}\"\nmac = \"{}\"\ninterface = \"{interface}\"\n\
-             [[route]]\nprefix = \"{prefix}\"\nvia = \"{address}\"\n",
-            text(mac)
-        );
-    }
-    config
+    wires::config("10.20.0.0/16") + &zones([65536, 1024]) + POLICY
 }
 
 /// Linux as the firewall; why not, where its kernel has no such firewall.
@@ -112,9 +89,8 @@ fn compare(seed: u64, count: usize) -> Option<(Output, bool)> {
         return None;
     }
     let gateway = Router::start_as("gateway", &ours.mid, &scratch, &config());
-    let [script, stories] = ["conntrack.py", "stories.py"].map(|name| scratch.file(name));
-    std::fs::write(&script, include_str!("conntrack.py")).unwrap();
-    std::fs::write(&stories, include_str!("stories.py")).unwrap();
+    wires::script(&scratch, "stories.py", include_str!("stories.py"));
+    let script = wires::script(&scratch, "conntrack.py", include_str!("conntrack.py"));
     let place = |bench: &Bench| {
         let [left, mid, right] = [&bench.left, &bench.mid, &bench.right].map(|one| one.name());
         serde_json::json!({ "left": left, "mid": mid, "right": right })

@@ -8,10 +8,7 @@ of its own, by which it is found again, also in what is said about it. That some
 is known when a packet that was sent behind it has.
 """
 
-import ctypes
-import os
 import random
-import select
 import socket
 import sys
 import time
@@ -20,6 +17,7 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP, IPerror, IPOption_NOP, IPOptio
 from scapy.layers.inet import TCPerror, UDPerror, ICMPerror, defragment, fragment
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
+from wire import Wire
 
 HOST, FAR = "02:00:00:00:00:01", "02:00:00:00:00:02"
 GATEWAY_INSIDE, GATEWAY_OUTSIDE = "02:00:00:00:00:0a", "02:00:00:00:00:0b"
@@ -40,22 +38,16 @@ def check(holds, *said):
         raise Wrong(" ".join(map(str, said)))
 
 
-class Wire:
-    """The end of a wire in a name space."""
+class Ipv4Wire(Wire):
+    """A wire that carries IPv4 packets of scapy between two stations."""
 
     def __init__(self, namespace, interface, own, gateway):
-        libc = ctypes.CDLL(None, use_errno=True)
-        with open("/proc/self/ns/net") as before, open("/run/netns/" + namespace) as there:
-            assert libc.setns(there.fileno(), 0x40000000) == 0, os.strerror(ctypes.get_errno())
-            self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)
-            self.socket.bind((interface, 0))
-            assert libc.setns(before.fileno(), 0x40000000) == 0
+        super().__init__(namespace, interface)
         self.link = Ether(src=own, dst=gateway)
         self.unread = []
 
     def send(self, packet):
-        self.socket.send(bytes(self.link / packet))
+        super().send(bytes(self.link / packet))
 
     def take(self, wanted, patience=PATIENCE):
         """The first packet that is wanted, and those before it; they are gone from here."""
@@ -66,13 +58,12 @@ class Wire:
                 if wanted(packet):
                     return packet, before
                 before.append(packet)
-            left = end - time.monotonic()
-            if left <= 0 or not select.select([self.socket], [], [], left)[0]:
+            frame = super().take(end)
+            if frame is None:
                 self.unread = before
                 return None, []
-            frame, (_, _, way, *_) = self.socket.recvfrom(65535)
             packet = Ether(frame)
-            if way != socket.PACKET_OUTGOING and IP in packet:
+            if IP in packet:
                 packet = packet[IP]
                 are_right(packet)
                 self.unread.append(packet)
@@ -92,8 +83,8 @@ def are_right(packet):
 
 class Net:
     def __init__(self, inside, outside):
-        self.inside = Wire(inside, "veth0", HOST, GATEWAY_INSIDE)
-        self.outside = Wire(outside, "veth1", FAR, GATEWAY_OUTSIDE)
+        self.inside = Ipv4Wire(inside, "veth0", HOST, GATEWAY_INSIDE)
+        self.outside = Ipv4Wire(outside, "veth1", FAR, GATEWAY_OUTSIDE)
         self.last = random.randrange(1, 20000)
         # A flow whose packets say that those before have been looked at.
         self.mark_out = IP(src="10.60.0.99", dst="203.0.113.99") / UDP(sport=9, dport=9)

@@ -1,18 +1,13 @@
 //! What RFC 4787, 5382, 5508 and 7857 ask of a NAT: one test for each requirement, whose packets
 //! scapy makes and judges (`requirements.py`). `docs/rfc/nat.md` lists them by their clauses.
 
-use super::ZONES;
-use crate::router::instance::{Router, port};
-use crate::router::mix::{FAR, HOST, MTU};
+use super::{outward, wires};
+use crate::router::instance::Router;
 use crate::router::oracle::Bench;
 use linerate_testkit::Scratch;
-use linerate_testkit::frame::text;
 use linerate_testkit::has;
 use linerate_testkit::{harness::Test, tests};
 use std::process::Command;
-
-/// Debian's own Python, which Debian's scapy is for.
-const PYTHON: &str = "/usr/bin/python3";
 
 /// Four addresses, and the default for all else but who may send: anyone.
 const OPEN: &str = "addresses = [\"198.51.100.1-198.51.100.4\"]\nfiltering = \"independent\"";
@@ -95,26 +90,13 @@ requirements! {
 /// The gateway between two wires without hosts: who is inside has the addresses of the pool, and
 /// translation alone says who outside may begin a flow.
 fn config(pool: &str) -> String {
-    let mut config = port("af_packet", "a", &["10.1.0.1/24"], "")
-        + &port("af_packet", "b", &["10.2.0.1/24"], &format!("mtu = {MTU}"))
-        + ZONES
+    wires::config("203.0.113.0/24")
+        + &outward([1024; 2])
         + &format!(
             "[[policy]]\nfrom = \"outside\"\nto = \"inside\"\ndefault = \"permit\"\n[nat]\n\
              [[nat.pool]]\nname = \"pool\"\n{pool}\n\
              [[nat.source]]\nfrom = \"inside\"\npool = \"pool\"\n"
-        );
-    for (address, mac, prefix) in [
-        ("10.1.0.2", HOST, "10.60.0.0/16"),
-        ("10.2.0.2", FAR, "203.0.113.0/24"),
-    ] {
-        let interface = if mac == HOST { "a" } else { "b" };
-        config += &format!(
-            "[[neighbour]]\naddress = \"{address}\"\nmac = \"{}\"\ninterface = \"{interface}\"\n\
-             [[route]]\nprefix = \"{prefix}\"\nvia = \"{address}\"\n",
-            text(mac)
-        );
-    }
-    config
+        )
 }
 
 #[track_caller]
@@ -125,9 +107,9 @@ fn holds(requirement: &str, pool: &str) {
     let Some(bench) = Bench::new() else { return };
     let scratch = Scratch::new();
     let gateway = Router::start_as("gateway", &bench.mid, &scratch, &config(pool));
-    let script = scratch.file("requirements.py");
-    std::fs::write(&script, include_str!("requirements.py")).unwrap();
-    let output = Command::new(PYTHON)
+    let text = include_str!("requirements.py");
+    let script = wires::script(&scratch, "requirements.py", text);
+    let output = Command::new(wires::PYTHON)
         .args([&script, bench.left.name(), bench.right.name(), requirement])
         .output()
         .unwrap();

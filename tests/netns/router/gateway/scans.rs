@@ -9,6 +9,7 @@
 //! | 123 UDP: a server | reject | filtered, by the gateway |
 //! | 21 TCP, 161 UDP: a server; all else | deny | nothing |
 
+use super::outward;
 use crate::router::instance::{Router, two_ports};
 use crate::router::site::{LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
 use linerate_testkit::Scratch;
@@ -27,20 +28,8 @@ pub(crate) const TESTS: &[Test] = tests![
     no_trick_of_firewall6_passes_the_policy,
 ];
 
+/// What hosts outside may begin.
 const POLICY: &str = r#"
-[flows]
-ipv4 = 4096
-ipv6 = 4096
-[[zone]]
-name = "inside"
-interfaces = ["a"]
-[[zone]]
-name = "outside"
-interfaces = ["b"]
-[[policy]]
-from = "inside"
-to = "outside"
-default = "permit"
 [[policy]]
 from = "outside"
 to = "inside"
@@ -167,7 +156,7 @@ fn nmap_sees_what_the_policy_says() {
     }
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
-    let config = two_ports("af_packet", "", "") + POLICY;
+    let config = two_ports("af_packet", "", "") + &outward([4096; 2]) + POLICY;
     let gateway = Router::start_as("gateway", &site.mid, &scratch, &config);
     for outside in [RIGHT4, RIGHT6] {
         reaches(&site.left, outside);
@@ -250,7 +239,7 @@ fn hping3_sees_what_the_policy_says() {
     }
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
-    let config = two_ports("af_packet", "", "") + POLICY;
+    let config = two_ports("af_packet", "", "") + &outward([4096; 2]) + POLICY;
     let gateway = Router::start_as("gateway", &site.mid, &scratch, &config);
     reaches(&site.left, RIGHT4);
     let servers = Servers::new(&site.left);
@@ -313,7 +302,7 @@ fn no_trick_of_firewall6_passes_the_policy() {
     }
     let Some(site) = Site::new() else { return };
     let scratch = Scratch::new();
-    let config = two_ports("af_packet", "", "") + POLICY;
+    let config = two_ports("af_packet", "", "") + &outward([4096; 2]) + POLICY;
     let gateway = Router::start_as("gateway", &site.mid, &scratch, &config);
     reaches(&site.left, RIGHT6);
     let servers = Servers::new(&site.left);

@@ -33,8 +33,7 @@ impl Three {
     pub(super) fn config(flows: u32) -> String {
         two_ports("af_packet", "", "")
             + &port("af_packet", "c", &["10.3.0.1/24", "fd00:3::1/64"], "")
-            + &super::ZONES
+            + &super::outward([flows, 1024])
                 .replace("interfaces = [\"a\"]", "interfaces = [\"a\", \"c\"]")
-                .replace("ipv4 = 1024", &format!("ipv4 = {flows}"))
     }
 }

@@ -12,6 +12,7 @@ mod values;
 use std::net::IpAddr;
 
 use linerate_appliance::config::{At, Section};
+use linerate_control::config::words;
 use linerate_routing::model::{Cidr, Prefix};
 
 use super::Protocol;
@@ -25,8 +26,8 @@ use super::rules::{
 use super::subscribers::MOST_BLOCKS;
 use super::translate::Limits;
 use values::{
-    conflict, interface, is_link_local, pool_named, prefix, protocol_number, range_of_addresses,
-    range_of_ports, size, zone,
+    conflict, interface, is_link_local, pool_named, prefix, range_of_addresses, range_of_ports,
+    size, zone,
 };
 
 /// What the rest of the file says, by number.
@@ -44,6 +45,7 @@ const ADDRESSES: &str =
 const ADDRESS: &str = "an address such as \"198.51.100.1\"";
 const PREFIX: &str = "a prefix such as \"10.0.0.0/8\", or an address";
 const PORTS: &str = "a port or a range such as \"1024-65535\"";
+const POOL: &str = "the name of a [[nat.pool]]";
 const STATIC: &str = "an address or a prefix of its own";
 
 /// The most outside addresses of all pools.
@@ -198,7 +200,7 @@ fn has_options(section: &Section<'_>) -> bool {
 
 /// How a pool gives its ports away; returns what it says about records of its sessions.
 fn options(section: &Section<'_>, pool: &mut Pool) -> Option<At<bool>> {
-    if let Some(At { value, line }) = section.read("ports", PORTS, range_of_ports) {
+    if let Some(At { value, line }) = section.word("ports", PORTS, range_of_ports) {
         if *value.end() < 1024 || *value.start() == 0 {
             let problem = "ports that are given to flows are from 1024 on, and low ones only to \
                            flows from the same port";
@@ -265,8 +267,8 @@ fn sources(nat: &Section<'_>, known: &Known<'_>, pools: &mut Vec<Entry>) -> Vec<
             let at = section.read(key, PREFIX, prefix);
             at.map(|at| at.value)
         });
-        let protocol = section.read("protocol", "tcp, udp, icmp, or a number", protocol_number);
-        let protocol = protocol.map(|at| at.value);
+        let protocol = section.word("protocol", "a name or a number, or any", words::protocol);
+        let protocol = protocol.and_then(|at| at.value);
         let ways = ["pool", "masquerade", "keep"].map(|key| section.has(key));
         let actions: Vec<Action> = match ways {
             [true, false, false] => pool_named(&section, "pool", pools)
@@ -406,7 +408,7 @@ fn statics(nat: &Section<'_>, known: &Known<'_>, pools: &[Entry]) -> Vec<At<Stat
     let mut rules: Vec<At<Static>> = Vec::new();
     for section in each(nat, "nat.static", "static", "inside and outside") {
         let [inside, outside] = ["inside", "outside"].map(|key| {
-            section.required(key, PREFIX)?;
+            section.requires(key, PREFIX);
             section.read(key, PREFIX, prefix)
         });
         let to = Place {
@@ -469,7 +471,7 @@ fn forwards(
         "outside, protocol, ports and inside",
     ) {
         let [outside, inside] = ["outside", "inside"].map(|key| {
-            section.required(key, ADDRESS)?;
+            section.requires(key, ADDRESS);
             section.parsed::<IpAddr>(key, ADDRESS)
         });
         let protocols = [
@@ -477,20 +479,15 @@ fn forwards(
             ("udp", Some(Protocol::Udp)),
             ("any", None),
         ];
-        let protocol = match section.required("protocol", "tcp, udp or any") {
-            Some(_) => section.choice("protocol", &protocols),
-            None => None,
-        };
-        let ports = section.read("ports", PORTS, range_of_ports);
+        section.requires("protocol", "tcp, udp or any");
+        let protocol = section.choice("protocol", &protocols);
+        let ports = section.word("ports", PORTS, range_of_ports);
         let inside_port = section.number::<u16>("inside_port", 1..=u16::MAX);
         let from = Place {
             zone: zone(&section, "from", known),
             interface: interface(&section, "interface", known).map(|at| at.value),
         };
-        let source_pool = match section.has("source_pool") {
-            true => pool_named(&section, "source_pool", pools),
-            false => None,
-        };
+        let source_pool = pool_named(&section, "source_pool", pools);
         match (&protocol, &ports, &inside_port) {
             (Some(At { value: Some(_), .. }), None, _) if !section.has("ports") => {
                 let problem = "it is missing";
@@ -579,18 +576,14 @@ fn nat64(nat: &Section<'_>, known: &Known<'_>, pools: &mut [Entry]) -> Vec<Nat64
             Prefix::V6(v6) => Prefix64::new(v6).ok_or(format!("`{text}` is none of RFC 6052")),
             Prefix::V4(_) => Err(format!("`{text}` is IPv4")),
         };
-        let prefix = match section.has("prefix") {
-            true => section.read("prefix", legal, read),
-            false => Some(At {
-                value: Prefix64::well_known(),
-                line: section.line,
-            }),
+        let usual = At {
+            value: Prefix64::well_known(),
+            line: section.line,
         };
-        let _ = section.value("prefix");
-        let pool = match section.required("pool", "the name of a [[nat.pool]]") {
-            Some(_) => pool_named(&section, "pool", pools),
-            None => None,
-        };
+        let stated = section.read("prefix", legal, read);
+        let prefix = stated.or_else(|| (!section.has("prefix")).then_some(usual));
+        section.requires("pool", POOL);
+        let pool = pool_named(&section, "pool", pools);
         let from = Place {
             zone: zone(&section, "from", known),
             interface: None,
@@ -636,7 +629,7 @@ fn nptv6(nat: &Section<'_>, known: &Known<'_>) -> Vec<Nptv6> {
             _ => Err(format!("`{text}` is none")),
         };
         let [inside, outside] = ["inside", "outside"].map(|key| {
-            section.required(key, legal)?;
+            section.requires(key, legal);
             section.read(key, legal, read).map(|at| at.value)
         });
         let to = Place {

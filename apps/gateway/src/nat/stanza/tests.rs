@@ -320,6 +320,29 @@ fn forwards_and_prefixes_are_checked() {
 }
 
 #[test]
+fn protocols_and_ports_are_numbers_or_texts() {
+    let read = |protocol: &str, port: &str| {
+        right(&format!(
+            "[[nat.source]]\nprotocol = {protocol}\nmasquerade = \"eth1\"\n\
+             [[nat.forward]]\noutside = \"192.0.2.1\"\nprotocol = \"tcp\"\nports = {port}\n\
+             inside = \"10.0.0.1\"\n"
+        ))
+    };
+    let config = read("47", "443");
+    assert_eq!(config.sources[0].protocol, Some(47));
+    assert_eq!(config.forwards[0].ports, 443..=443);
+    for (protocol, expected) in [
+        ("\"47\"", Some(47)),
+        ("\"gre\"", Some(47)),
+        ("\"any\"", None),
+    ] {
+        let config = read(protocol, "\"443\"");
+        assert_eq!(config.sources[0].protocol, expected);
+        assert_eq!(config.forwards[0].ports, 443..=443);
+    }
+}
+
+#[test]
 fn what_does_nothing_is_warned_of() {
     let parsed = read_text(
         r#"

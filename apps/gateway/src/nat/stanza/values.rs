@@ -4,27 +4,17 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
 use linerate_appliance::config::{At, Section};
-use linerate_appliance::nearest::offer;
+use linerate_control::config::words;
 pub(super) use linerate_control::config::words::prefix_or_address as prefix;
-use linerate_wire::protocol;
 
-use super::{Entry, Known};
+use super::{Entry, Known, POOL};
 use crate::nat::rules::last;
 
 /// The number of a zone.
 pub(super) fn zone(section: &Section<'_>, key: &'static str, known: &Known<'_>) -> Option<u16> {
-    let At { value, line } = section.text(key, "the name of a [[zone]]")?;
-    let found = known.zones.iter().position(|zone| *zone == value);
-    if found.is_none() {
-        let problem = format!("there is no zone `{value}`");
-        section.wrong(
-            line,
-            key,
-            problem,
-            offer(&value, known.zones.iter().copied()),
-        );
-    }
-    found.map(|at| at as u16)
+    let zones = (0..).zip(known.zones.iter().copied());
+    let at = section.named(key, "the name of a [[zone]]", "zone", zones)?;
+    Some(at.value)
 }
 
 /// The number of an interface.
@@ -33,17 +23,13 @@ pub(super) fn interface(
     key: &'static str,
     known: &Known<'_>,
 ) -> Option<At<u16>> {
-    let At { value, line } = section.text(key, "the name of an interface")?;
-    let found = known.interfaces.iter().position(|(name, _)| *name == value);
-    if found.is_none() {
-        let problem = format!("there is no interface `{value}`");
-        let names = known.interfaces.iter().map(|(name, _)| *name);
-        section.wrong(line, key, problem, offer(&value, names));
-    }
-    found.map(|at| At {
-        value: at as u16,
-        line,
-    })
+    let names = known.interfaces.iter().map(|(name, _)| *name);
+    section.named(
+        key,
+        "the name of an interface",
+        "interface",
+        (0..).zip(names),
+    )
 }
 
 /// The number of a pool, which counts as used.
@@ -52,18 +38,13 @@ pub(super) fn pool_named(
     key: &'static str,
     pools: &mut [Entry],
 ) -> Option<u16> {
-    let At { value, line } = section.text(key, "the name of a [[nat.pool]]")?;
-    let found = pools.iter().position(|entry| entry.pool.name == value);
-    match found {
-        Some(at) => pools[at].is_used = true,
-        None => {
-            let problem = format!("there is no pool `{value}`");
-            let names = pools.iter().map(|entry| entry.pool.name.as_str());
-            let names = names.filter(|name| !name.starts_with("interface "));
-            section.wrong(line, key, problem, offer(&value, names));
-        }
-    }
-    found.map(|at| at as u16)
+    let named = (0_u16..)
+        .zip(&*pools)
+        .filter(|(_, entry)| !entry.pool.is_interface);
+    let names = named.map(|(number, entry)| (number, entry.pool.name.as_str()));
+    let number = section.named(key, POOL, "pool", names)?.value;
+    pools[usize::from(number)].is_used = true;
+    Some(number)
 }
 
 /// Whose addresses a range has too.
@@ -132,24 +113,5 @@ pub(super) fn range_of_addresses(text: &str) -> Result<(IpAddr, IpAddr), String>
 
 /// `22` or `1024-65535`.
 pub(super) fn range_of_ports(text: &str) -> Result<RangeInclusive<u16>, String> {
-    let wrong = || format!("`{text}` is no port and no range");
-    let (low, high) = text.split_once('-').unwrap_or((text, text));
-    let low = low.trim().parse().map_err(|_| wrong())?;
-    let high = high.trim().parse().map_err(|_| wrong())?;
-    match low <= high {
-        true => Ok(low..=high),
-        false => Err(format!("`{text}` is reversed")),
-    }
-}
-
-pub(super) fn protocol_number(text: &str) -> Result<u8, String> {
-    match text {
-        "tcp" => Ok(protocol::TCP),
-        "udp" => Ok(protocol::UDP),
-        "icmp" => Ok(protocol::ICMP),
-        "icmp6" => Ok(protocol::ICMPV6),
-        _ => text
-            .parse()
-            .map_err(|_| format!("there is no protocol `{text}`")),
-    }
+    words::range(text).map(|(low, high)| low..=high)
 }

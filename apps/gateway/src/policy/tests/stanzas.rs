@@ -254,6 +254,27 @@ fn rules_that_cannot_be() {
 }
 
 #[test]
+fn a_protocol_is_a_number_or_a_text() {
+    for protocol in ["253", "\"253\""] {
+        let rule = format!("{{ action = \"permit\", protocol = {protocol} }}");
+        let policy = build(&rules(&rule), None);
+        assert_eq!(
+            says(&policy, "10.0.0.1 > 192.0.2.1 253"),
+            (1, Verdict::Permit)
+        );
+        assert_eq!(
+            says(&policy, "10.0.0.1 > 192.0.2.1 254"),
+            (0, Verdict::Deny)
+        );
+    }
+    wrong(
+        &rules("{ action = \"permit\", protocol = 256 }"),
+        "11: policy lan > wan rule 1: protocol: there is no protocol `256`, one of icmp, igmp, \
+         tcp, udp, gre, esp, ah, icmp6, ospf, sctp; a name or a number, or any",
+    );
+}
+
+#[test]
 fn policies_that_cannot_be() {
     let twice = format!("{}{}", rules(""), rules("{ action = \"permit\" }"));
     wrong(

@@ -214,16 +214,20 @@ fn an_error_goes_to_the_host_that_it_quotes() {
 
 #[test]
 fn rfc_792_a_quote_has_8_bytes_at_least_of_what_has_ports_or_numbers() {
-    let whole = about(&tcp4(1000, 80, 150));
-    for len in 0..=28 {
-        let mut error = whole[..42 + len].to_vec();
-        error[16..18].copy_from_slice(&(28 + len as u16).to_be_bytes());
-        error[36..38].fill(0);
-        let sum = frame::checksum(&error[34..]);
-        error[36..38].copy_from_slice(&sum.to_be_bytes());
-        match len {
-            28 => assert!(quote(&error).is_ok()),
-            _ => assert_eq!(quote(&error), Err(Reason::QuoteMalformed), "{len}"),
+    let udp = V4::new(A, B, protocol::UDP).packet(&frame::udp(&[0; 8], 53, 4000, b"hello"));
+    let ping = V4::new(A, B, protocol::ICMP).packet(&frame::echo(77, 1, b"x"));
+    for packet in [tcp4(1000, 80, 150), udp, ping] {
+        let whole = about(&packet);
+        for len in 0..=28 {
+            let mut error = whole[..42 + len].to_vec();
+            error[16..18].copy_from_slice(&(28 + len as u16).to_be_bytes());
+            error[36..38].fill(0);
+            let sum = frame::checksum(&error[34..]);
+            error[36..38].copy_from_slice(&sum.to_be_bytes());
+            match len {
+                28 => assert!(quote(&error).is_ok()),
+                _ => assert_eq!(quote(&error), Err(Reason::QuoteMalformed), "{len}"),
+            }
         }
     }
 }

@@ -24,10 +24,6 @@ use crate::report::{ProfiledLcore, ProfiledStage};
 use linerate_appliance::control::path::Measured;
 use linerate_appliance::error::Error;
 
-/// Ticks of a round from which on another thread must have had the CPU, as of stages
-/// ([`Point`](linerate_core::run::Point)).
-const TAKEN: u64 = 1 << 20;
-
 /// How long it may take until routes lead to both ports.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -262,15 +258,11 @@ impl UnderTest for Routed {
                 packets: of.packets,
                 ticks: of.ticks,
             };
-            // What others had the CPU for is in no stage, either.
-            let taken: u64 = (stats.gaps.snapshot().buckets())
-                .filter(|(ticks, _)| *ticks >= TAKEN)
-                .map(|(ticks, count)| ticks * count)
-                .sum();
             ProfiledLcore {
                 lcore: name.clone(),
                 packets: stats.packets.read(),
-                busy_ticks: stats.busy_ticks.read().saturating_sub(taken),
+                // What others had the CPU for is in no stage, either.
+                busy_ticks: (stats.busy_ticks.read()).saturating_sub(stats.taken_ticks.read()),
                 waiting_ticks: stats.idle_ticks.read() + stats.asleep_ticks.read(),
                 stages: stages.iter().map(stage).collect(),
             }

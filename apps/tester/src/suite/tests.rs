@@ -375,7 +375,6 @@ fn a_profile_says_what_the_stages_of_a_gateway_take() {
         };
         let role = profile.roles().remove(0);
         for name in [
-            "round",
             "parse",
             "flow_lookup",
             "flows",

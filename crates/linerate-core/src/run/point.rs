@@ -28,9 +28,9 @@ pub struct Passing<'a> {
 /// wait.
 pub type Tap = Box<dyn FnMut(&Passing<'_>) + Send>;
 
-/// Ticks from which on a burst is no part of a measurement: a third of a millisecond or more, which
-/// no stage takes for a burst. Another thread had the CPU.
-const TAKEN: u64 = 1 << 20;
+/// Ticks from which on a burst or round is no part of a measurement: a third of a millisecond or
+/// more, which no stage takes for a burst. Another thread had the CPU.
+pub(super) const TAKEN: u64 = 1 << 20;
 
 /// A named point of a pipeline.
 pub struct Point {

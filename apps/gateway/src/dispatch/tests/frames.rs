@@ -23,7 +23,10 @@ fn a_frame_goes_to_the_worker_that_its_bucket_says() {
                     _ => echo(&asks, INSIDE, 8, asks.src.port),
                 };
                 let frame = frame.bytes();
-                let sent = the_one(plant.exchange(INSIDE, &[frame.clone()]), OUTSIDE);
+                let sent = the_one(
+                    plant.exchange(INSIDE, std::slice::from_ref(&frame)),
+                    OUTSIDE,
+                );
                 assert_eq!(goes_to(&frame), sent.worker, "{asks}");
                 all.insert(sent.worker);
                 flows.insert(dispatched(&classes, &frame).unwrap().key);

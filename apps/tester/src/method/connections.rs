@@ -13,8 +13,8 @@ use linerate_appliance::error::Error;
 
 /// Rate of the answers, relative to that of the first frames (RFC 9693 4.6: below 1).
 const ANSWERS: f64 = 0.5;
-/// The rate of set-up while capacity is looked for, relative to the highest (RFC 9693 4.9: R0).
-const SAFE: f64 = 0.5;
+/// The rates of set-up while capacity is looked for, relative to the highest (RFC 9693 4.9: R0).
+const SAFE: [f64; 2] = [0.5, 0.125];
 /// Connections from which the search for capacity begins, and beyond which none is tried.
 const LEAST: u64 = 1 << 14;
 pub(super) const MOST: u64 = 1 << 22;
@@ -164,17 +164,27 @@ impl Of<'_, '_, '_> {
         Ok(Some(found))
     }
 
+    /// Whether so many connections are known at once. What fails at one rate is tried at a lower
+    /// one: a rate that few connections stand may be too high for more.
+    fn holds(&mut self, connections: u64, pps: f64) -> Result<bool, Error> {
+        for share in SAFE {
+            match self.open(connections, pps * share)? {
+                Some(connected) if connected.is_whole() => return Ok(true),
+                Some(_) => {}
+                None => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+
     /// How many connections are known at once: first their order of magnitude, then the number
     /// (RFC 9693 4.9).
     fn capacity(&mut self, found: &mut Connections) -> Result<(), Error> {
-        let pps = found.set_up_pps * SAFE;
+        let pps = found.set_up_pps;
         let (mut lower, mut upper) = (0, None);
         let mut many = LEAST;
         while many <= MOST {
-            let Some(connected) = self.open(many, pps)? else {
-                return Ok(());
-            };
-            if !connected.is_whole() {
+            if !self.holds(many, pps)? {
                 upper = Some(many);
                 break;
             }
@@ -184,10 +194,7 @@ impl Of<'_, '_, '_> {
             && (high - lower) as f64 > high as f64 * WIDTH
         {
             let middle = (lower + high) / 2;
-            let Some(connected) = self.open(middle, pps)? else {
-                return Ok(());
-            };
-            match connected.is_whole() {
+            match self.holds(middle, pps)? {
                 true => lower = middle,
                 false => upper = Some(middle),
             }

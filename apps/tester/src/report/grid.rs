@@ -79,6 +79,26 @@ pub(super) fn roles(report: &Report) -> Vec<(String, Role)> {
     report.profiles.iter().flat_map(named).collect()
 }
 
+/// Shorter names, since there is little room below a bar and above a column: form and role, and
+/// rules where they are others than those of the first.
+pub(super) fn labels(names: &[String]) -> Vec<String> {
+    let rules = |name: &str| {
+        let subject = name.split(": ").next().unwrap_or_default();
+        subject.split(", ").nth(2).map(str::to_string)
+    };
+    let first = names.first().and_then(|name| rules(name));
+    let short = |name: &String| {
+        let (subject, role) = name.split_once(": ").unwrap_or((name, ""));
+        let role = role.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
+        let mut words: Vec<String> = Vec::new();
+        words.push(subject.split(", ").nth(1).unwrap_or(subject).into());
+        words.extend(Some(role).filter(|role| !role.is_empty()).map(String::from));
+        words.extend(rules(name).filter(|rules| Some(rules) != first.as_ref()));
+        words.join(" ")
+    };
+    names.iter().map(short).collect()
+}
+
 /// Ticks for a forwarded packet by function, and its share; the functions that nobody has are left
 /// out.
 pub(super) fn profile(report: &Report) -> Option<Grid> {
@@ -111,7 +131,10 @@ pub(super) fn profile(report: &Report) -> Option<Grid> {
     let waits = |role: &Role| format!("{:.1} %", 100.0 - role.busy_percent);
     rows.push(sums("waiting, of their time", waits));
     Some(Grid {
-        headings: ["function".to_string()].into_iter().chain(names).collect(),
+        headings: ["function".to_string()]
+            .into_iter()
+            .chain(labels(&names))
+            .collect(),
         rows,
     })
 }

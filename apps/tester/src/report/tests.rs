@@ -86,10 +86,7 @@ fn a_profile_is_in_every_form() {
         .iter()
         .position(|line| line.starts_with("What a packet costs"));
     let table = &lines[at.unwrap() + 1..];
-    assert!(
-        table[0].contains("gateway, dispatcher, 1000 rules: 2 eu"),
-        "{text}"
-    );
+    assert!(table[0].contains("dispatcher eu"), "{text}");
     let row = |name: &str| table.iter().find(|line| line.starts_with(name)).unwrap();
     assert!(
         row("flow_lookup: flow table").contains("50.0 (35.7 %)"),

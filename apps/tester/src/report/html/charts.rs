@@ -298,28 +298,8 @@ pub(super) fn profiles(body: &mut String, report: &Report) {
             values: roles.iter().map(others).collect(),
         });
     }
-    body.push_str(&stack("ticks a packet", "", &labels(&names), &parts));
+    body.push_str(&stack("ticks a packet", "", &grid::labels(&names), &parts));
     of_grid(body, &table);
-}
-
-/// Shorter names, since there is little room below a bar: form and role, and rules where they are
-/// others than those of the first.
-fn labels(names: &[String]) -> Vec<String> {
-    let rules = |name: &str| {
-        let subject = name.split(": ").next().unwrap_or_default();
-        subject.split(", ").nth(2).map(str::to_string)
-    };
-    let first = names.first().and_then(|name| rules(name));
-    let short = |name: &String| {
-        let (subject, role) = name.split_once(": ").unwrap_or((name, ""));
-        let role = role.trim_start_matches(|c: char| c.is_ascii_digit() || c == ' ');
-        let mut words: Vec<String> = Vec::new();
-        words.push(subject.split(", ").nth(1).unwrap_or(subject).into());
-        words.extend(Some(role).filter(|role| !role.is_empty()).map(String::from));
-        words.extend(rules(name).filter(|rules| Some(rules) != first.as_ref()));
-        words.join(" ")
-    };
-    names.iter().map(short).collect()
 }
 
 /// Repeated searches.

@@ -4,11 +4,13 @@
 //! [`linerate_tester`]'s. `micro` times this program's own parts, the rows of [`linerate_micro`].
 //! Each prints its figure, the pages under it and what else explains it; `cargo xtask compare` runs
 //! the same rows in turns with DPDK's. `input` writes what a row works on, so that DPDK works on
-//! the same; `growth` shows how tables grow; `rss` is [`apps::rss`](linerate_inspect::rss)'s.
+//! the same; `growth` shows how tables grow, `dispatch` how a gateway's lcores share a capture's
+//! packets; `rss` is [`apps::rss`](linerate_inspect::rss)'s.
 #![forbid(unsafe_code)]
 // The binary uses two functions; the rest is public for benchmarks and fuzzing only.
 #![allow(missing_docs)]
 
+mod dispatch;
 mod growth;
 mod router_reload;
 
@@ -53,6 +55,8 @@ enum What {
     Input(InputArgs),
     /// Show how tables grow with what they hold: time and memory, by powers of ten
     Growth(growth::Args),
+    /// Replay a capture through a gateway's dispatch with up to 64 lcores: hops, imbalance, moves
+    Dispatch(dispatch::Args),
     /// Compare two reports: better, worse or noise, row by row
     Diff(diff::Args),
     /// Show which queue a NIC gives each flow, list the ports that land on a queue, or check a port
@@ -105,6 +109,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         What::Port(args) => port::run(args),
         What::Input(args) => input(args),
         What::Growth(args) => growth::run(args),
+        What::Dispatch(args) => dispatch::run(args),
         What::Diff(args) => diff::run(args),
         What::Rss(args) => linerate_inspect::rss::run(args),
     }

@@ -15,17 +15,10 @@ use serde_json::{Value, json};
 
 use super::bucket::{BUCKETS, Bucket};
 use super::moves::{Going, Gone, move_buckets};
-use super::owners::{Loads, Owner, Owners};
+use super::owners::{FEW, Loads, MOVES, Owner, Owners, TOLERANCE};
 use crate::nat::bits::Bits;
 use crate::path::on_path;
 use crate::stages::flows::buckets::Scan;
-
-/// Parts in 100 of the mean load by which the busiest worker may be above the least busy one.
-const TOLERANCE: u64 = 10;
-/// Moves of one look at the loads: the rest waits for the next, when the loads are known anew.
-const MOVES: usize = 16;
-/// Packets in a period below which nothing is moved: there is nothing to even out.
-const FEW: u64 = 1000;
 
 /// What control knows of moves, from one reload to the next.
 #[derive(Debug, Default)]

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`bucket`] | the keyed hash of flows and hosts, and the bucket that a pool's port says |
 //! | [`class`] | which of the two a packet goes by |
+//! | [`frame`] | the same of one whole frame, for captures |
 //! | [`owners`] | who owns which bucket; moves that even out loads |
 //! | [`sorter`] | a worker's part: what is its own stays, the rest is handed over |
 //! | [`stage`] | dispatch as a stage of the gateway's path |
@@ -20,6 +21,7 @@
 pub mod bucket;
 pub mod class;
 pub(crate) mod control;
+pub mod frame;
 pub(crate) mod modes;
 pub mod moves;
 pub mod owners;

@@ -54,6 +54,13 @@ pub struct Move {
     pub to: Owner,
 }
 
+/// Parts in 100 of the mean load by which the busiest worker may be above the least busy one.
+pub const TOLERANCE: u64 = 10;
+/// Moves of one look at the loads: the rest waits for the next, when the loads are known anew.
+pub const MOVES: usize = 16;
+/// Packets in a period below which nothing is moved: there is nothing to even out.
+pub const FEW: u64 = 1000;
+
 /// Load of each bucket in the last period: packets, or cycles.
 pub type Loads = [u64; BUCKETS];
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet};
-use linerate_core::run::{DropId, Egress, Stage};
+use linerate_core::run::{DropId, Egress, Point, Stage};
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::{Context, Mesh, Tags, ones};
 use linerate_tables::parse::Mask;
@@ -40,6 +40,8 @@ pub struct Dispatch {
     /// Packets of the burst from another worker that were put together from fragments.
     whole: Mask,
     no_interface: DropId,
+    /// Sorting packets by owner, with those that leave for others' rings: a part of the stage.
+    hand_over: Point,
 }
 
 impl Dispatch {
@@ -59,6 +61,7 @@ impl Dispatch {
             rest: VecDeque::with_capacity(ROOM + Burst::CAPACITY),
             whole: 0,
             no_interface: egress.reason("no_interface"),
+            hand_over: Point::new("hand_over"),
         })
     }
 
@@ -192,12 +195,28 @@ impl Stage<Context<'_>> for Dispatch {
         }
         let id = context.packets.interface.0;
         let sorter = &mut self.sorter;
+        if self.hand_over.is_watched() {
+            let is_others = |index: &usize| sorter.owners().of(self.buckets[*index]) != sorter.me();
+            for index in ones(tracked).filter(is_others) {
+                self.hand_over
+                    .see_one(burst.port, &burst.as_packets()[index]);
+            }
+        }
+        let began = self.hand_over.starts();
         let gone = sorter.sort(burst, &self.buckets, (tracked, whole), id, out);
+        match self.hand_over.is_watched() {
+            true => self.hand_over.ends(began, all.count_ones().into()),
+            false => self.hand_over.packets += u64::from(gone.count_ones()),
+        }
         if gone != 0 {
             let (owners, buckets) = (sorter.owners(), &self.buckets);
             let to = |index: usize| format!("handed to worker {}", owners.of(buckets[index]));
             context.close_up(all, gone, to);
         }
+    }
+
+    fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        visit(&mut self.hand_over);
     }
 
     fn held(&self) -> u64 {

@@ -347,6 +347,9 @@ pub struct Flows {
     found: Box<[Option<Hit>; Burst::CAPACITY]>,
     /// Whether this burst has begun a flow.
     has_begun: bool,
+    /// Looking flows up, and packets that no flow has: parts of the stage that are named.
+    lookups: Point,
+    firsts: Point,
 }
 
 impl Flows {
@@ -408,6 +411,8 @@ impl Flows {
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             has_begun: false,
+            lookups: Point::new("flow_lookup"),
+            firsts: Point::new("first_packets"),
         })
     }
 
@@ -704,7 +709,10 @@ impl Stage<Context<'_>> for Flows {
             special => self.ready_keys(special, burst, context),
         };
         self.has_begun = false;
+        self.lookups.see_burst(burst.port, burst);
+        let began = self.lookups.starts();
         self.find(tracked & !errors, burst.mask(), context);
+        self.lookups.ends(began, burst.len() as u64);
         match context.traced() & tracked & !errors {
             0 => {}
             traced => self.note_known(traced, context),
@@ -764,6 +772,8 @@ impl Stage<Context<'_>> for Flows {
     }
 
     fn points(&mut self, visit: &mut dyn FnMut(&mut Point)) {
+        visit(&mut self.lookups);
+        visit(&mut self.firsts);
         visit(self.services.point());
     }
 

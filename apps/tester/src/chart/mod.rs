@@ -9,6 +9,7 @@ mod axis;
 mod boxes;
 mod columns;
 mod plot;
+mod stack;
 
 use std::fmt::Write;
 
@@ -17,6 +18,7 @@ pub(crate) use boxes::{Spread, boxes};
 pub(crate) use columns::{Series, columns, dots};
 pub(crate) use plot::plot;
 pub use plot::{Curve, curves};
+pub(crate) use stack::stack;
 
 /// Room around a chart's field.
 const LEFT: f64 = 58.0;

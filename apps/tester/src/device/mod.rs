@@ -24,7 +24,7 @@ use linerate_core::env::Clock;
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 
-use crate::report::Device;
+use crate::report::{Device, ProfiledLcore};
 use linerate_appliance::error::Error;
 use linerate_appliance::nearest::offer;
 use linerate_appliance::netns::{self, Space};
@@ -85,6 +85,16 @@ impl DeviceKind {
         row.map_or("", |(name, _)| name)
     }
 
+    /// A gateway in all forms of dispatch.
+    pub(crate) fn gateways() -> [Self; 4] {
+        [Form::None, Form::Rss, Form::Dispatcher, Form::Balanced].map(Self::Gateway)
+    }
+
+    /// Whether it knows connections.
+    pub(crate) fn is_gateway(self) -> bool {
+        matches!(self, Self::Gateway(_))
+    }
+
     /// The default kind of port: the fastest that reaches it and that this user may open.
     pub(crate) fn usual_wire(self) -> Wire {
         Wire::of(match self {
@@ -138,6 +148,8 @@ pub(crate) struct Asked {
     /// Filter rules that match no frame ([`DeviceKind::Nftables`], [`DeviceKind::Router`] and
     /// [`DeviceKind::Gateway`]).
     pub(crate) rules: u32,
+    /// Whether what comes by the second port begins no flow (a gateway).
+    pub(crate) one_side: bool,
     /// Destination networks for each direction (devices that route).
     pub(crate) nets: u16,
     /// The assumed speed of the ports; without it they have no line rate.
@@ -193,6 +205,30 @@ pub(crate) trait UnderTest {
     /// per lcore.
     fn gaps(&self) -> Vec<linerate_core::run::HistogramSnapshot> {
         Vec::new()
+    }
+
+    /// Has its stages measured for some seconds.
+    ///
+    /// # Errors
+    /// It has ended.
+    fn measure(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// What its stages have taken since they are measured, by lcore; none if it cannot tell.
+    ///
+    /// # Errors
+    /// It has ended.
+    fn measured(&self) -> Result<Vec<ProfiledLcore>, Error> {
+        Ok(Vec::new())
+    }
+
+    /// Forgets all connections; how many they were, or `None` if it knows none.
+    ///
+    /// # Errors
+    /// It has ended.
+    fn forget(&self) -> Result<Option<u64>, Error> {
+        Ok(None)
     }
 
     /// Waits until it forwards, once the generator's ports are open.

@@ -6,12 +6,13 @@
 //! gateway's policies: one after the other, of which the last permits (RFC 2544 11.4).
 
 use std::fmt::Write;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use linerate_control::{Appliance, Embedded};
 use linerate_core::env::PrivateFolder;
-use linerate_core::run::HistogramSnapshot;
+use linerate_core::run::{HistogramSnapshot, WorkerStats};
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
 use serde_json::json;
@@ -19,6 +20,8 @@ use serde_json::json;
 use super::linux::list;
 use super::wire::{self, Wires, outer_mac};
 use super::{Asked, Cpus, Setup, UnderTest};
+use crate::report::{ProfiledLcore, ProfiledStage};
+use linerate_appliance::control::path::Measured;
 use linerate_appliance::error::Error;
 
 /// How long it may take until routes lead to both ports.
@@ -62,7 +65,11 @@ pub(super) fn set_up(asked: &Asked, cpus: Cpus, form: Option<Form>) -> Result<Se
             side.dst_mac = Some(MacAddr([2, 0, 0, 1, 0, number as u8]));
         }
     }
-    let name = format!("linerate {what} over {} ports", asked.wire.kind());
+    let name = match form {
+        // Several of one kind may be in a report.
+        Some(form) => format!("{what}, {}, {}", form.mode(), many(asked.rules, "rule")),
+        None => format!("linerate {what} over {} ports", asked.wire.kind()),
+    };
     let shared = cpus.shared();
     let mut setup = Setup::new(asked, cpus, name, sides);
     let folder = PrivateFolder::new("bench")?;
@@ -98,6 +105,7 @@ pub(super) fn set_up(asked: &Asked, cpus: Cpus, form: Option<Form>) -> Result<Se
     wire::describe(&mut setup, asked);
     setup.under_test = Box::new(Routed {
         appliance,
+        knows_flows: form.is_some(),
         _folder: folder,
     });
     Ok(setup)
@@ -162,7 +170,13 @@ fn text(asked: &Asked, cpus: &Cpus, ports: &[String], form: Option<Form>) -> Str
                 );
             }
             let rules = rules(asked.rules);
-            for (from, to) in [(0, 1), (1, 0)] {
+            let both = [(0, 1), (1, 0)];
+            let may_begin = if asked.one_side {
+                &both[..1]
+            } else {
+                &both[..]
+            };
+            for (from, to) in may_begin {
                 let _ = write!(
                     text,
                     "[[policy]]\nfrom = \"z{from}\"\nto = \"z{to}\"\ndefault = \"deny\"\n\
@@ -191,9 +205,16 @@ fn rules(count: u32) -> String {
     text + "{ action = \"permit\", source = \"198.18.0.0/15\" },\n"
 }
 
+/// `1 rule`, `25 rules`.
+fn many(count: u32, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} {what}{s}")
+}
+
 /// An appliance of this process.
 struct Routed {
     appliance: Embedded,
+    knows_flows: bool,
     /// Its file.
     _folder: PrivateFolder,
 }
@@ -222,6 +243,40 @@ impl UnderTest for Routed {
     fn gaps(&self) -> Vec<HistogramSnapshot> {
         let workers = self.appliance.workers.iter();
         workers.map(|(_, stats)| stats.gaps.snapshot()).collect()
+    }
+
+    fn measure(&self) -> Result<(), Error> {
+        Ok(self.appliance.measure()?)
+    }
+
+    fn measured(&self) -> Result<Vec<ProfiledLcore>, Error> {
+        let measured = self.appliance.measured()?;
+        let workers = self.appliance.workers.iter().zip(measured);
+        let lcore = |((name, stats), stages): (&(String, Arc<WorkerStats>), Vec<Measured>)| {
+            let stage = |of: &Measured| ProfiledStage {
+                stage: of.stage.into(),
+                packets: of.packets,
+                ticks: of.ticks,
+            };
+            ProfiledLcore {
+                lcore: name.clone(),
+                packets: stats.packets.read(),
+                // What others had the CPU for is in no stage, either.
+                busy_ticks: (stats.busy_ticks.read()).saturating_sub(stats.taken_ticks.read()),
+                waiting_ticks: stats.idle_ticks.read() + stats.asleep_ticks.read(),
+                stages: stages.iter().map(stage).collect(),
+            }
+        };
+        Ok(workers.map(lcore).collect())
+    }
+
+    fn forget(&self) -> Result<Option<u64>, Error> {
+        if !self.knows_flows {
+            return Ok(None);
+        }
+        let params = json!({ "what": "flows", "filter": "all" });
+        let cleared = self.appliance.ask("clear", params)?;
+        Ok(cleared["cleared"].as_u64())
     }
 
     fn settle(&mut self) -> Result<(), Error> {
@@ -264,6 +319,7 @@ mod tests {
                 dst_macs: Vec::new(),
                 cores: 3,
                 rules,
+                one_side: false,
                 nets: 256,
                 speed_bps: None,
             };

@@ -43,6 +43,7 @@ fn asked(kind: DeviceKind, wire: &str) -> Asked {
         dst_macs: Vec::new(),
         cores: 1,
         rules: 3,
+        one_side: false,
         nets: 2,
         speed_bps: None,
     }

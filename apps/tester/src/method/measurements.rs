@@ -8,7 +8,8 @@ use super::runner::Runner;
 use super::settings::{Measurement, Settings};
 use super::throughput::{Found, generator_pps, middle, warm_up};
 use super::{Subjects, Tester};
-use super::{burst, compliance, demo, latency, loss, mlr, recovery, soak, throughput, verdict};
+use super::{burst, compliance, connections, demo, latency, loss, mlr, profile};
+use super::{recovery, soak, throughput, verdict};
 use crate::report::{Baseline, Report, SearchEnd, SearchGoal, Soak, Throughput, Trial, VERSION};
 use linerate_appliance::error::Error;
 
@@ -87,6 +88,12 @@ fn rfc2544(
                 .recovery
                 .extend(recovery::recovery(run, device, size, most, whole)?);
         }
+    }
+    if run.settings.profile && kind.is_profiled() {
+        profile::profiles(run, subjects, report)?;
+    }
+    if kind.is_profiled() {
+        connections::connections(run, subjects, report)?;
     }
     Ok(())
 }

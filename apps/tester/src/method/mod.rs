@@ -8,6 +8,7 @@
 
 mod burst;
 mod compliance;
+mod connections;
 mod demo;
 mod latency;
 mod loss;
@@ -16,6 +17,7 @@ mod mlr;
 #[cfg(test)]
 pub(crate) mod model;
 mod plan;
+mod profile;
 mod recovery;
 mod runner;
 mod settings;
@@ -27,10 +29,11 @@ mod verdict;
 
 use std::time::Duration;
 
-use crate::report::Trial;
+use crate::report::{ProfiledLcore, Trial};
 use linerate_appliance::error::Error;
 use linerate_traffic::figures::Latency;
 
+pub(crate) use connections::{Connected, Opened, spelled};
 pub(crate) use latency::together;
 pub(crate) use measurements::run;
 #[cfg(test)]
@@ -96,6 +99,23 @@ pub(crate) trait Tester {
     fn recovery(&mut self, _over: &Load, _then: &Load) -> Result<Option<Recovered>, Error> {
         Ok(None)
     }
+
+    /// One trial while the device's lcores are measured: what their stages took, if they can tell.
+    ///
+    /// # Errors
+    /// As [`trial`](Self::trial).
+    fn profile(&mut self, _load: &Load) -> Result<Option<(Vec<ProfiledLcore>, Trial)>, Error> {
+        Ok(None)
+    }
+
+    /// Opens connections, answers in each, and has the device forget them; `None` if it knows no
+    /// connections.
+    ///
+    /// # Errors
+    /// As [`trial`](Self::trial).
+    fn connect(&mut self, _opened: &Opened) -> Result<Option<Connected>, Error> {
+        Ok(None)
+    }
 }
 
 /// What is measured: the device, and others in turns with it.
@@ -103,4 +123,7 @@ pub(crate) struct Subjects<'a> {
     pub(crate) device: &'a mut dyn Tester,
     /// Name and tester of each baseline.
     pub(crate) baselines: Vec<(String, &'a mut dyn Tester)>,
+    /// Those of the device and the baselines that know connections, set up so that one side alone
+    /// may begin any.
+    pub(crate) connections: Vec<(String, &'a mut dyn Tester)>,
 }

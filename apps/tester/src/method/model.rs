@@ -1,7 +1,7 @@
 //! Models of devices and generators for tests: a queue that is served at some rate, on a machine
 //! that may be shared.
 
-use super::{Load, Outcome, Recovered, Tester};
+use super::{Connected, Load, Opened, Outcome, Recovered, Tester};
 use crate::report::Trial;
 use linerate_appliance::error::Error;
 use linerate_traffic::figures::Latency;
@@ -36,6 +36,9 @@ pub(crate) struct Model {
     pub(crate) collapse: f64,
     /// Ends the run with this after so many trials.
     pub(crate) fails: Option<(u64, fn() -> Error)>,
+    /// Connections that it sets up in a second, and knows; none if 0.
+    pub(crate) set_up_pps: f64,
+    pub(crate) room: u64,
     pub(crate) seed: u64,
     /// Trials up to now.
     pub(crate) trials: u64,
@@ -61,6 +64,8 @@ impl Default for Model {
             silent: false,
             collapse: 1.0,
             fails: None,
+            set_up_pps: 0.0,
+            room: 1 << 18,
             seed: 1,
             trials: 0,
             asked: Vec::new(),
@@ -213,6 +218,27 @@ impl Tester for Model {
             resolution_ns: 1e5,
             over,
             then,
+        }))
+    }
+
+    fn connect(&mut self, opened: &Opened) -> Result<Option<Connected>, Error> {
+        if self.set_up_pps <= 0.0 {
+            return Ok(None);
+        }
+        let share = (self.set_up_pps / opened.pps).min(1.0);
+        let begun = ((opened.connections as f64 * share) as u64).min(self.room);
+        let trial = |sent: u64, received: u64| Trial {
+            intended: sent,
+            sent,
+            received,
+            lost: sent - received,
+            ..Trial::default()
+        };
+        Ok(Some(Connected {
+            first: trial(opened.connections, begun),
+            answers: trial(opened.connections, begun),
+            known: begun,
+            forgotten_ns: begun * 200,
         }))
     }
 }

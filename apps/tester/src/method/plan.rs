@@ -170,6 +170,26 @@ impl Plan {
                 break;
             }
         }
+        if let (Some(&size), true) = (
+            settings.sizes.first(),
+            kind.is_profiled() && settings.profile,
+        ) {
+            let each = seconds(settings.trial.min(super::profile::MOST), settings.waits);
+            phases.push(Phase {
+                name: phase::of("profile", size),
+                takes: Estimate::times(1 + baselines, each),
+            });
+        }
+        if let (Some(&size), Some(many)) = (settings.sizes.first(), settings.connections)
+            && kind.is_profiled()
+        {
+            // Searches of some ten trials each, at a million a second and below.
+            let each = many as f64 * 6e-6 + 0.5;
+            phases.push(Phase {
+                name: phase::of("connections", size),
+                takes: Estimate::times(20 * (1 + baselines), each),
+            });
+        }
         Self {
             phases,
             current: 0,

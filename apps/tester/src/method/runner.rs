@@ -69,6 +69,8 @@ pub(super) struct Runner<'a> {
     searches: u32,
     /// Sizes that took longer than they may.
     late_sizes: u32,
+    /// Whether what is measured now is of no size, and has no limit.
+    is_beyond: bool,
 }
 
 impl<'a> Runner<'a> {
@@ -88,6 +90,7 @@ impl<'a> Runner<'a> {
                 _ => 1 + baselines as u32,
             },
             late_sizes: 0,
+            is_beyond: false,
         }
     }
 
@@ -95,6 +98,12 @@ impl<'a> Runner<'a> {
     pub(super) fn begin_size(&mut self) {
         self.late_sizes += u32::from(self.is_late());
         self.size_seconds = 0.0;
+    }
+
+    /// The last size is over.
+    pub(super) fn end_sizes(&mut self) {
+        self.begin_size();
+        self.is_beyond = true;
     }
 
     /// Whether this size has used its time: searches and repeats end with what they have.
@@ -174,7 +183,9 @@ impl<'a> Runner<'a> {
             None => format!("{rate} for {} s", load.duration.as_secs_f64()),
         };
         let seconds = seconds(load.duration, load.waits);
-        self.size_seconds += seconds;
+        if !self.is_beyond {
+            self.size_seconds += seconds;
+        }
         let (phase, fraction, left_seconds) = self.plan.begin(seconds);
         self.progress.begins(&Step {
             phase,

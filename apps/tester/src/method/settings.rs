@@ -40,6 +40,11 @@ impl Measurement {
         Self::Demo,
     ];
 
+    /// Whether profiles can be asked for with it: it finds the throughput of all subjects.
+    pub(crate) fn is_profiled(self) -> bool {
+        matches!(self, Self::Throughput | Self::Rfc2544)
+    }
+
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Throughput => "throughput",
@@ -191,6 +196,10 @@ pub(crate) struct Settings {
     pub(crate) attempts: usize,
     /// Repeated results that differ by more, relative to their median, are noisy.
     pub(crate) noise: f64,
+    /// Whether it is measured what stages of the device take for a packet.
+    pub(crate) profile: bool,
+    /// How many connections are opened when the rate of that is measured (RFC 9693), if it is.
+    pub(crate) connections: Option<u64>,
 }
 
 impl Default for Settings {
@@ -232,6 +241,8 @@ impl Settings {
             size_limit: None,
             attempts: 3,
             noise: 0.05,
+            profile: false,
+            connections: None,
         }
     }
 

@@ -12,13 +12,14 @@ pub(crate) const COLUMNS: &[(&str, &str)] = &[
     (
         "section",
         "`throughput` (also NDR, PDR), `baseline`, `latency`, `loss`, `back2back`, `recovery`, \
-         `soak`, `self-test`, `scaling`",
+         `soak`, `self-test`, `scaling`, `profile`, \
+         `connections`",
     ),
     ("subject", "the device, or the baseline's name"),
     ("frame_bytes", "frame size, FCS included"),
     (
         "load",
-        "goal of the search, or the load at which it was measured",
+        "goal of the search, the load at which it was measured, or the function of a profile",
     ),
     ("verdict", "the report's verdict"),
     ("label", "what the results may be called"),
@@ -54,6 +55,10 @@ pub(crate) const COLUMNS: &[(&str, &str)] = &[
     ("sd_pps", "their standard deviation"),
     ("p10_pps", "their 10th percentile"),
     ("p90_pps", "their 90th percentile"),
+    (
+        "connections",
+        "opened at that rate, torn down at it, or known at once",
+    ),
     ("cores", "of the device"),
     (
         "ticks_per_packet",
@@ -269,6 +274,31 @@ fn rows(report: &Report) -> Vec<Row> {
         row.rate(one.pps, one.frame_bytes);
         row.set("cores", one.cores);
         rows.push(row);
+    }
+    for (subject, role) in super::grid::roles(report) {
+        let frame_bytes = report.profiles.first().map_or(0, |one| one.frame_bytes);
+        for function in &role.functions {
+            let mut row = Row::new(report, "profile", &subject, frame_bytes);
+            row.set("load", &function.name);
+            row.set("cores", role.lcores);
+            row.set("ticks_per_packet", function.ticks);
+            rows.push(row);
+        }
+    }
+    for one in &report.connections {
+        let frame_bytes = report.throughput.first().map_or(0, |row| row.frame_bytes);
+        for (load, pps, many) in [
+            ("set-up", Some(one.set_up_pps), one.connections),
+            ("tear-down", Some(one.torn_down_pps), one.connections),
+            ("capacity", None, one.capacity),
+        ] {
+            let mut row = Row::new(report, "connections", &one.subject, frame_bytes);
+            row.set("load", load);
+            row.may("pps", pps);
+            row.set("connections", many);
+            row.set("trials", one.trials);
+            rows.push(row);
+        }
     }
     rows
 }

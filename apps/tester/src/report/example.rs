@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Check, Device, Report, Scaling, SelfTest};
+use super::{Check, Connections, Device, Report, Scaling, SelfTest};
 use crate::method::model::Model;
 use crate::method::{Load, Measurement, Settings, Silent, Subjects, Tester, run};
 
@@ -106,6 +106,7 @@ pub(crate) fn rfc2544(seed: u64) -> Report {
     let mut subjects = Subjects {
         device: &mut device,
         baselines: vec![("Linux bridge".into(), &mut bridge)],
+        connections: Vec::new(),
     };
     let report = base(&settings, true);
     let mut report = run(
@@ -120,6 +121,22 @@ pub(crate) fn rfc2544(seed: u64) -> Report {
         frame_bytes: 64,
         pps,
     };
+    report.profiles = [
+        "gateway, dispatcher, 1000 rules",
+        "gateway, balanced, 25 rules",
+    ]
+    .map(super::profile::tests::dispatcher)
+    .to_vec();
+    report.connections = vec![Connections {
+        subject: "gateway, dispatcher, 1000 rules".into(),
+        connections: 200_000,
+        set_up_pps: 780_469.0,
+        set_up_upper_pps: Some(790_000.0),
+        torn_down_pps: 4.1e6,
+        capacity: 261_120,
+        capacity_upper: Some(263_000),
+        trials: 24,
+    }];
     report.scaling = [(1, 8.0e6), (2, 15.6e6), (4, 29.4e6)].map(scaling).to_vec();
     report
 }
@@ -137,6 +154,7 @@ pub(crate) fn of(kind: Measurement, seed: u64) -> Report {
     let mut subjects = Subjects {
         device: &mut device,
         baselines: Vec::new(),
+        connections: Vec::new(),
     };
     run(
         kind,

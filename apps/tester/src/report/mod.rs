@@ -5,8 +5,10 @@
 mod csv;
 #[cfg(test)]
 pub(crate) mod example;
+mod grid;
 mod html;
 mod output;
+pub(crate) mod profile;
 mod schema;
 mod stats;
 #[cfg(test)]
@@ -21,6 +23,7 @@ use linerate_appliance::error::Error;
 pub(crate) use csv::csv;
 pub(crate) use html::html;
 pub(crate) use output::Output;
+pub(crate) use profile::{Profile, ProfiledLcore, ProfiledStage};
 pub(crate) use schema::*;
 pub use stats::median;
 pub(crate) use stats::{Ratio, deviation, quantile, ratio};

@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::Profile;
 use linerate_traffic::figures::Latency;
 
 /// Version of the form; grows when a member changes its meaning or is removed.
@@ -52,6 +53,12 @@ pub(crate) struct Report {
     pub(crate) baselines: Vec<Baseline>,
     /// Throughput by the number of cores of the device, where it was varied.
     pub(crate) scaling: Vec<Scaling>,
+    /// What stages took for a packet, of the device and of baselines, where it was measured.
+    #[serde(default)]
+    pub(crate) profiles: Vec<Profile>,
+    /// The same of connections (RFC 9693).
+    #[serde(default)]
+    pub(crate) connections: Vec<Connections>,
 }
 
 impl Report {
@@ -377,4 +384,22 @@ pub(crate) struct Scaling {
     pub(crate) cores: u32,
     pub(crate) frame_bytes: usize,
     pub(crate) pps: f64,
+}
+
+/// Connections through one subject, the device or a baseline (RFC 9693).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Connections {
+    pub(crate) subject: String,
+    /// How many were opened to find the rates.
+    pub(crate) connections: u64,
+    /// Connections that can be opened in a second, each of which is answered after; and the bound
+    /// above, if the search found one.
+    pub(crate) set_up_pps: f64,
+    pub(crate) set_up_upper_pps: Option<f64>,
+    /// Connections that the device forgot in a second, all at once.
+    pub(crate) torn_down_pps: f64,
+    /// Connections that it knows at once; and the bound above, if the search found one.
+    pub(crate) capacity: u64,
+    pub(crate) capacity_upper: Option<u64>,
+    pub(crate) trials: usize,
 }

@@ -1,6 +1,6 @@
 //! Every form of a report has all its content.
 
-use super::{Report, VerdictWord, csv, example, html, json, read, text};
+use super::{Profile, Report, VerdictWord, csv, example, html, json, read, text};
 use crate::method::Measurement;
 use linerate_appliance::error::Error;
 use linerate_core::env::PrivateFolder;
@@ -70,6 +70,41 @@ fn what_is_no_report_is_named_with_what_to_do() {
     assert!(matches!(read(&path), Err(Error::File { .. })));
 }
 
+/// Functions of all profiles.
+fn functions(report: &Report) -> usize {
+    let roles = report.profiles.iter().flat_map(Profile::roles);
+    roles.map(|role| role.functions.len()).sum()
+}
+
+/// The forms of a gateway beside each other.
+#[test]
+fn a_profile_is_in_every_form() {
+    let report = example::rfc2544(7);
+    let text = text(&report, false);
+    let lines: Vec<&str> = text.lines().collect();
+    let at = lines
+        .iter()
+        .position(|line| line.starts_with("What a packet costs"));
+    let table = &lines[at.unwrap() + 1..];
+    assert!(table[0].contains("dispatcher eu"), "{text}");
+    let row = |name: &str| table.iter().find(|line| line.starts_with(name)).unwrap();
+    assert!(
+        row("flow_lookup: flow table").contains("50.0 (35.7 %)"),
+        "{text}"
+    );
+    assert!(row("waiting").ends_with("50.0 %"), "{text}");
+    assert!(text.contains("780.5 k/s"), "{text}");
+    let page = html(&report);
+    assert!(page.contains("780.5 k/s") && page.contains("261120"));
+    assert!(page.contains("What a packet costs, by function"));
+    assert!(page.contains("50.0 (35.7 %)"));
+    let csv = csv(&report);
+    let hand_over = csv
+        .lines()
+        .find(|line| line.contains("profile,") && line.contains("hand_over"));
+    assert!(hand_over.unwrap().contains(",9,"), "{hand_over:?}");
+}
+
 #[test]
 fn csv_has_a_row_for_each_result_and_a_value_or_nothing_in_each_column() {
     for report in all() {
@@ -86,7 +121,9 @@ fn csv_has_a_row_for_each_result_and_a_value_or_nothing_in_each_column() {
             + report.recovery.len()
             + usize::from(report.soak.is_some())
             + report.self_test.len()
-            + report.scaling.len();
+            + report.scaling.len()
+            + functions(&report)
+            + report.connections.len() * 3;
         assert_eq!(text.lines().count(), rows + 1, "{}", report.kind);
         for line in text.lines() {
             let mut inside = false;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use super::grid::{self, Grid};
 use super::stats::{deviation, median, quantile};
 use super::{LatencyRow, Report, Throughput, Verdict, VerdictWord, line_percent, lost_ppm};
 use crate::chart::{duration, plain};
@@ -46,6 +47,18 @@ pub(crate) fn text(report: &Report, colour: bool) -> String {
         let title = format!("{}, in turns with the device", baseline.name);
         part(&title, beside(report, &baseline.throughput));
     }
+    part(
+        "Beside each other, frames/s by size",
+        grid::beside(report).map(of_grid),
+    );
+    part(
+        "What a packet costs by function: ticks for each that the device forwarded, and share",
+        grid::profile(report).map(of_grid),
+    );
+    part(
+        "Connections (RFC 9693)",
+        grid::connections(report).map(of_grid),
+    );
     part(
         "Latency, from the time at which each frame was to be sent",
         latencies(report),
@@ -115,6 +128,19 @@ fn table<T>(
         table.row(cells(row).into_iter().map(Cell::new));
     }
     (!rows.is_empty()).then_some(table)
+}
+
+/// A table that the page has, too.
+fn of_grid(grid: Grid) -> Table {
+    let headings = grid.headings.iter().enumerate();
+    let mut table = Table::new(headings.map(|(number, heading)| match number {
+        0 => Column::text(heading),
+        _ => Column::number(heading),
+    }));
+    for row in grid.rows {
+        table.row(row.into_iter().map(Cell::new));
+    }
+    table
 }
 
 /// Whether rows are distinguished by goal too.

@@ -5,6 +5,7 @@
 //! trials on them for [`method`], which decides everything; [`preflight`] and [`self_test`] come
 //! before, for the verdict.
 
+mod connections;
 mod options;
 mod preflight;
 mod progress;
@@ -193,6 +194,20 @@ impl Job {
             .map(|(number, asked)| tester(number, asked))
             .collect();
         let mut own = tester(testers.len(), &self.loopback());
+        // The same again, where one side alone may begin connections.
+        let knowing = (0..)
+            .zip(&self.devices)
+            .filter(|(_, asked)| asked.kind.is_gateway());
+        let knowing = knowing.filter(|_| self.settings.connections.is_some());
+        let mut knowing: Vec<(usize, SessionTester)> = knowing
+            .map(|(number, asked)| {
+                let one_side = Asked {
+                    one_side: true,
+                    ..asked.clone()
+                };
+                (number, tester(testers.len() + 1 + number, &one_side))
+            })
+            .collect();
         let ready = self.prepare(&mut testers, &mut own, &before, &mut report, &mut progress);
         match ready {
             Err(Error::Interrupted) => {
@@ -206,9 +221,13 @@ impl Job {
                     .iter()
                     .cloned()
                     .zip(baselines.iter_mut().map(|tester| tester as &mut dyn Tester));
+                let connections = knowing.iter_mut();
+                let connections = connections
+                    .map(|(number, tester)| (names[*number].clone(), tester as &mut dyn Tester));
                 let mut subjects = Subjects {
                     device: &mut device[0],
                     baselines: baselines.collect(),
+                    connections: connections.collect(),
                 };
                 let estimate = Estimate::of(self.kind, &self.settings, subjects.baselines.len());
                 progress.expect(&estimate);

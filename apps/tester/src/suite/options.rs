@@ -16,6 +16,19 @@ use linerate_traffic::units::{LEAST_FRAME, RFC2544_SIZES, parse_speed};
 /// Longest frame that is offered, FCS included: a jumbo one.
 const MOST_FRAME: usize = 9216;
 
+/// What `--forms` has where nothing else is said: several lcores, and flows for all of them.
+const FORMS_CORES: usize = 2;
+const FORMS_STREAMS: u16 = 16;
+const FORMS_RULES: u32 = 1000;
+const FORMS_CONNECTIONS: u64 = 100_000;
+/// As many as the ports and addresses of one network make.
+const MOST_CONNECTIONS: u32 = 4 << 20;
+/// RFC 2544 11.4: the fewer filters.
+const FORMS_FEWER: [u32; 2] = [25, 1];
+
+/// A baseline, and its rules where they are not those of all.
+type Baseline = (device::DeviceKind, Option<u32>);
+
 /// Options of all benchmarks of a device.
 #[derive(Clone, Debug, Default, clap::Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -90,6 +103,17 @@ pub struct Options {
     /// Filter rules that match no frame, of nftables (default 25), router and gateway (0)
     #[arg(long, value_name = "N")]
     pub(crate) rules: Option<u32>,
+    /// A gateway in all forms of dispatch, in turns, with 1000 rules, and with 1 and 25 (RFC 2544
+    /// 11.4), with profile and connections of each: --device gateway with baselines
+    #[arg(long, conflicts_with = "baseline")]
+    pub(crate) forms: bool,
+    /// Also measure what each function of a router or gateway takes for a packet at the throughput
+    #[arg(long)]
+    pub(crate) profile: bool,
+    /// Also measure how fast a gateway sets connections up and tears them down, opening so many,
+    /// and how many it knows at once (RFC 9693)
+    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "100000")]
+    pub(crate) connections: Option<u64>,
     /// Where streams of each port are sent to: one address per port
     #[arg(long, value_name = "MAC", value_delimiter = ',')]
     pub(crate) dst_mac: Vec<String>,
@@ -207,6 +231,11 @@ impl Options {
             bidirectional: switch("bidirectional"),
             streams: section.number("streams", 0..=u16::MAX).map(|at| at.value),
             rules: count("rules"),
+            forms: switch("forms"),
+            profile: switch("profile"),
+            connections: section
+                .number("connections", 1..=u64::from(MOST_CONNECTIONS))
+                .map(|at| at.value),
             dst_mac: texts("dst-mac"),
             speed: text("speed"),
             max_pps: number("max-pps"),
@@ -319,6 +348,17 @@ impl Options {
             settings.soak = seconds("duration", value)?;
             settings.soak_slice = settings.soak_slice.min(settings.soak);
         }
+        settings.profile = self.profile || self.forms;
+        let forms = self.forms.then_some(FORMS_CONNECTIONS);
+        settings.connections = self.connections.or(forms);
+        if let Some(wrong) = settings.connections
+            && !(1..=u64::from(MOST_CONNECTIONS)).contains(&wrong)
+        {
+            return Err(usage(
+                format!("--connections {wrong}"),
+                format!("give 1 to {MOST_CONNECTIONS}"),
+            ));
+        }
         settings.max_pps = self.max_pps.or(settings.max_pps);
         settings.soak_pps = self.pps.or(settings.soak_pps);
         settings.check()?;
@@ -348,11 +388,13 @@ impl Options {
             .map(|text| text.parse())
             .collect::<Result<_, _>>()?;
         device::check_ports(&ports)?;
-        let baselines: Vec<device::DeviceKind> = self
-            .baseline
-            .iter()
-            .map(|name| parse(name))
-            .collect::<Result<_, _>>()?;
+        let forms = match self.forms {
+            true => self.forms(kind)?,
+            false => Vec::new(),
+        };
+        let baselines = self.baseline.iter().map(|name| parse(name));
+        let mut baselines: Vec<device::DeviceKind> = baselines.collect::<Result<_, _>>()?;
+        baselines.extend(forms.iter().map(|(kind, _)| *kind));
         let wanted: Option<Wire> = match &self.ports {
             Some(text) => Some(
                 text.parse()
@@ -360,7 +402,9 @@ impl Options {
             ),
             None => None,
         };
-        let streams = self.streams.unwrap_or(1);
+        let streams = self
+            .streams
+            .unwrap_or(if self.forms { FORMS_STREAMS } else { 1 });
         if !(1..=256).contains(&streams) {
             return Err(usage(
                 format!("{streams} destination networks in a direction"),
@@ -394,8 +438,19 @@ impl Options {
                 "leave --streams out: the networks of RFC 2544 C.2.2 are IPv4's",
             ));
         }
+        if self.connections.is_some()
+            && !baselines
+                .iter()
+                .chain([&kind])
+                .any(|kind| kind.is_gateway())
+        {
+            return Err(usage(
+                "--connections are those of a gateway, and none is measured",
+                "give --device gateway",
+            ));
+        }
         let wire = wire_of_all(wanted, kind, &baselines, &ports)?;
-        let asked = |kind: device::DeviceKind, is_device: bool| {
+        let asked = |kind: device::DeviceKind, rules: Option<u32>, is_device: bool| {
             let is_named = is_device && kind == device::DeviceKind::External;
             Asked {
                 kind,
@@ -403,25 +458,55 @@ impl Options {
                 ports: if is_named { ports.clone() } else { Vec::new() },
                 name: self.device_name.clone().filter(|_| is_device),
                 dst_macs: if is_device { macs.clone() } else { Vec::new() },
-                cores: self.cores.unwrap_or(1),
-                rules: self.rules.unwrap_or(match kind {
+                cores: self.cores(),
+                rules: rules.or(self.rules).unwrap_or(match kind {
                     device::DeviceKind::Nftables => 25,
+                    _ if self.forms => FORMS_RULES,
                     _ => 0,
                 }),
+                one_side: false,
                 nets: streams,
                 speed_bps,
             }
         };
-        let first = std::iter::once(asked(kind, true));
+        let first = std::iter::once(asked(kind, None, true));
+        let rules = forms.iter().map(|(_, rules)| *rules);
+        let rules = rules.chain(std::iter::repeat(None));
+        let baselines = baselines.into_iter().zip(rules);
         Ok(first
-            .chain(baselines.into_iter().map(|kind| asked(kind, false)))
+            .chain(baselines.map(|(kind, rules)| asked(kind, rules, false)))
             .collect())
+    }
+
+    /// The baselines of `--forms`: the other forms of a gateway, then the same form with fewer
+    /// rules, unless their number is given.
+    fn forms(&self, kind: device::DeviceKind) -> Result<Vec<Baseline>, Error> {
+        let all = device::DeviceKind::gateways();
+        if !all.contains(&kind) {
+            return Err(usage(
+                format!(
+                    "--forms are those of a gateway, and the device is {}",
+                    kind.name()
+                ),
+                "give --device gateway",
+            ));
+        }
+        let others = all.into_iter().filter(|other| *other != kind);
+        let fewer = FORMS_FEWER.iter().filter(|_| self.rules.is_none());
+        let fewer = fewer.map(|rules| (kind, Some(*rules)));
+        Ok(others.map(|other| (other, None)).chain(fewer).collect())
+    }
+
+    /// Cores of the device.
+    fn cores(&self) -> usize {
+        self.cores
+            .unwrap_or(if self.forms { FORMS_CORES } else { 1 })
     }
 
     /// Who has which CPU.
     pub(super) fn cpus(&self) -> Result<Cpus, Error> {
         let usable: Vec<u32> = allowed_cpus()?.iter().collect();
-        let mut cpus = Cpus::split(&usable, self.cores.unwrap_or(1));
+        let mut cpus = Cpus::split(&usable, self.cores());
         let list = |key, text: &str| -> Result<Vec<u32>, Error> {
             let cpus: Vec<u32> = CpuList::parse(key, text)?.iter().collect();
             match cpus.iter().find(|cpu| !usable.contains(cpu)) {
@@ -574,6 +659,8 @@ mod tests {
             ("--device l2fwd --port null:", "the device is l2fwd"),
             ("--streams 300", "300 destination networks"),
             ("--ports pci", "`pci` is no kind of port"),
+            ("--device router --forms", "those of a gateway"),
+            ("--device router --connections", "those of a gateway"),
             ("--dst-mac 1:2", "`1:2` is no MAC address"),
             ("--speed fast", "`fast` is no speed"),
             (
@@ -615,6 +702,34 @@ mod tests {
         assert_eq!((devices[0].ports.len(), devices[1].ports.len()), (2, 0));
         let error = refused("--port tap:a --port tap:b --baseline bridge");
         assert!(error.contains("over ports like these"), "{error}");
+    }
+
+    #[test]
+    fn forms_are_those_of_a_gateway_with_1_25_and_1000_rules() {
+        let all = |line: &str| {
+            let devices = options(line).devices().unwrap();
+            let one = |one: &Asked| (one.kind.name(), one.rules, one.cores, one.nets);
+            devices.iter().map(one).collect::<Vec<_>>()
+        };
+        let wanted = [
+            ("gateway", 1000, 2, 16),
+            ("gateway.rss", 1000, 2, 16),
+            ("gateway.dispatcher", 1000, 2, 16),
+            ("gateway.balanced", 1000, 2, 16),
+            ("gateway", 25, 2, 16),
+            ("gateway", 1, 2, 16),
+        ];
+        assert_eq!(all("--device gateway --forms"), wanted);
+        let few = all("--device gateway.balanced --forms --rules 7 --cores 4 --streams 3");
+        assert_eq!(few[0], ("gateway.balanced", 7, 4, 3));
+        assert_eq!((few[1], few.len()), (("gateway", 7, 4, 3), 4));
+        assert!(
+            options("--forms --device gateway")
+                .settings()
+                .unwrap()
+                .profile
+        );
+        assert!(!options("--device gateway").settings().unwrap().profile);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use linerate_core::port::DropReason;
 
 use super::stand::{Blueprint, Floor, Stand};
 use crate::device::{Involved, StartReadings, Stolen};
-use crate::method::{Load, Outcome, Recovered, Tester, together};
-use crate::report::Trial;
+use crate::method::{Connected, Load, Opened, Outcome, Recovered, Tester, together};
+use crate::report::{ProfiledLcore, Trial};
 use linerate_appliance::error::Error;
 use linerate_pktgen::Snapshot;
 use linerate_traffic::figures::{Latency, Tally};
@@ -116,6 +116,14 @@ impl Tester for SessionTester {
 
     fn recovery(&mut self, over: &Load, then: &Load) -> Result<Option<Recovered>, Error> {
         self.with(|running| running.recovery(over, then).map(Some))
+    }
+
+    fn profile(&mut self, load: &Load) -> Result<Option<(Vec<ProfiledLcore>, Trial)>, Error> {
+        self.with(|running| running.profile(load))
+    }
+
+    fn connect(&mut self, opened: &Opened) -> Result<Option<Connected>, Error> {
+        self.with(|running| running.connect(opened))
     }
 }
 
@@ -280,6 +288,33 @@ impl Running<'_> {
         let stolen = self.stolen(&watch, &last, 0);
         let outcome = self.outcome(load, &last, stolen, busy);
         Ok((outcome, last))
+    }
+
+    /// One trial from that port alone.
+    pub(super) fn offer_from(&mut self, port: u16, load: &Load) -> Result<Outcome, Error> {
+        let senders = std::mem::replace(&mut self.senders, vec![port]);
+        let offered = self.offer(load);
+        self.senders = senders;
+        offered.map(|(outcome, _)| outcome)
+    }
+
+    /// One trial while the device's stages are measured.
+    fn profile(&mut self, load: &Load) -> Result<Option<(Vec<ProfiledLcore>, Trial)>, Error> {
+        // Flows begin before.
+        self.offer(&Load {
+            duration: load.duration / 4,
+            ..*load
+        })?;
+        self.stand.setup.under_test.measure()?;
+        let before = self.stand.setup.under_test.measured()?;
+        if before.is_empty() {
+            return Ok(None);
+        }
+        let (outcome, _) = self.offer(load)?;
+        let after = self.stand.setup.under_test.measured()?;
+        let lcores = after.iter().zip(&before);
+        let lcores = lcores.map(|(now, then)| now.since(then)).collect();
+        Ok(Some((lcores, outcome.trial)))
     }
 
     /// Waits until all is sent, or a port fails. Bursts end by their count, other trials by their

@@ -4,7 +4,7 @@
 use clap::Parser;
 
 use super::*;
-use crate::method::Load;
+use crate::method::{Load, Opened};
 use crate::report::VerdictWord;
 use linerate_appliance::netns;
 
@@ -290,4 +290,111 @@ fn a_port_that_goes_spoils_its_trial_and_ends_the_run() {
         assert_eq!(VerdictWord::Failed.exit_code(), 7);
     };
     std::thread::spawn(test).join().unwrap();
+}
+
+/// Runs with a gateway of its own, where one side alone may begin connections.
+fn with_gateway(line: &str, work: impl FnOnce(&mut SessionTester) + Send + 'static) {
+    let job = job(Measurement::Throughput, line);
+    let run = move || {
+        let blueprint = Blueprint {
+            asked: Asked {
+                one_side: true,
+                ..job.devices[0].clone()
+            },
+            cpus: job.cpus.clone(),
+            clock: Clock::calibrate(),
+            directions: 1,
+            seed: 1,
+            home: Arc::new(Space::current().unwrap()),
+        };
+        let (floor, stop) = (Floor::default(), Arc::default());
+        work(&mut SessionTester::new(0, blueprint, &floor, &stop));
+    };
+    Lcore::spawn("bench-test", None, run)
+        .unwrap()
+        .join()
+        .unwrap();
+}
+
+/// In each form: all answers come through in connections that were opened, and none without.
+#[test]
+fn a_gateway_knows_the_connections_that_were_opened() {
+    for device in [
+        "gateway",
+        "gateway.rss",
+        "gateway.dispatcher",
+        "gateway.balanced",
+    ] {
+        let line = format!("--quick --sizes 64 --rules 3 --device {device}");
+        with_gateway(&line, |tester| {
+            let opened = Opened {
+                frame_bytes: 64,
+                connections: 300,
+                pps: 10_000.0,
+                answers_pps: 5000.0,
+            };
+            let patience = Instant::now() + Duration::from_secs(60);
+            // On a busy machine frames may be late.
+            let connected = loop {
+                let connected = tester.connect(&opened).unwrap().unwrap();
+                if connected.first.lost + connected.answers.lost == 0 {
+                    break connected;
+                }
+                assert!(Instant::now() < patience, "{connected:?}");
+            };
+            assert_eq!((connected.first.received, connected.known), (300, 300));
+            assert_eq!(connected.answers.received, 300);
+            let load = Load {
+                frame_bytes: 64,
+                pps: Some(5000.0),
+                duration: Duration::from_secs(1),
+                count: Some(50),
+                ..Load::default()
+            };
+            let outcome = tester.with(|running| running.offer_from(1, &load)).unwrap();
+            assert_eq!(outcome.trial.received, 0, "nobody has begun these");
+        });
+    }
+}
+
+#[test]
+fn a_profile_says_what_the_stages_of_a_gateway_take() {
+    with_gateway("--quick --sizes 64 --rules 3 --device gateway", |tester| {
+        let load = Load {
+            frame_bytes: 64,
+            pps: Some(20_000.0),
+            duration: Duration::from_millis(300),
+            ..Load::default()
+        };
+        let (lcores, trial) = tester.profile(&load).unwrap().unwrap();
+        assert_eq!((lcores.len(), lcores[0].lcore.as_str()), (1, "io0"));
+        let profile = report::Profile {
+            pps: trial.received as f64,
+            lcores,
+            ..report::Profile::default()
+        };
+        let role = profile.roles().remove(0);
+        for name in [
+            "parse",
+            "flow_lookup",
+            "flows",
+            "lookup",
+            "rewrite",
+            "transmit",
+        ] {
+            let found = role.functions.iter().find(|function| function.name == name);
+            assert!(
+                found.is_some_and(|function| function.ticks > 0.0),
+                "{name}: {role:?}"
+            );
+        }
+        let known = |one: &report::profile::Function| one.name == "between" || !one.what.is_empty();
+        let named = role.functions.iter().filter(|one| !known(one));
+        let named: Vec<&str> = named.map(|one| one.name.as_str()).collect();
+        assert_eq!(
+            named,
+            Vec::<&str>::new(),
+            "what takes time has a description"
+        );
+    });
 }

@@ -77,6 +77,35 @@ pub fn measure<S: Stage + 'static>(running: &Running<S>) {
     }
 }
 
+/// What a stage of one worker took while it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Its name.
+    pub stage: &'static str,
+    /// Packets that came to it meanwhile.
+    pub packets: u64,
+    /// Ticks that it took for them, with those of stages within it.
+    pub ticks: u64,
+}
+
+/// The same points as [`stages`], worker by worker; none of one that has ended.
+pub fn measured<S: Stage + 'static>(running: &Running<S>) -> Vec<Vec<Measured>> {
+    let of = |point: &mut Point| Measured {
+        stage: point.name,
+        packets: point.measured_packets,
+        ticks: point.measured_ticks,
+    };
+    let workers = running.handles().map(|worker| {
+        let counted = worker.call(move |worker| {
+            let mut all = Vec::new();
+            worker.points(&mut |point| all.push(of(point)));
+            all
+        });
+        counted.unwrap_or_default()
+    });
+    workers.collect()
+}
+
 /// A line for each of these rows that has lost packets.
 pub fn warnings(rows: &[Value]) -> impl Iterator<Item = String> {
     let lost = |row: &&Value| row["unaccounted"].as_i64().is_some_and(|lost| lost != 0);

@@ -18,6 +18,7 @@ use crate::config::Config;
 use crate::extension::Appliance;
 use linerate_appliance::control::answers::{Answers, Methods};
 use linerate_appliance::control::mailbox::Mailbox;
+use linerate_appliance::control::path::{self, Measured};
 use linerate_appliance::control::reload::Reload;
 use linerate_appliance::error::Error;
 use linerate_appliance::socket::Problem;
@@ -118,6 +119,26 @@ impl Embedded {
     pub fn ask(&self, method: &str, params: Value) -> Result<Value, Problem> {
         let methods = Methods::new(self.mailbox.clone(), Some(self.reload.clone()));
         methods.answer(method, params)
+    }
+
+    /// Has all stages measured for some seconds.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn measure(&self) -> Result<(), Problem> {
+        self.mailbox
+            .call(|control| path::measure(&control.workers.running))
+    }
+
+    /// What stages took since, by worker, in the order of [`workers`](Self::workers).
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn measured(&self) -> Result<Vec<Vec<Measured>>, Problem> {
+        let all = self
+            .mailbox
+            .call(|control| path::measured(&control.workers.running))?;
+        Ok(all.into_iter().take(self.workers.len()).collect())
     }
 
     /// Ends it. Returns its books.

@@ -28,6 +28,10 @@ pub struct Passing<'a> {
 /// wait.
 pub type Tap = Box<dyn FnMut(&Passing<'_>) + Send>;
 
+/// Ticks from which on a burst or round is no part of a measurement: a third of a millisecond or
+/// more, which no stage takes for a burst. Another thread had the CPU.
+pub(super) const TAKEN: u64 = 1 << 20;
+
 /// A named point of a pipeline.
 pub struct Point {
     /// The stage's name.
@@ -134,6 +138,20 @@ impl Point {
         self.taps.iter_mut().for_each(|(_, tap)| tap(&passing));
     }
 
+    /// A part of a stage begins its work: what the clock shows, if time is measured.
+    #[inline(always)]
+    pub fn starts(&self) -> u64 {
+        if self.is_measured { ticks() } else { 0 }
+    }
+
+    /// It has done with so many packets.
+    #[inline(always)]
+    pub fn ends(&mut self, began: u64, packets: u64) {
+        if self.is_measured {
+            self.end(began, packets);
+        }
+    }
+
     /// The stage begins to work on the packets of `mask`: what the clock shows, if time is
     /// measured.
     #[cold]
@@ -153,8 +171,11 @@ impl Point {
     pub(super) fn end(&mut self, began: u64, packets: u64) {
         if self.is_measured {
             let now = ticks();
-            self.measured_ticks += now.saturating_sub(began);
-            self.measured_packets += packets;
+            let took = now.saturating_sub(began);
+            if took < TAKEN {
+                self.measured_ticks += took;
+                self.measured_packets += packets;
+            }
             self.is_measured = now < self.until;
             self.is_watched = self.is_measured || !self.taps.is_empty();
         }

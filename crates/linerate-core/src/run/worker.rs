@@ -8,7 +8,7 @@ use super::egress::{DropCount, Egress, TxPath};
 use super::histogram::Histogram;
 use super::idle::{Idle, Ladder};
 use super::ledger::{Account, Holder};
-use super::point::Point;
+use super::point::{Point, TAKEN};
 use super::stage::{NEVER, Stage};
 use crate::env::Clock;
 use crate::inbox::{self, Inbox, Job};
@@ -131,6 +131,8 @@ pub struct WorkerStats {
     pub rounds: Counter,
     /// Ticks spent in rounds that had packets.
     pub busy_ticks: Counter,
+    /// Of these: of rounds so long that another thread must have had the CPU.
+    pub taken_ticks: Counter,
     /// Ticks spent in rounds that had none, not asleep.
     pub idle_ticks: Counter,
     /// Ticks asleep.
@@ -387,6 +389,9 @@ impl<S: Stage> Worker<S> {
             self.stats.rounds.add(1);
             if ticks > self.stats.gap_limit.read() {
                 self.stats.gaps.record(ticks, 1);
+                if came > 0 && ticks >= TAKEN {
+                    self.stats.taken_ticks.add(ticks);
+                }
             }
             if came > 0 {
                 self.stats.packets.add(came as u64);

@@ -91,6 +91,21 @@ impl Flows {
         packet: &mut Packet,
         context: &mut Context<'_>,
     ) -> Result<(), Verdict> {
+        self.firsts.see_one(packet.port(), packet);
+        let began = self.firsts.starts();
+        let outcome = self.begin_by(now, index, packet, context);
+        self.firsts.ends(began, 1);
+        outcome
+    }
+
+    /// The same, without being seen.
+    fn begin_by(
+        &mut self,
+        now: u64,
+        index: usize,
+        packet: &mut Packet,
+        context: &mut Context<'_>,
+    ) -> Result<(), Verdict> {
         let parsed = &context.packets.parsed;
         let (mut is_v4, mut end) = (parsed.class.v4 >> index & 1 != 0, parsed.end[index]);
         let (mut key, tuple) = match is_v4 {

@@ -116,6 +116,7 @@ fn a_baseline_whose_search_was_cut_short_is_not_held_against_the_device() {
     let mut subjects = Subjects {
         device: &mut device,
         baselines: vec![("bridge".into(), &mut bridge)],
+        connections: Vec::new(),
     };
     let report = base(&settings, 2e7);
     let report = run(

@@ -116,6 +116,7 @@ fn a_size_that_has_had_its_time_ends_with_what_it_knows_and_says_so() {
         let mut subjects = Subjects {
             device: &mut model,
             baselines: Vec::new(),
+            connections: Vec::new(),
         };
         let report = base(&settings, 2e7);
         let report = run(kind, &mut subjects, &settings, report, &mut watch);

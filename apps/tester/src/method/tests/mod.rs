@@ -44,6 +44,7 @@ fn measure_from(
     let mut subjects = Subjects {
         device: model,
         baselines: Vec::new(),
+        connections: Vec::new(),
     };
     run(kind, &mut subjects, settings, known, &mut Silent)
 }

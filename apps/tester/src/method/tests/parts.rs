@@ -46,6 +46,7 @@ fn a_demo_offers_what_goes_and_then_half_of_what_came() {
     let mut subjects = Subjects {
         device: &mut model,
         baselines: vec![("a bridge".into(), &mut bridge)],
+        connections: Vec::new(),
     };
     let kind = Measurement::Demo;
     let mut steps = Steps::default();
@@ -138,6 +139,7 @@ fn an_rfc2544_run_has_every_part_for_every_size_and_beside_it_the_baseline() {
     let mut subjects = Subjects {
         device: &mut model,
         baselines: vec![("Linux bridge".into(), &mut bridge)],
+        connections: Vec::new(),
     };
     let mut watch = Steps::default();
     let report = run(

@@ -2,11 +2,14 @@
 
 use std::fmt::Write;
 
-use super::tables::{NONE, table};
+use super::tables::{NONE, of_grid, table};
 use super::{scale, section};
 use crate::chart::{
     Axis, Curve, Series, Spread, boxes, columns, count, dots, duration, escape, plain, plot, short,
+    stack,
 };
+use crate::report::grid;
+use crate::report::profile::{Role, functions};
 use crate::report::{LatencyRow, Report, Throughput, deviation, median, times};
 use linerate_traffic::figures::Latency;
 use linerate_traffic::units::l2_bps;
@@ -15,7 +18,7 @@ use linerate_traffic::units::l2_bps;
 const SIZES: &str = "frame size in bytes, FCS included";
 /// Colours: the device's goals, what it is compared with, and limits.
 const GOALS: [usize; 4] = [0, 5, 6, 7];
-const BASELINES: [usize; 4] = [3, 1, 7, 2];
+const BASELINES: [usize; 5] = [3, 1, 7, 2, 6];
 const LIMIT: usize = 4;
 /// Colours for one kind of things, such as sizes, so that neighbours differ.
 const KINDS: [usize; 8] = [0, 1, 5, 2, 6, 7, 4, 3];
@@ -244,6 +247,59 @@ fn ratios(body: &mut String, report: &Report) {
         });
         table(body, &["frame", &times, "interval", "confidence"], rows);
     }
+}
+
+/// What a packet costs, by function.
+pub(super) fn profiles(body: &mut String, report: &Report) {
+    let (names, roles): (Vec<String>, Vec<Role>) = grid::roles(report).into_iter().unzip();
+    let (Some(first), Some(table)) = (report.profiles.first(), grid::profile(report)) else {
+        return;
+    };
+    let note = format!(
+        "Ticks of the time stamp counter for each packet that the device forwarded, at {} B and \
+         the throughput of each. Lcores of several roles have a bar for each role. What is \
+         measured costs some: it is asked for each burst, so most with small bursts.",
+        first.frame_bytes
+    );
+    section(body, "What a packet costs, by function", &note);
+    // A legend that can be read: the greatest have colours, all others are one part.
+    let took = |role: &Role, name: &str| {
+        let found = role.functions.iter().find(|function| function.name == name);
+        found.map_or(0.0, |function| function.ticks)
+    };
+    let all = functions(&roles);
+    let most = |name: &str| {
+        roles
+            .iter()
+            .map(|role| took(role, name))
+            .fold(0.0, f64::max)
+    };
+    let mut greatest: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
+    greatest.sort_by(|a, b| most(b).total_cmp(&most(a)));
+    greatest.truncate(KINDS.len() - 1);
+    let named = all.iter().filter(|(name, _)| greatest.contains(name));
+    let mut parts: Vec<Series> = named
+        .enumerate()
+        .map(|(number, &(name, _))| Series {
+            name,
+            colour: KINDS[number],
+            values: roles.iter().map(|role| took(role, name)).collect(),
+        })
+        .collect();
+    if all.len() > greatest.len() {
+        let others = |role: &Role| {
+            let others = role.functions.iter();
+            let others = others.filter(|function| !greatest.contains(&function.name.as_str()));
+            others.map(|function| function.ticks).sum::<f64>()
+        };
+        parts.push(Series {
+            name: "others",
+            colour: KINDS[KINDS.len() - 1],
+            values: roles.iter().map(others).collect(),
+        });
+    }
+    body.push_str(&stack("ticks a packet", "", &grid::labels(&names), &parts));
+    of_grid(body, &table);
 }
 
 /// Repeated searches.

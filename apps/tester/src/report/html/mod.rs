@@ -19,6 +19,9 @@ pub(crate) fn html(report: &Report) -> String {
     head(&mut body, report);
     charts::throughput(&mut body, report);
     tables::throughput(&mut body, report);
+    tables::beside(&mut body, report);
+    charts::profiles(&mut body, report);
+    tables::connections(&mut body, report);
     charts::spread(&mut body, report);
     charts::latency(&mut body, report);
     tables::latency(&mut body, report);

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use super::{figure, section};
 use crate::chart::{duration, escape, plain};
+use crate::report::grid::{self, Grid};
 use crate::report::{
     LatencyRow, Report, Throughput, deviation, line_percent, lost_ppm, median, quantile,
 };
@@ -159,6 +160,40 @@ pub(super) fn throughput(body: &mut String, report: &Report) {
         ]
     });
     table(body, &headings, repeats);
+}
+
+/// One that the text has, too.
+pub(super) fn of_grid(body: &mut String, grid: &Grid) {
+    let headings: Vec<String> = grid
+        .headings
+        .iter()
+        .map(|heading| escape(heading))
+        .collect();
+    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
+    let cells = |row: &Vec<String>| row.iter().map(|cell| escape(cell)).collect();
+    table(body, &headings, grid.rows.iter().map(cells));
+}
+
+/// The device and all baselines.
+pub(super) fn beside(body: &mut String, report: &Report) {
+    if let Some(grid) = grid::beside(report) {
+        body.push_str("<h3>Beside each other, in frames/s</h3>");
+        of_grid(body, &grid);
+    }
+}
+
+/// Of the device and baselines that know connections.
+pub(super) fn connections(body: &mut String, report: &Report) {
+    if let Some(grid) = grid::connections(report) {
+        section(
+            body,
+            "Connections",
+            "The highest rate at which all of so many connections are set up: one side sends a \
+             frame of each, then the other answers in each, which only a known connection lets \
+             through. Torn down: all at once. Capacity: how many are known at once (RFC 9693).",
+        );
+        of_grid(body, &grid);
+    }
 }
 
 pub(super) fn latency(body: &mut String, report: &Report) {

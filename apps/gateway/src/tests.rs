@@ -30,6 +30,7 @@ mod balanced;
 mod floods;
 mod limits;
 mod nat64;
+mod nat64_cut;
 mod reloads;
 mod services;
 

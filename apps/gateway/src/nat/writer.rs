@@ -206,6 +206,8 @@ impl Sink {
                 To::File(path) => {
                     let mut options = OpenOptions::new();
                     let file = options.append(true).create(true).mode(0o640).open(path)?;
+                    // Another file has no such line.
+                    self.is_torn &= file.metadata().is_ok_and(|about| about.len() > 0);
                     Open::File(file)
                 }
                 To::Udp(address) => {
@@ -248,6 +250,9 @@ impl Sink {
 
     /// Writes lines; how many were written whole, and what went wrong.
     fn lines(&mut self, records: &[Record], began_ms: u64) -> (usize, io::Result<()>) {
+        if let Err(error) = self.opened() {
+            return (0, Err(error));
+        }
         let mut text = String::new();
         if self.is_torn {
             text.push('\n');

@@ -448,18 +448,19 @@ fn syslog_that_goes_is_told_of_once_and_used_again_when_it_is_back() {
         .set_read_timeout(Some(Duration::from_secs(30)))
         .unwrap();
     let log = format!("[nat.log]\nsyslog = \"{path}\"\n");
-    let mut gateway = start(&scratch, &hosts(), &log);
-    let mut bytes = [0; 2000];
-    let mut records = |daemon: &UnixDatagram, many: usize| -> Vec<String> {
+    let records = |daemon: &UnixDatagram, many: usize| -> Vec<String> {
+        let mut bytes = [0; 2000];
         let one = |_| {
             let len = daemon.recv(&mut bytes).unwrap();
             message(&bytes[..len])
         };
         (0..many).map(one).collect()
     };
-    let lines = records(&daemon, 40);
+    // It reads from the start: such a socket holds few messages.
+    let reader = std::thread::spawn(move || records(&daemon, 40));
+    let mut gateway = start(&scratch, &hosts(), &log);
+    let lines = reader.join().unwrap();
     assert_eq!(events(lines.iter().map(String::as_str)), begun());
-    drop(daemon);
     std::fs::remove_file(&path).unwrap();
     for lost in [2, 4] {
         gateway.ctl(&["clear", "flows", "10.0.0.40"]).unwrap();

@@ -29,6 +29,7 @@ mod balanced;
 mod floods;
 mod limits;
 mod nat64;
+mod nat64_cut;
 mod policies;
 mod reloads;
 mod services;

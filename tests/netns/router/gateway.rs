@@ -5,6 +5,7 @@ pub(crate) mod balancer;
 pub(crate) mod classes;
 pub(crate) mod conntrack;
 pub(crate) mod load;
+pub(crate) mod outside;
 pub(crate) mod requirements;
 pub(crate) mod scans;
 pub(crate) mod servers;

@@ -51,8 +51,14 @@ impl Router {
         Self::begin_as("router", command, scratch, config)
     }
 
+    /// The same of another appliance, by the name of its command.
     #[track_caller]
-    fn begin_as(name: &str, command: &mut Command, scratch: &Scratch, config: &str) -> Self {
+    pub(super) fn begin_as(
+        name: &str,
+        command: &mut Command,
+        scratch: &Scratch,
+        config: &str,
+    ) -> Self {
         let (file, socket) = (scratch.file("router.toml"), scratch.file("router.sock"));
         write(&file, &socket, config);
         let running = Running::start(command.args([name, &file, "--json"]));

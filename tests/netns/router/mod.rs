@@ -47,6 +47,7 @@ pub(crate) const TESTS: &[&[Test]] = &[
     gateway::classes::TESTS,
     gateway::conntrack::TESTS,
     gateway::load::TESTS,
+    gateway::outside::TESTS,
     gateway::requirements::TESTS,
     gateway::scans::TESTS,
     gateway::servers::TESTS,

@@ -33,6 +33,7 @@ use crate::path::GatewayPath;
 use crate::policy;
 use crate::stages::flows::{Flows, Shared};
 
+mod ending;
 mod frames;
 mod moving;
 mod running;

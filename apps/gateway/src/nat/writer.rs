@@ -24,6 +24,8 @@ const BATCHES: usize = 64;
 const AT_ONCE: usize = 1024;
 /// So long nothing has failed when it is told that writing works again.
 const CALM: Duration = Duration::from_secs(10);
+/// So long syslog at a socket of this machine is waited for.
+const PATIENCE: Duration = Duration::from_millis(500);
 /// So long the end of a run waits for what was not written yet.
 const AT_END: Duration = Duration::from_secs(1);
 
@@ -203,6 +205,8 @@ impl Sink {
                 To::File(path) => {
                     let mut options = OpenOptions::new();
                     let file = options.append(true).create(true).mode(0o640).open(path)?;
+                    // Another file has no such line.
+                    self.is_torn &= file.metadata().is_ok_and(|about| about.len() > 0);
                     Open::File(file)
                 }
                 To::Udp(address) => {
@@ -218,7 +222,8 @@ impl Sink {
                 To::Unix(path) => {
                     let socket = UnixDatagram::unbound()?;
                     socket.connect(path)?;
-                    socket.set_nonblocking(true)?;
+                    // Such a socket holds few messages: 10, if nobody says otherwise.
+                    socket.set_write_timeout(Some(PATIENCE))?;
                     Open::Unix(socket)
                 }
             },
@@ -244,6 +249,9 @@ impl Sink {
 
     /// Writes lines; how many were written whole, and what went wrong.
     fn lines(&mut self, records: &[Record], began_ms: u64) -> (usize, io::Result<()>) {
+        if let Err(error) = self.opened() {
+            return (0, Err(error));
+        }
         let mut text = String::new();
         if self.is_torn {
             text.push('\n');
@@ -296,11 +304,16 @@ impl Sink {
             match one {
                 Ok(_) => sent += 1,
                 Err(error) => {
-                    // A syslog that was started again has another socket.
-                    if matches!(self.to, To::Unix(_)) && error.kind() != io::ErrorKind::WouldBlock {
+                    // A syslog that was started again has another socket; one that does not read
+                    // is not waited for by each record.
+                    let is_stuck = error.kind() == io::ErrorKind::WouldBlock;
+                    if matches!(self.to, To::Unix(_)) && !is_stuck {
                         self.open = None;
                     }
                     outcome = Err(error);
+                    if is_stuck {
+                        break;
+                    }
                 }
             }
         }

@@ -5,11 +5,11 @@ use crate::nat::nat64::Prefix64;
 use crate::nat::rules::Nat64;
 
 /// 192.0.2.7, as hosts inside call it.
-const SERVER: &str = "64:ff9b::c000:207";
-const HOST: &str = "2001:db8:a1::9";
-const POOL: &str = "192.0.2.100";
+pub(super) const SERVER: &str = "64:ff9b::c000:207";
+pub(super) const HOST: &str = "2001:db8:a1::9";
+pub(super) const POOL: &str = "192.0.2.100";
 
-fn translating() -> Stanzas {
+pub(super) fn translating() -> Stanzas {
     let mut stanzas = stanzas(USUAL);
     let address = POOL.parse().unwrap();
     stanzas.nat.pools = vec![Pool::new("v4", vec![(address, address)])];

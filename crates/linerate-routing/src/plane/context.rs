@@ -23,6 +23,10 @@ use super::reasons::Reasons;
 use super::transmit::Output;
 use crate::model::InterfaceId;
 
+/// What all links of IPv6 take, in bytes (RFC 8200 5). IPv4 that may be fragmented becomes IPv6 of
+/// that length at most (RFC 7915 4).
+pub(super) const LOWEST_MTU6: u16 = 1280;
+
 /// The verdict on a packet that does not reach the lookup.
 #[derive(Clone, Copy, Debug)]
 pub enum Verdict {
@@ -89,7 +93,9 @@ pub struct Packets {
     pub(super) translated: Mask,
     /// Of these: how their headers were.
     originals: Box<[[u8; ORIGINAL]; Burst::CAPACITY]>,
-    /// Of these: how many bytes longer their headers are now.
+    /// Of these: those that are of the other version of IP now.
+    crossed: Mask,
+    /// Of these: how many bytes longer their headers are.
     grew: [i16; Burst::CAPACITY],
     /// The number of the hop of each packet.
     pub hops: [u32; Burst::CAPACITY],
@@ -112,6 +118,7 @@ impl Packets {
             verdicts: [Verdict::Drop(reasons.truncated); Burst::CAPACITY],
             translated: 0,
             originals: Box::new([[0; ORIGINAL]; Burst::CAPACITY]),
+            crossed: 0,
             grew: [0; Burst::CAPACITY],
             hops: [NO_ROUTE; Burst::CAPACITY],
             exits: [0; Burst::CAPACITY],
@@ -125,14 +132,14 @@ impl Packets {
         (self.interface, self.tags) = (interface, tags);
         self.first_whole = None;
         self.here = Mask::MAX;
-        self.translated = 0;
+        (self.translated, self.crossed) = (0, 0);
     }
 
     /// Notes how the untagged frame at `index` is, before somebody translates its addresses: an
     /// error that its sender gets quotes what the sender sent (RFC 5508 4.2).
     #[inline(always)]
     pub fn translate(&mut self, index: usize, frame: &[u8]) {
-        if self.translated >> index & 1 != 0 && self.grew[index] != 0 {
+        if self.crossed >> index & 1 != 0 {
             // It is of the other version meanwhile.
             return;
         }
@@ -147,9 +154,23 @@ impl Packets {
     }
 
     /// Notes that a packet that was [translated](Self::translate) is of the other version of IP
-    /// now, with a header that is so many bytes longer.
-    pub fn grow(&mut self, index: usize, bytes: i16) {
+    /// now, with a header that is so many bytes longer, and ends at byte `end` of its frame.
+    pub fn grow(&mut self, index: usize, bytes: i16, end: usize) {
+        self.crossed |= 1 << index;
         self.grew[index] += bytes;
+        if end > HEADER_LEN + usize::from(LOWEST_MTU6) && self.ident4(index).is_some() {
+            self.plain &= !(1 << index);
+        }
+    }
+
+    /// The identification of the IPv4 packet that the one at `index` was, which is of IPv6 now, if
+    /// it may be fragmented and is no fragment.
+    pub(super) fn ident4(&self, index: usize) -> Option<u16> {
+        let original = self.originals.get(index)?;
+        let [first, _, _, _, a, b, flags, offset, ..] = *original;
+        let may_be_cut = self.crossed >> index & 1 != 0 && first >> 4 == 4;
+        let may_be_cut = may_be_cut && flags & 0x7f == 0 && offset == 0;
+        may_be_cut.then_some(u16::from_be_bytes([a, b]))
     }
 
     /// The largest packet of what its sender sent that is not too big, if that is `mtu` now.
@@ -162,7 +183,9 @@ impl Packets {
     /// Makes a packet what its sender sent.
     pub(super) fn restore(&self, index: usize, packet: &mut Packet) {
         if index < Burst::CAPACITY && self.translated >> index & 1 != 0 {
-            original::restore(packet, &self.originals[index], self.grew[index]);
+            let crossed = self.crossed >> index & 1 != 0;
+            let grew = crossed.then_some(self.grew[index]);
+            original::restore(packet, &self.originals[index], grew);
         }
     }
 
@@ -172,7 +195,7 @@ impl Packets {
         let is_same = index >= Burst::CAPACITY || self.translated >> index & 1 == 0;
         match is_same {
             true => Headers::Same,
-            false if self.grew[index] != 0 => Headers::Lost,
+            false if self.crossed >> index & 1 != 0 => Headers::Lost,
             false => original::put(packet, &self.originals[index]),
         }
     }

@@ -338,7 +338,7 @@ impl Context<'_> {
             return self.drop_one(index, reasons.ttl_exceeded, packet, out);
         }
         let length = seen.end - HEADER_LEN;
-        let mtu = usize::from(hop.mtu);
+        let mtu = usize::from(self.longest(seen, hop.mtu, &packet));
         let is_cut_later = packet.meta().offload.intersects(Offload::GSO);
         let fits = length <= mtu || is_cut_later && segment_len(&packet, seen) <= mtu;
         if !fits && !self.may_be_cut(seen, mtu, &mut packet) {

@@ -1,5 +1,5 @@
 //! Fragments packets that are longer than the next link takes (RFC 791, RFC 1812 4.2.2.7, RFC 8200
-//! 4.5).
+//! 4.5), or than any link of IPv6 must take, if they were IPv4 (RFC 7915 4).
 
 use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::Egress;
@@ -8,17 +8,28 @@ use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::ipv4::Ipv4;
 use linerate_wire::offload::complete_partial;
 
-use super::context::Context;
+use super::context::{Context, LOWEST_MTU6};
 use super::exceptions::PacketContext;
 use super::hops::Hop;
 
 impl Context<'_> {
+    /// The longest packet, from the IP header on, that goes to a link of that MTU.
+    pub(super) fn longest(&self, seen: PacketContext, mtu: u16, packet: &Packet) -> u16 {
+        let is_cut_later = packet.meta().offload.intersects(Offload::GSO);
+        match !seen.is_v4 && !is_cut_later && self.packets.ident4(seen.index).is_some() {
+            true => mtu.min(LOWEST_MTU6),
+            false => mtu,
+        }
+    }
+
     /// Whether a packet longer than the next link takes may become shorter ones: RFC 1812 5.2.6; of
-    /// IPv6 only what was reassembled here (RFC 8200 5). A frame with TCP segmentation offload gets
-    /// smaller segments.
+    /// IPv6 only what was reassembled here (RFC 8200 5), or was IPv4 that may be fragmented (RFC
+    /// 7915 4). A frame with TCP segmentation offload gets smaller segments.
     pub(super) fn may_be_cut(&self, seen: PacketContext, mtu: usize, packet: &mut Packet) -> bool {
         if !seen.is_v4 {
-            return self.packets.marks.whole >> seen.index & 1 != 0;
+            let is_whole = self.packets.marks.whole >> seen.index & 1 != 0;
+            let was_v4 = self.packets.ident4(seen.index).is_some();
+            return is_whole || was_v4 && !packet.meta().offload.intersects(Offload::GSO);
         }
         let bytes = &packet.data()[HEADER_LEN..seen.end];
         let may = Ipv4::new_checked(bytes).is_ok_and(|ip| !ip.dont_fragment());
@@ -52,11 +63,18 @@ impl Context<'_> {
                 return self.drop_one(seen.index, self.reasons.bad_length, packet, out);
             }
         }
-        let mtu = usize::from(hop.mtu);
+        let mtu = usize::from(self.longest(seen, hop.mtu, &packet));
         let cut = match seen.is_v4 {
             true => Cut::ipv4(&packet, HEADER_LEN, mtu),
-            // RFC 7739: the identification must be unpredictable.
-            false => Cut::ipv6(&packet, HEADER_LEN, mtu, self.exceptions.ident()),
+            false => {
+                let ident = match self.packets.ident4(seen.index) {
+                    // RFC 7915 4.1: that of IPv4.
+                    Some(ident) => ident.into(),
+                    // RFC 7739: the identification must be unpredictable.
+                    None => self.exceptions.ident(),
+                };
+                Cut::ipv6(&packet, HEADER_LEN, mtu, ident)
+            }
         };
         let Ok(mut cut) = cut else {
             return self.drop_one(seen.index, self.reasons.too_big, packet, out);

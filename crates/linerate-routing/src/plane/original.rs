@@ -35,10 +35,10 @@ impl Headers {
     }
 }
 
-/// Makes a frame what its sender sent, whose headers are `grew` bytes longer now: those of the
-/// other version of IP, if that is not 0.
-pub(super) fn restore(packet: &mut Packet, original: &[u8; ORIGINAL], grew: i16) {
-    if grew != 0 {
+/// Makes a frame what its sender sent, whose headers are `grew` bytes longer now, if they are those
+/// of the other version of IP.
+pub(super) fn restore(packet: &mut Packet, original: &[u8; ORIGINAL], grew: Option<i16>) {
+    if let Some(grew) = grew {
         let Some(mut link) = packet.data().first_chunk::<HEADER_LEN>().copied() else {
             return;
         };

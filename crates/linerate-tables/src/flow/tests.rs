@@ -6,6 +6,8 @@ use super::*;
 use crate::exact::Seed;
 use linerate_testkit::Random;
 
+mod collisions;
+
 /// The name of a flow that has none yet.
 const NO_FLOW: FlowId = FlowId {
     index: u32::MAX,

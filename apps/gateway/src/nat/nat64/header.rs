@@ -75,6 +75,19 @@ impl Front {
         &mut self.bytes[..self.len]
     }
 
+    /// Lets an IPv4 packet that comes from IPv6 be fragmented on its way, under an identification:
+    /// RFC 7915 5.1.1, of one that its sender has sent in fragments.
+    pub fn may_be_cut(&mut self, ident: u16) {
+        let Some(header) = self.bytes_mut().first_chunk_mut::<20>() else {
+            return;
+        };
+        header[4..6].copy_from_slice(&ident.to_be_bytes());
+        header[6] &= !0x40;
+        header[10..12].fill(0);
+        let sum = checksum::checksum(header);
+        header[10..12].copy_from_slice(&sum.to_be_bytes());
+    }
+
     /// Puts the front into a packet whose network header begins at `l3`: false, and no change, if
     /// there is no room before it.
     #[must_use = "false means that the packet is half translated: drop it"]

@@ -133,3 +133,23 @@ fn memory_of_records_is_used_again() {
     });
     assert!(again);
 }
+
+#[test]
+fn a_socket_that_holds_few_messages_gets_all_and_one_that_nobody_reads_stops_nothing() {
+    let scratch = Scratch::new();
+    let path = scratch.path().join("log");
+    let daemon = UnixDatagram::bind(&path).unwrap();
+    let (writer, told) = writer(To::Unix(path));
+    let many = 1000;
+    writer.write((0..many).map(record).collect(), 0);
+    let mut bytes = [0; 2000];
+    for _ in 0..many {
+        daemon.recv(&mut bytes).unwrap();
+    }
+    assert_eq!(settled(&writer, many), (many, 0));
+    // What fits is written, and the rest is not waited for one by one.
+    writer.write((0..many).map(record).collect(), 0);
+    let (written, lost) = settled(&writer, 2 * many);
+    assert_eq!((written + lost, lost > 0), (2 * many, true));
+    assert_eq!(locked(&told).len(), 1);
+}

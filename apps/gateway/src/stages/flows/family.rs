@@ -145,7 +145,10 @@ impl Flows {
         let ident = self.random() as u16;
         context.packets.translate(index, packet.data());
         let front = six_to_four(packet.data_mut(), &headers, to, ident, mtu, is_partial);
-        let front = front.map_err(|why| self.untranslatable(why))?;
+        let mut front = front.map_err(|why| self.untranslatable(why))?;
+        if context.packets.marks.whole >> index & 1 != 0 {
+            front.may_be_cut(ident);
+        }
         self.put(index, &front, packet, context)?;
         let Some(Either::V4(key)) = to.key() else {
             return Err(Verdict::Drop(self.reasons.nat_malformed));
@@ -219,8 +222,8 @@ impl Flows {
         if !front.put(packet, HEADER_LEN) {
             return Err(malformed);
         }
-        context.packets.grow(index, grew);
         let end = packet.len();
+        context.packets.grow(index, grew, end);
         if end < MIN_FRAME_LEN {
             if !packet.set_len(MIN_FRAME_LEN) {
                 return Err(malformed);

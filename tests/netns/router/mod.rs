@@ -50,6 +50,7 @@ pub(crate) const TESTS: &[&[Test]] = &[
     gateway::requirements::TESTS,
     gateway::scans::TESTS,
     gateway::servers::TESTS,
+    gateway::tayga::TESTS,
     host::TESTS,
     joined::TESTS,
     live::TESTS,

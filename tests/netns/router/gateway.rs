@@ -6,6 +6,7 @@ pub(crate) mod classes;
 pub(crate) mod conntrack;
 pub(crate) mod load;
 pub(crate) mod requirements;
+pub(crate) mod returns;
 pub(crate) mod scans;
 pub(crate) mod servers;
 pub(crate) mod tayga;

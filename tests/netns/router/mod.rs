@@ -48,6 +48,7 @@ pub(crate) const TESTS: &[&[Test]] = &[
     gateway::conntrack::TESTS,
     gateway::load::TESTS,
     gateway::requirements::TESTS,
+    gateway::returns::TESTS,
     gateway::scans::TESTS,
     gateway::servers::TESTS,
     gateway::tayga::TESTS,

@@ -31,7 +31,6 @@ mod floods;
 mod limits;
 mod nat64;
 mod reloads;
-mod routes;
 mod services;
 
 const OUTSIDE: u16 = 0;

@@ -603,17 +603,16 @@ macro_rules! known {
                 };
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
-                let (packet_of, mut when) = ((key, &upper, bytes), (now, number));
+                let (packet_of, when) = ((key, &upper, bytes), (now, number));
                 let wanted = (index, &mut self.services.wanted);
                 let mut judged = judge(table, tracker, hit, packet_of, when, wanted);
                 if let Judged::Old(held, beside) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
                     };
-                    let (backend, before) = (flow.user.backend, flow.user.permitted_by);
-                    let number = number | before & DIRECT;
-                    when.1 = number;
-                    if before != number {
+                    let backend = flow.user.backend;
+                    let number = number | flow.user.permitted_by & DIRECT;
+                    if flow.user.permitted_by != number {
                         let (_, original, translated, _) = gone_of(&flow);
                         let tuples = (original, translated);
                         let kept = (held, beside, backend);
@@ -628,13 +627,9 @@ macro_rules! known {
                                 return Err(verdict);
                             }
                         };
-                        if services.is_none() {
-                            // The lookup drops it, and says so to who has sent it.
-                            when.1 = before;
-                        }
                         if let Some(user) = self.$table.user_mut(hit.flow) {
-                            user.permitted_by = when.1;
-                            user.services = services.unwrap_or(ServiceBits::NONE);
+                            user.permitted_by = number;
+                            user.services = services;
                         }
                     }
                     if number & DIRECT != 0 {

@@ -322,8 +322,7 @@ impl Flows {
     }
 
     /// A packet of a flow that older policies have permitted: it is decided anew. The tuples are
-    /// those of the flow's first packet, before and behind its translation. `None`: as long as
-    /// there is no route, nobody knows between which zones the flow is, and nothing is decided.
+    /// those of the flow's first packet, before and behind its translation.
     #[cold]
     pub(super) fn decide_again(
         &mut self,
@@ -333,7 +332,7 @@ impl Flows {
         (held, beside, backend): (Held, Beside, u16),
         packet: &Packet,
         context: &mut Context<'_>,
-    ) -> Result<Option<ServiceBits>, Verdict> {
+    ) -> Result<ServiceBits, Verdict> {
         let aim = original.with_dst(translated.dst);
         let here = context.packets.interface;
         let server = match backend {
@@ -351,7 +350,7 @@ impl Flows {
             Direction::Reverse => original.src.address,
         };
         let Some(there) = leaves(index, self.nat.plain(far), packet, context) else {
-            return Ok(None);
+            return Ok(ServiceBits::NONE);
         };
         let ends = match hit.direction {
             Direction::Forward => (here, there),
@@ -362,7 +361,7 @@ impl Flows {
             false => Err(Verdict::Drop(self.reasons.nat_gone)),
         };
         self.counts.forbidden += u64::from(decided.is_err());
-        decided.map(Some)
+        decided
     }
 }
 

@@ -24,12 +24,19 @@ pub(crate) const TESTS: &[Test] = tests![
     #[ignore = "long: boots a guest under emulation"]
     the_routers_unit_as_the_systemd_of_a_guest_runs_it,
     #[ignore = "long: boots a guest under emulation"]
+    direct_return_to_the_kernel_of_a_guest,
+    #[ignore = "long: boots a guest under emulation"]
     a_guest_and_its_host_share_a_file,
 ];
 
 /// VRF and VLAN devices of the kernel as the oracle.
 fn customers_on_a_trunk_as_the_kernel_of_a_guest_has_them() {
     guest::runs("router::trunk::", First::Script);
+}
+
+/// Tunnels of the kernel as the other side of a balancer.
+fn direct_return_to_the_kernel_of_a_guest() {
+    guest::runs("router::gateway::returns::", First::Script);
 }
 
 /// The router's unit under a real systemd. In the guest this test is the scenario.

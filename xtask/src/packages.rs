@@ -81,6 +81,8 @@ pub(crate) const PACKAGES: &[Package] = &[
     program("hping3",      "hping3",       "segments that no host sends, and floods"),
     program("thc-ipv6",    "atk6-firewall6", "the ways around a firewall by IPv6's headers, in the \
         long scenarios"),
+    guest("tayga",         Probe::Program("tayga"), "a translator without state on the other side \
+        of NAT64, in the long scenarios"),
     program("gcc",         "gcc",          "the C peers of `cargo xtask compare`"),
     program("pkg-config",  "pkg-config",   "finding DPDK"),
     program("dpdk-dev",    "dpdk-testpmd", "interoperation with DPDK, and the forwarding peers of \

@@ -167,7 +167,7 @@ fn traceroute_shows_the_router() {
 }
 
 /// The path MTU to an address in the kernel of a host.
-fn path_mtu(host: &Namespace, address: &str) -> Option<u32> {
+pub(super) fn path_mtu(host: &Namespace, address: &str) -> Option<u32> {
     let route = host.ip(&format!("route get {address}"));
     let mut words = route.split_whitespace().skip_while(|word| *word != "mtu");
     words.nth(1)?.parse().ok()

@@ -7,8 +7,10 @@ pub(crate) mod conntrack;
 pub(crate) mod load;
 pub(crate) mod outside;
 pub(crate) mod requirements;
+pub(crate) mod returns;
 pub(crate) mod scans;
 pub(crate) mod servers;
+pub(crate) mod tayga;
 mod three;
 mod wires;
 
@@ -181,9 +183,19 @@ fn hosts_behind_one_address_are_answered() {
 
 /// Sends as much both ways at once, and checks that it arrives as it was sent.
 fn exchange(client: &Namespace, server: &Namespace, address: &str, bytes: usize) {
+    exchange_by(client, (server, address), address, bytes);
+}
+
+/// The same where the client knows the server by another address than the server itself.
+fn exchange_by(
+    client: &Namespace,
+    (server, address): (&Namespace, &str),
+    called: &str,
+    bytes: usize,
+) {
     let listener = server.inside(|| TcpListener::bind(at(address, 0)).unwrap());
     listener.set_nonblocking(true).unwrap();
-    let to = listener.local_addr().unwrap();
+    let to = at(called, listener.local_addr().unwrap().port());
     let connect = || TcpStream::connect_timeout(&to, Duration::from_secs(5)).unwrap();
     let stream = client.inside(connect);
     let patience = Some(Duration::from_secs(20));

@@ -217,8 +217,11 @@ impl Router {
 /// Writes the file, with common settings in front: allocating memory for a million routes would
 /// take longer than most tests.
 fn write(file: &str, socket: &str, config: &str) {
-    let mut head =
-        format!("[plan]\nio = \"0\"\n\n[router]\ncontrol = \"{socket}\"\nperiod = 0.5\n");
+    let plan = match config.contains("[plan]") {
+        true => "",
+        false => "[plan]\nio = \"0\"\n\n",
+    };
+    let mut head = format!("{plan}[router]\ncontrol = \"{socket}\"\nperiod = 0.5\n");
     for (key, most) in [("routes", 20_000), ("neighbours", 4000)] {
         if !config.contains(&format!("{key} = ")) {
             head += &format!("{key} = {most}\n");

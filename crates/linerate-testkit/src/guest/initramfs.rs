@@ -5,7 +5,7 @@ use super::First;
 use std::path::Path;
 
 /// What the guest's wires, devices and file systems are made of.
-const MODULES: [&str; 10] = [
+const MODULES: [&str; 14] = [
     "virtio_pci",
     "virtio_net",
     "9pnet_virtio",
@@ -15,6 +15,10 @@ const MODULES: [&str; 10] = [
     "tun",
     "vrf",
     "8021q",
+    "ipip",
+    "sit",
+    "ip6_tunnel",
+    "fou",
     "overlay",
 ];
 

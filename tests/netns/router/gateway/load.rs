@@ -1,14 +1,19 @@
-//! Traffic that goes on across NAT while the file changes and others flood.
+//! Traffic that goes on across NAT while the file changes, buckets move, FRR restarts and others
+//! flood.
 
 use super::three::Three;
+use crate::router::frr::{BY_FPM, Frr};
 use crate::router::instance::Router;
-use crate::router::site::{RIGHT4, iperf3, reaches};
+use crate::router::site::{LEFT4, RIGHT4, iperf3, reaches};
+use linerate_testkit::cli::binary;
 use linerate_testkit::netns::Namespace;
 use linerate_testkit::traffic::{accept, file_to};
 use linerate_testkit::{PATIENCE, Scratch, has, wait};
 use linerate_testkit::{harness::Test, tests};
+use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -16,22 +21,34 @@ use std::time::{Duration, Instant};
 
 pub(crate) const TESTS: &[Test] = tests![
     a_file_crosses_nat_while_policies_and_pools_change,
-    #[ignore = "long: 1 GB, and TCP both ways"]
-    a_large_file_crosses_nat_while_policies_and_pools_change,
+    a_file_crosses_nat_while_buckets_move,
+    #[ignore = "long: 1 GB, TCP both ways, and FRR restarts"]
+    a_large_file_crosses_nat_while_policies_pools_and_routes_change,
+    #[ignore = "long: 1 GB, TCP both ways, and FRR restarts"]
+    a_large_file_crosses_nat_while_buckets_move_between_balanced_workers,
+    #[ignore = "long: 1 GB, TCP both ways, and FRR restarts"]
+    a_large_file_crosses_nat_while_buckets_move_behind_dispatchers,
     #[ignore = "long: floods of some seconds"]
     a_transfer_goes_on_through_floods,
 ];
 
-/// What files and connections go to: behind the right host.
+/// What files and connections go to: behind the right host, by a route of FRR's where it runs.
 const FAR: &str = "10.99.0.1";
 
-/// The gateway in the middle of hosts.
-struct Middle {
-    gateway: Router,
+/// What there is in the middle besides.
+#[derive(Clone, Copy, Default)]
+struct With {
+    /// FRR, which knows the way to [`FAR`].
+    frr: bool,
+    /// Several workers: the plan, and the mode of dispatch.
+    workers: Option<(&'static str, &'static str)>,
 }
 
+const BALANCED: (&str, &str) = ("io = \"1-3\"", "balanced");
+const DISPATCHER: (&str, &str) = ("io = \"1-2\"\neu = \"3-4\"", "dispatcher");
+
 /// The file of a second: lists of another length, and another pool beside the address in use.
-fn config(second: usize) -> String {
+fn config(second: usize, with: With) -> String {
     let rules: String = (0..second % 50)
         .map(|rule| {
             format!(
@@ -42,26 +59,117 @@ fn config(second: usize) -> String {
         .collect();
     let rules = format!("rules = [\n{rules}]\ndefault = \"permit\"");
     let pool = ["", ", \"198.51.100.3-198.51.100.9\"", ", \"203.0.113.1\""][second % 3];
-    Three::config(4096).replace("default = \"permit\"", &rules)
-        + &format!(
-            "[nat]\n[[nat.pool]]\nname = \"pool\"\naddresses = [\"198.51.100.1\"{pool}]\n\
-             [[nat.source]]\nfrom = \"inside\"\nto = \"outside\"\npool = \"pool\"\n\
-             [[route]]\nprefix = \"{FAR}/32\"\nvia = \"{RIGHT4}\"\n"
-        )
+    let mut config = match with.frr {
+        true => "fpm = \"127.0.0.1:2620\"\n".into(),
+        false => String::new(),
+    };
+    config += &Three::config(4096).replace("default = \"permit\"", &rules);
+    config += &format!(
+        "[nat]\n[[nat.pool]]\nname = \"pool\"\naddresses = [\"198.51.100.1\"{pool}]\n\
+         [[nat.source]]\nfrom = \"inside\"\nto = \"outside\"\npool = \"pool\"\n"
+    );
+    if let Some((plan, mode)) = with.workers {
+        config += &format!(
+            "source = \"10.1.0.0/24\"\n[dispatch]\nmode = \"{mode}\"\n\
+             [plan]\nbg = \"0\"\n{plan}\n"
+        );
+    }
+    if !with.frr {
+        config += &format!("[[route]]\nprefix = \"{FAR}/32\"\nvia = \"{RIGHT4}\"\n");
+    }
+    config
 }
 
-impl Middle {
+/// The gateway, and FRR beside it, in the middle of three hosts.
+struct Middle<'a> {
+    three: &'a Three,
+    scratch: &'a Scratch,
+    with: With,
+    gateway: Router,
+    frr: Option<Frr>,
+    /// How often FRR has been started.
+    starts: usize,
+    /// How many buckets have moved.
+    moved: usize,
+}
+
+impl<'a> Middle<'a> {
     #[track_caller]
-    fn new(three: &Three, scratch: &Scratch) -> Self {
+    fn new(three: &'a Three, scratch: &'a Scratch, with: With) -> Self {
         three.site.right.ip(&format!("addr add {FAR}/32 dev lo"));
-        let gateway = Router::start_as("gateway", &three.site.mid, scratch, &config(0));
+        let config = config(0, with);
+        let mut middle = Self {
+            three,
+            scratch,
+            with,
+            gateway: Router::start_as("gateway", &three.site.mid, scratch, &config),
+            frr: None,
+            starts: 0,
+            moved: 0,
+        };
+        if with.frr {
+            middle.start_frr();
+        }
         reaches(&three.site.left, FAR);
-        Self { gateway }
+        middle
+    }
+
+    fn start_frr(&mut self) {
+        let daemons = [
+            ("zebra", BY_FPM.0, BY_FPM.1.to_owned()),
+            ("staticd", "", format!("ip route {FAR}/32 {RIGHT4}\n")),
+        ];
+        self.starts += 1;
+        let name = format!("frr-{}", self.starts);
+        let frr = Frr::of(&self.three.site.mid, &name, &daemons, self.scratch);
+        self.frr = Some(frr);
+    }
+
+    /// Every few seconds: its routes come, and are repeated, in between.
+    fn restart_frr(&mut self, second: usize) {
+        if second % 6 == 3
+            && let Some(frr) = self.frr.take()
+        {
+            frr.kill();
+            self.start_frr();
+        }
+    }
+
+    /// The bucket that flows of the left host are in.
+    #[track_caller]
+    fn bucket(&self) -> u64 {
+        let flow = format!("{LEFT4}:4000 > {FAR}:80 tcp");
+        let mut ctl = Command::new(binary());
+        ctl.args(["ctl", "--socket", self.gateway.socket(), "--json"]);
+        let output = ctl.args(["explain", &flow, "--in", "inside"]).output();
+        let output = output.unwrap();
+        let said: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        said["bucket"]
+            .as_u64()
+            .unwrap_or_else(|| panic!("{output:?}"))
+    }
+
+    /// The bucket goes round all the workers that own some.
+    #[track_caller]
+    fn move_buckets(&mut self) {
+        let bucket = self.bucket();
+        let workers = self.gateway.show("workers");
+        let rows = workers["rows"].as_array().unwrap();
+        let owns = |row: &&Value| row["buckets"].as_u64().unwrap() > 0;
+        for row in rows.iter().filter(owns) {
+            let words = format!("move bucket {bucket} worker {} --json", row["worker"]);
+            let said: Value = serde_json::from_str(&self.gateway.ctl(&words)).unwrap();
+            self.moved += said["buckets"].as_array().unwrap().len();
+        }
     }
 
     /// What happens in each second.
     fn disturb(&mut self, second: usize) {
-        self.gateway.reload(&config(second));
+        self.gateway.reload(&config(second, self.with));
+        if self.with.workers.is_some() {
+            self.move_buckets();
+        }
+        self.restart_frr(second);
     }
 
     /// Disturbs once a second while work goes on; how often.
@@ -79,27 +187,45 @@ impl Middle {
             let worked = working.join();
             worked.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
+        eprintln!(
+            "{second} reloads, FRR started {} times, {} buckets moved",
+            self.starts, self.moved
+        );
         second
     }
 }
 
-fn a_file_crosses_nat_while_policies_and_pools_change() {
+fn a_file(with: With) {
     let Some(three) = Three::new() else { return };
     let scratch = Scratch::new();
-    let mut middle = Middle::new(&three, &scratch);
+    let mut middle = Middle::new(&three, &scratch, with);
     let (left, right) = (&three.site.left, &three.site.right);
-    let times = middle.disturb_during(|| file_to(left, (right, FAR), 50, &scratch));
-    eprintln!("{times} reloads");
+    middle.disturb_during(|| file_to(left, (right, FAR), 50, &scratch));
+    assert_eq!(middle.moved > 0, with.workers.is_some());
     middle.gateway.stop();
 }
 
-fn a_large_file_crosses_nat_while_policies_and_pools_change() {
-    if !has(&["iperf3"]) {
+fn a_file_crosses_nat_while_policies_and_pools_change() {
+    a_file(With::default());
+}
+
+fn a_file_crosses_nat_while_buckets_move() {
+    for workers in [BALANCED, DISPATCHER] {
+        a_file(With {
+            workers: Some(workers),
+            ..With::default()
+        });
+    }
+}
+
+fn a_large_file(workers: Option<(&'static str, &'static str)>) {
+    if !has(&["vtysh", "iperf3"]) {
         return;
     }
     let Some(three) = Three::new() else { return };
     let scratch = Scratch::new();
-    let mut middle = Middle::new(&three, &scratch);
+    let with = With { frr: true, workers };
+    let mut middle = Middle::new(&three, &scratch, with);
     let (left, right) = (&three.site.left, &three.site.right);
     let times = middle.disturb_during(|| {
         iperf3(left, right, FAR, 10, "");
@@ -107,11 +233,11 @@ fn a_large_file_crosses_nat_while_policies_and_pools_change() {
         iperf3(left, right, FAR, 10, "--bidir");
         file_to(left, (right, FAR), 1000, &scratch);
     });
-    assert!(times >= 10, "{times} reloads");
-    eprintln!("{times} reloads");
+    assert!(times >= 10 && middle.starts >= 3);
+    assert!(middle.moved >= times || workers.is_none());
     let flows = middle.gateway.show("flows tcp");
     let flows = flows["rows"].as_array().unwrap();
-    let is_translated = |flow: &serde_json::Value| {
+    let is_translated = |flow: &Value| {
         let source = flow["becomes_source"].as_str();
         source.is_some_and(|source| source.starts_with("198.51.100.1:"))
     };
@@ -120,6 +246,18 @@ fn a_large_file_crosses_nat_while_policies_and_pools_change() {
         "{flows:?}"
     );
     middle.gateway.stop();
+}
+
+fn a_large_file_crosses_nat_while_policies_pools_and_routes_change() {
+    a_large_file(None);
+}
+
+fn a_large_file_crosses_nat_while_buckets_move_between_balanced_workers() {
+    a_large_file(Some(BALANCED));
+}
+
+fn a_large_file_crosses_nat_while_buckets_move_behind_dispatchers() {
+    a_large_file(Some(DISPATCHER));
 }
 
 /// A TCP connection that carries data until it is ended.
@@ -224,7 +362,7 @@ fn a_transfer_goes_on_through_floods() {
     }
     let Some(three) = Three::new() else { return };
     let scratch = Scratch::new();
-    let mut middle = Middle::new(&three, &scratch);
+    let mut middle = Middle::new(&three, &scratch, With::default());
     let (left, right) = (&three.site.left, &three.site.right);
     for (name, words) in FLOODS {
         reaches(left, FAR);

@@ -20,6 +20,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use linerate_core::arch::prefetch_read;
+
 use super::Protocol;
 use super::bits::{Bits, Wide};
 
@@ -517,6 +519,16 @@ impl Ports {
             self.note(address, protocol, port, now, true);
         }
         was_taken
+    }
+
+    /// Asks for the memory that says which ports of this one's bucket are free.
+    #[inline]
+    pub fn prefetch(&self, address: AddressId, port: u16) {
+        if let Some(bucket) = &self.buckets[usize::from(bucket_of(port))] {
+            let part = bucket.parts.as_ptr().wrapping_add(usize::from(address.0));
+            prefetch_read(part);
+            prefetch_read(part.cast::<u8>().wrapping_add(size_of::<Part>() - 1));
+        }
     }
 
     /// Whether a port may be given, and is not.

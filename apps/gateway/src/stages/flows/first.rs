@@ -248,7 +248,8 @@ impl Flows {
                 }
                 self.counts.begun += 1;
                 self.began_at(backend);
-                self.has_begun = true;
+                self.begun_here.add(&key);
+                back.iter().for_each(|back| self.begun_here.add(back));
                 if self.moving.is_some()
                     && let Some(back) = &back
                 {

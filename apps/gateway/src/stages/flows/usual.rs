@@ -1,17 +1,19 @@
 //! What most packets are: TCP or UDP of a flow that goes on as it has before. They are judged,
-//! counted and translated here, in a loop without calls; the first that is anything else ends it.
+//! counted and translated here, in a loop without calls. One that moves its flow to another state,
+//! as at the beginning and at the end of a connection, costs a call; the first that is anything
+//! else ends the loop.
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_routing::plane::Packets;
-use linerate_tables::flow::{Direction, FlowKey, Hit};
+use linerate_tables::flow::{Direction, FlowKey, FlowMut, Hit};
 use linerate_tables::parse::Mask;
 use linerate_wire::ethernet::HEADER_LEN;
 use linerate_wire::{ipv4, ipv6, protocol};
 
 use super::translate::{put4, put6};
-use super::{Flows, Table, read};
+use super::{Flows, Table, Tracked, read};
 use crate::nat::rewrite::Differences;
-use crate::track::{State, Upper};
+use crate::track::{State, Tracker, Upper, Verdict};
 
 /// What becomes of a packet.
 enum Goes<F> {
@@ -58,7 +60,8 @@ impl Flows {
             let passed = match v4 >> index & 1 != 0 {
                 true => {
                     let key = packets.parsed.keys4[index];
-                    match goes_on(&mut self.v4, &hit, (key, is_udp, true), end, packet, now) {
+                    let (table, of) = (&mut self.v4, (key, is_udp, true));
+                    match goes_on(table, &self.tracker, &hit, of, end, packet, now) {
                         Goes::Else => false,
                         Goes::On => true,
                         Goes::As(to, differences) => {
@@ -68,7 +71,8 @@ impl Flows {
                 }
                 false => {
                     let key = packets.parsed.keys6[index];
-                    match goes_on(&mut self.v6, &hit, (key, is_udp, false), end, packet, now) {
+                    let (table, of) = (&mut self.v6, (key, is_udp, false));
+                    match goes_on(table, &self.tracker, &hit, of, end, packet, now) {
                         Goes::Else => false,
                         Goes::On => true,
                         Goes::As(to, differences) => {
@@ -90,6 +94,7 @@ impl Flows {
 #[inline(always)]
 fn goes_on<F: FlowKey<K>, const K: usize>(
     table: &mut Table<F, K>,
+    tracker: &Tracker,
     hit: &Hit,
     (key, is_udp, is_v4): (F, bool, bool),
     end: u32,
@@ -97,7 +102,7 @@ fn goes_on<F: FlowKey<K>, const K: usize>(
     now: Now,
 ) -> Goes<F> {
     // One that has ended since is none of ours.
-    let Some(mut flow) = table.flow_mut(hit, key) else {
+    let Some(flow) = table.flow_mut(hit, key) else {
         return Goes::Else;
     };
     let is_old = flow.user.permitted_by != now.number;
@@ -118,14 +123,62 @@ fn goes_on<F: FlowKey<K>, const K: usize>(
         },
     };
     if !goes_on {
-        return Goes::Else;
+        return moves_on(table, tracker, hit, (key, is_udp, is_v4), end, packet, now);
     }
+    pass(flow, hit.direction, end, now)
+}
+
+/// The same of one that may move its flow to another state; `Else`: it does not pass, or not as
+/// it is, and nothing has been done.
+#[inline(never)]
+fn moves_on<F: FlowKey<K>, const K: usize>(
+    table: &mut Table<F, K>,
+    tracker: &Tracker,
+    hit: &Hit,
+    (key, is_udp, is_v4): (F, bool, bool),
+    end: u32,
+    packet: &Packet,
+    now: Now,
+) -> Goes<F> {
+    let Some(flow) = table.flow_mut(hit, key) else {
+        return Goes::Else;
+    };
+    let upper = match is_udp {
+        true => Upper::Udp,
+        false => match read(packet, is_v4, protocol::TCP, end) {
+            Ok(upper) if !flow.user.tcp.is_shifted() => upper,
+            _ => return Goes::Else,
+        },
+    };
+    let before = flow.user.tcp;
+    let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, &upper, now.ms);
+    let Verdict::Pass(state) = next else {
+        // Whoever does the rest judges it again.
+        flow.user.tcp = before;
+        return Goes::Else;
+    };
+    let goes = pass(flow, hit.direction, end, now);
+    if state as u8 != hit.state {
+        // A state without room leaves the flow in the one that it has.
+        let _ = table.set_state(hit.flow, state as u8);
+    }
+    goes
+}
+
+/// Counts a packet that passes, and says as what.
+#[inline(always)]
+fn pass<F: FlowKey<K>, const K: usize>(
+    mut flow: FlowMut<'_, F, Tracked>,
+    direction: Direction,
+    end: u32,
+    now: Now,
+) -> Goes<F> {
     flow.count(end.saturating_sub(HEADER_LEN as u32));
     flow.refresh(now.ms);
     if !flow.translated {
         return Goes::On;
     }
-    let differences = match hit.direction {
+    let differences = match direction {
         Direction::Forward => flow.user.differences,
         Direction::Reverse => flow.user.differences.reversed(),
     };

@@ -380,6 +380,16 @@ impl Mappings {
     /// port is to be given back.
     pub fn end(&mut self, outside: &OutsidePort, contact: Option<IpAddr>) -> Option<Mapping> {
         let place = self.outside.lookup(&outside.key())?;
+        self.end_at(place, outside, contact)
+    }
+
+    /// The same of the mapping that was at a place; nothing has been added since.
+    pub fn end_at(
+        &mut self,
+        place: u32,
+        outside: &OutsidePort,
+        contact: Option<IpAddr>,
+    ) -> Option<Mapping> {
         let mapping = self.all.get_mut(place)?;
         mapping.flows = mapping.flows.saturating_sub(1);
         let first = contact.is_some_and(|remote| mapping.contact.is(remote));

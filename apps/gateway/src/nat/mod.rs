@@ -72,6 +72,6 @@ mod tuple;
 pub mod writer;
 
 pub use translate::{
-    Bucket, Destination, First, Held, Limits, Nat, Refused, Released, Translated,
+    Ahead, Bucket, Destination, First, Held, Limits, Nat, Refused, Released, Translated,
 };
 pub use tuple::{Endpoint, Protocol, Tuple};

@@ -590,7 +590,11 @@ impl Rules {
     /// The pool that a packet's source becomes an address of, if it leaves where the first rule
     /// that is for it otherwise wants it to.
     pub(super) fn likely_pool(&self, tuple: &Tuple, from: At) -> Option<u16> {
-        let mut fitting = self.config.sources.iter().filter(|rule| rule.fits(tuple, from));
+        let mut fitting = self
+            .config
+            .sources
+            .iter()
+            .filter(|rule| rule.fits(tuple, from));
         match fitting.next()?.action {
             Action::Pool(pool) => Some(pool),
             Action::Keep => None,

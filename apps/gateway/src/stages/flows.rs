@@ -59,6 +59,7 @@ use crate::policy::{self, Policy};
 use crate::services::{ServiceBits, Services};
 use crate::track::{Pickup, Reason, Tcp, Tracker, Upper};
 
+use ahead::Foreseen;
 use begun::Begun;
 
 pub use limits::Limits;
@@ -205,6 +206,8 @@ pub struct Flows {
     random: (RandomState, u64),
     /// What each packet of the burst has found.
     found: Box<[Option<Hit>; Burst::CAPACITY]>,
+    /// What is known of packets of this burst that may begin flows.
+    foreseen: Foreseen,
     /// What this burst has begun.
     begun_here: Begun,
     /// Flows that have ended, until NAT has what they held.
@@ -269,6 +272,7 @@ impl Flows {
             services: Services::new(shared.plan, egress)?,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
+            foreseen: Foreseen::new(),
             begun_here: Begun::default(),
             gone: Vec::with_capacity(BATCH),
         })
@@ -392,6 +396,7 @@ impl Stage<Context<'_>> for Flows {
             special => self.ready_keys(special, burst, context),
         };
         self.begun_here.clear();
+        self.foreseen.clear();
         let mut is_first = true;
         self.find(tracked & !errors, burst.mask(), context);
         match context.traced() & tracked & !errors {
@@ -413,6 +418,10 @@ impl Stage<Context<'_>> for Flows {
             let index = left.trailing_zeros() as usize;
             left &= left - 1;
             let packet = &mut burst.as_packets_mut()[index];
+            let may_move = usual >> index & 1 != 0;
+            if may_move && self.pass_moving(index, now, packet, context.packets) {
+                continue;
+            }
             let is_v4 = v4 >> index & 1 != 0;
             let outcome = if errors >> index & 1 != 0 {
                 self.related(index, packet, context)

@@ -378,9 +378,22 @@ impl Ports {
         wish: &Wish,
         random: u64,
     ) -> Option<u16> {
+        let port = self.peek(address, protocol, wish, random)?;
+        self.take_port(address, protocol, port).then_some(port)
+    }
+
+    /// The port that [`take`](Self::take) would take.
+    #[inline]
+    pub fn peek(
+        &self,
+        address: AddressId,
+        protocol: Protocol,
+        wish: &Wish,
+        random: u64,
+    ) -> Option<u16> {
         if let Some(port) = wish.port
             && (self.apart == Apart::No || bucket_of(port) == wish.bucket)
-            && self.take_port(address, protocol, port)
+            && self.is_free(address, protocol, port)
         {
             return Some(port);
         }
@@ -400,10 +413,10 @@ impl Ports {
             false if self.apart == Apart::Only => return None,
             false => wanted.first_from(random as u8)?,
         };
-        let free = self.part(address, bucket)?.free[protocol.index()].and(HIGH);
-        let place = pick(free, wish.odd, random)?;
-        let port = port_at(bucket, place);
-        self.take_port(address, protocol, port).then_some(port)
+        let part = self.buckets[usize::from(bucket)].as_ref()?;
+        let part = part.parts.get(usize::from(address.0))?;
+        let free = part.free[protocol.index()].and(HIGH);
+        Some(port_at(bucket, pick(free, wish.odd, random)?))
     }
 
     /// Takes an even port and the odd one above it (RFC 4787 4.2.3); returns the even one.

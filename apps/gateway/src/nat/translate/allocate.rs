@@ -234,24 +234,39 @@ impl Nat {
 
     /// Gives a port back, and what the subscriber has no use for any longer.
     pub(super) fn give(&mut self, outside: &OutsidePort, inside: &IpAddr, zone: u16, now_ms: u64) {
+        self.give_of(outside, (inside, zone), None, now_ms);
+    }
+
+    /// The same of a host inside, which may be the subscriber at the place of `host`.
+    pub(super) fn give_of(
+        &mut self,
+        outside: &OutsidePort,
+        (inside, zone): (&IpAddr, u16),
+        host: Option<u32>,
+        now_ms: u64,
+    ) {
         self.ports
             .give(outside.address, outside.protocol, outside.port);
-        let Some(pool) = self
-            .rules
-            .address(outside.address)
-            .map(|outside| outside.pool)
-        else {
-            return;
-        };
         if self.subscribers.is_empty() {
             return;
         }
+        let Some(known) = self.rules.address(outside.address) else {
+            return;
+        };
         let who = Who {
             address: *inside,
             zone,
-            pool,
+            pool: known.pool,
         };
-        let Some(one) = self.subscribers.get_mut(&who) else {
+        let is = |place: &u32| {
+            self.subscribers
+                .at(*place)
+                .is_some_and(|one| one.who == who)
+        };
+        let Some(place) = host.filter(is).or_else(|| self.subscribers.place(&who)) else {
+            return;
+        };
+        let Some(one) = self.subscribers.at_mut(place) else {
             return;
         };
         let block = one.give(outside.port);

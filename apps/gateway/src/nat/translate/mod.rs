@@ -20,7 +20,7 @@ use super::sessions::{BucketSessions, Session, Sessions};
 use super::subscribers::{BucketSubscribers, Subscribers};
 use super::{Endpoint, Protocol, Tuple, nat64};
 
-pub use bulk::Released;
+pub use bulk::{Ahead, Released};
 
 /// The first packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -598,9 +598,14 @@ impl Nat {
 
     /// A flow of a mapping has ended; with the last one the mapping does.
     fn end(&mut self, outside: &OutsidePort, contact: Option<IpAddr>, now_ms: u64) {
-        let Some(mapping) = self.mappings.end(outside, contact) else {
-            return;
-        };
+        if let Some(mapping) = self.mappings.end(outside, contact) {
+            self.has_ended(&mapping, None, now_ms);
+        }
+    }
+
+    /// A mapping has ended; `host`: where its subscriber is, if that was looked up.
+    fn has_ended(&mut self, mapping: &Mapping, host: Option<u32>, now_ms: u64) {
+        let outside = &mapping.outside;
         let known = self.rules.address(outside.address);
         let address = known.map(|outside| outside.address);
         let pool = self.rules.pool_of(outside.address);
@@ -608,8 +613,13 @@ impl Nat {
             let endpoint = Endpoint::new(address, outside.port);
             self.record(now_ms, Event::MappingEnds, &mapping.inside, endpoint, None);
         }
-        let inside = mapping.inside;
-        self.give(outside, &inside.endpoint.address, inside.zone, now_ms);
+        let inside = &mapping.inside;
+        self.give_of(
+            outside,
+            (&inside.endpoint.address, inside.zone),
+            host,
+            now_ms,
+        );
     }
 
     /// Takes all state of a bucket out, for another worker. Flows are not here, and those that use

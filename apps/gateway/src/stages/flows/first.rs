@@ -104,7 +104,10 @@ impl Flows {
             }
         };
         let id = context.packets.interface;
-        let bucket = self.classes.one(&key);
+        let (bucket, random) = match self.foreseen.of(index) {
+            Some(known) => known,
+            None => (self.classes.one(&key), self.random()),
+        };
         let first = nat::First {
             tuple,
             from: self.at(id),
@@ -164,7 +167,7 @@ impl Flows {
             }
             track::First::Drop(reason) => return Err(self.reasons.of(reason)),
         };
-        let (to, random) = (self.at(to), self.random());
+        let to = self.at(to);
         let becomes = match is_direct {
             true => Translated {
                 tuple,
@@ -374,9 +377,9 @@ fn begin_in<F: FlowKey<K>, const K: usize>(
     bucket: u8,
     first: First<Tracked>,
 ) -> Result<(FlowId, Option<Flow<F, Tracked>>), Refused> {
-    match table.insert_pair(now, forward, back, bucket, first)? {
+    // It was looked up before.
+    match table.insert_absent(now, forward, back, bucket, first)? {
         Inserted::New { flow, evicted } => Ok((flow, evicted)),
-        // It was looked up before.
         Inserted::Found(_) => Err(Refused::Taken),
     }
 }

@@ -1,5 +1,7 @@
 //! Values in one array, each in one list: a list is walked at the cost of its own values.
 
+use linerate_core::arch::prefetch_read;
+
 /// No place.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -84,6 +86,29 @@ impl<T> Chains<T> {
 
     pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         self.nodes.get_mut(at as usize)?.value.as_mut()
+    }
+
+    /// Asks for the memory of a place.
+    #[inline]
+    pub(super) fn prefetch(&self, at: u32) {
+        let node = self.nodes.as_ptr().wrapping_add(at as usize).cast::<u8>();
+        for line in (0..size_of::<Node<T>>()).step_by(64) {
+            prefetch_read(node.wrapping_add(line));
+        }
+        prefetch_read(node.wrapping_add(size_of::<Node<T>>() - 1));
+    }
+
+    /// Asks for the memory that taking out the value at a place changes besides.
+    #[inline]
+    pub(super) fn prefetch_neighbours(&self, at: u32) {
+        if let Some(node) = self.nodes.get(at as usize) {
+            for neighbour in [node.next, node.prev] {
+                let node = self.nodes.as_ptr().wrapping_add(neighbour as usize);
+                // Its links are at its end or at its beginning.
+                prefetch_read(node);
+                prefetch_read(node.cast::<u8>().wrapping_add(size_of::<Node<T>>() - 1));
+            }
+        }
     }
 
     /// The places of a list.

@@ -56,15 +56,29 @@ pub struct Mapping {
     pub bucket: u8,
     /// Flows that use it.
     pub flows: u32,
-    /// Addresses that the inside has flows to, where filtering asks for them.
+    /// The address that the inside has flows to, where filtering asks: most have one.
+    contact: Contact,
+    /// More of them.
     contacts: u32,
 }
 
 /// An address that a mapping's inside has flows to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Contact {
     remote: IpAddr,
+    /// 0: there is none.
     flows: u32,
+}
+
+impl Contact {
+    const NONE: Self = Self {
+        remote: IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED),
+        flows: 0,
+    };
+
+    fn is(&self, remote: IpAddr) -> bool {
+        self.flows != 0 && self.remote == remote
+    }
 }
 
 /// The mappings of one bucket, on the way to another worker.
@@ -81,6 +95,19 @@ pub struct Mappings {
     inside6: Exact<24, u32>,
     outside: Exact<8, u32>,
     by_contact: Exact<24, u32>,
+}
+
+impl Mapping {
+    fn new(inside: Inside, outside: OutsidePort, bucket: u8) -> Self {
+        Self {
+            inside,
+            outside,
+            bucket,
+            flows: 0,
+            contact: Contact::NONE,
+            contacts: NONE,
+        }
+    }
 }
 
 impl Inside {
@@ -189,13 +216,44 @@ impl Mappings {
         self.all.get(self.outside.lookup(&outside.key())?)
     }
 
+    /// Asks for the memory that tells which mapping an inside endpoint has.
+    #[inline]
+    pub fn prefetch_of(&self, inside: &Inside) {
+        match inside.key4() {
+            Some(key) => self.inside4.prefetch(&key),
+            None => self.inside6.prefetch(&inside.key6()),
+        }
+    }
+
+    /// Asks for the memory that tells which mapping has this outside.
+    #[inline]
+    pub fn prefetch_at(&self, outside: &OutsidePort) {
+        self.outside.prefetch(&outside.key());
+    }
+
+    /// Where the mapping is that has this outside, and asks for its memory.
+    #[inline]
+    pub fn fetch(&self, outside: &OutsidePort) -> Option<u32> {
+        let place = self.outside.lookup(&outside.key())?;
+        self.all.prefetch(place);
+        Some(place)
+    }
+
+    /// Asks for what else the end of the mapping at a place needs.
+    #[inline]
+    pub fn prefetch_end(&self, place: u32) {
+        if let Some(mapping) = self.all.get(place) {
+            self.prefetch_of(&mapping.inside);
+            self.all.prefetch_neighbours(place);
+        }
+    }
+
     /// Whether a remote address may begin a flow to a mapping.
     pub fn admits(&self, mapping: &Mapping, filtering: Filtering, remote: IpAddr) -> bool {
         match filtering {
             Filtering::EndpointIndependent => true,
             Filtering::AddressDependent => {
-                let key = mapping.outside.contact(remote);
-                self.by_contact.lookup(&key).is_some()
+                mapping.contact.is(remote) || self.contact_of(mapping, remote).is_some()
             }
             Filtering::AddressAndPortDependent => false,
         }
@@ -205,6 +263,14 @@ impl Mappings {
         match inside.key4() {
             Some(key) => self.inside4.lookup(&key),
             None => self.inside6.lookup(&inside.key6()),
+        }
+    }
+
+    /// Where a mapping has a contact that is not its first.
+    fn contact_of(&self, mapping: &Mapping, remote: IpAddr) -> Option<u32> {
+        match mapping.contacts {
+            NONE => None,
+            _ => self.by_contact.lookup(&mapping.outside.contact(remote)),
         }
     }
 
@@ -218,14 +284,25 @@ impl Mappings {
         outside: OutsidePort,
         bucket: u8,
     ) -> Result<(), TableError> {
-        let mapping = Mapping {
-            inside,
-            outside,
-            bucket,
-            flows: 0,
-            contacts: NONE,
-        };
-        self.put(mapping)
+        self.put(Mapping::new(inside, outside, bucket))
+    }
+
+    /// The same with its first flow, as [`begin`](Self::begin) counts it.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_begun(
+        &mut self,
+        inside: Inside,
+        outside: OutsidePort,
+        bucket: u8,
+        contact: Option<IpAddr>,
+    ) -> Result<(), TableError> {
+        self.put(Mapping {
+            flows: 1,
+            contact: contact.map_or(Contact::NONE, |remote| Contact { remote, flows: 1 }),
+            ..Mapping::new(inside, outside, bucket)
+        })
     }
 
     fn put(&mut self, mapping: Mapping) -> Result<(), TableError> {
@@ -269,23 +346,31 @@ impl Mappings {
             return false;
         };
         mapping.flows += 1;
-        if let Some(remote) = contact {
-            let key = outside.contact(remote);
-            match self.by_contact.lookup(&key) {
-                Some(known) => {
-                    if let Some(known) = self.contacts.get_mut(known) {
-                        known.flows += 1;
-                    }
-                }
-                None => {
-                    let flows = 1;
-                    let contact = Contact { remote, flows };
-                    let at = self.contacts.push(&mut mapping.contacts, contact);
-                    // Without room the contact may not answer from another port: nothing else.
-                    if self.by_contact.insert(&key, at).is_err() {
-                        self.contacts.remove(&mut mapping.contacts, at);
-                    }
-                }
+        let Some(remote) = contact else {
+            return true;
+        };
+        if mapping.contact.is(remote) {
+            mapping.contact.flows += 1;
+            return true;
+        }
+        let key = outside.contact(remote);
+        let known = match mapping.contacts {
+            NONE => None,
+            _ => self.by_contact.lookup(&key),
+        };
+        let flows = 1;
+        if let Some(known) = known {
+            if let Some(known) = self.contacts.get_mut(known) {
+                known.flows += 1;
+            }
+        } else if mapping.contact.flows == 0 {
+            mapping.contact = Contact { remote, flows };
+        } else {
+            let contact = Contact { remote, flows };
+            let at = self.contacts.push(&mut mapping.contacts, contact);
+            // Without room the contact may not answer from another port: nothing else.
+            if self.by_contact.insert(&key, at).is_err() {
+                self.contacts.remove(&mut mapping.contacts, at);
             }
         }
         true
@@ -295,9 +380,22 @@ impl Mappings {
     /// port is to be given back.
     pub fn end(&mut self, outside: &OutsidePort, contact: Option<IpAddr>) -> Option<Mapping> {
         let place = self.outside.lookup(&outside.key())?;
+        self.end_at(place, outside, contact)
+    }
+
+    /// The same of the mapping that was at a place; nothing has been added since.
+    pub fn end_at(
+        &mut self,
+        place: u32,
+        outside: &OutsidePort,
+        contact: Option<IpAddr>,
+    ) -> Option<Mapping> {
         let mapping = self.all.get_mut(place)?;
         mapping.flows = mapping.flows.saturating_sub(1);
-        if let Some(remote) = contact {
+        let first = contact.is_some_and(|remote| mapping.contact.is(remote));
+        if first {
+            mapping.contact.flows -= 1;
+        } else if let Some(remote) = contact.filter(|_| mapping.contacts != NONE) {
             let key = outside.contact(remote);
             let at = self.by_contact.lookup(&key);
             let known = at.and_then(|at| Some((at, self.contacts.get_mut(at)?)));
@@ -312,12 +410,14 @@ impl Mappings {
         if mapping.flows != 0 {
             return None;
         }
-        let inside = mapping.inside;
-        self.drop_contacts(place);
+        let (inside, contacts) = (mapping.inside, mapping.contacts);
+        if contacts != NONE {
+            self.drop_contacts(place);
+        }
         self.forget(&inside, place)
     }
 
-    /// Takes the contacts of a mapping out.
+    /// Takes the contacts of a mapping out, but its first, which it keeps.
     fn drop_contacts(&mut self, place: u32) -> Vec<Contact> {
         let Some(mapping) = self.all.get_mut(place) else {
             return Vec::new();
@@ -457,6 +557,12 @@ mod tests {
     }
 
     const REMOTE: [u8; 4] = [192, 0, 2, 1];
+    const SECOND: [u8; 4] = [192, 0, 2, 2];
+
+    fn contacts(mappings: &Mappings) -> usize {
+        let first = mappings.iter().filter(|one| one.contact.flows != 0);
+        first.count() + mappings.contacts.len()
+    }
 
     #[test]
     fn rfc_4787_req_1_one_outside_for_whomever_the_inside_talks_to() {
@@ -543,7 +649,9 @@ mod tests {
                 .insert(inside(200, port), outside, port as u8)
                 .unwrap();
             mappings.begin(&outside, Some(REMOTE.into()));
+            mappings.begin(&outside, Some(SECOND.into()));
         }
+        assert_eq!((contacts(&mappings), mappings.by_contact.len()), (200, 100));
         let gone = mappings.retain(|address| address == AddressId(1));
         assert_eq!(
             (gone.len(), mappings.len(), mappings.contacts.len()),
@@ -567,6 +675,9 @@ mod tests {
             for _ in 0..=port % 3 {
                 here.begin(&outside(port), (port & 2 != 0).then_some(remote));
             }
+            if port == 515 {
+                here.begin(&outside(port), Some(SECOND.into()));
+            }
         }
         // Port 3 is of bucket 1, as are 2, 514, 515, ...; bucket 3 has ports 3, 259, 515, ...
         assert!(here.companions(3).has(1) && !here.companions(3).has(3));
@@ -580,11 +691,16 @@ mod tests {
         let mapping = *there.at(&outside(259)).unwrap();
         assert_eq!((mapping.flows, mapping.bucket), (2, 3));
         assert!(there.admits(&mapping, Filtering::AddressDependent, remote));
+        let two = there.at(&outside(515)).unwrap();
+        let admits = |who| there.admits(two, Filtering::AddressDependent, who);
+        assert!(admits(SECOND.into()) && admits(remote));
+        assert!(!admits([192, 0, 2, 3].into()) && contacts(&there) == 9);
+        there.end(&outside(515), Some(SECOND.into()));
         for _ in 0..2 {
             there.end(&outside(259), Some(remote));
         }
         assert!(there.at(&outside(259)).is_none());
-        assert_eq!(there.contacts.len(), 7);
+        assert_eq!(contacts(&there), 7);
         // No room: they come back.
         let mut small = Mappings::new(16, Seed(1)).unwrap();
         let mut fill = |port| small.insert(inside(2, port), outside(port), 0).unwrap();

@@ -71,5 +71,7 @@ mod translate;
 mod tuple;
 pub mod writer;
 
-pub use translate::{Bucket, Destination, First, Held, Limits, Nat, Refused, Translated};
+pub use translate::{
+    Ahead, Bucket, Destination, First, Held, Limits, Nat, Refused, Released, Translated,
+};
 pub use tuple::{Endpoint, Protocol, Tuple};

@@ -140,7 +140,34 @@ pub struct Pool {
     pub logs: bool,
 }
 
+/// How a pool gives ports: what workers ask of it for each new flow.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) is_independent: bool,
+    pub(super) filtering: Filtering,
+    pub(super) is_paired: bool,
+    pub(super) preserves: bool,
+    pub(super) block_ports: u16,
+    pub(super) blocks: u16,
+    pub(super) host_ports: Option<u32>,
+    pub(super) logs: bool,
+}
+
 impl Pool {
+    /// How it gives ports.
+    pub(super) fn terms(&self) -> Terms {
+        Terms {
+            is_independent: self.is_independent,
+            filtering: self.filtering,
+            is_paired: self.is_paired,
+            preserves: self.preserves,
+            block_ports: self.block_ports,
+            blocks: self.blocks,
+            host_ports: self.host_ports,
+            logs: self.logs,
+        }
+    }
+
     /// A pool of these addresses, with the defaults of the file.
     pub fn new(name: &str, addresses: Vec<(IpAddr, IpAddr)>) -> Self {
         Self {
@@ -304,8 +331,9 @@ pub struct Rules {
     pub config: Config,
     /// By [`AddressId`]; `None` where an earlier configuration had an address.
     outsides: Vec<Option<Outside>>,
-    /// Addresses of all pools, sorted.
-    addresses: Vec<(IpAddr, AddressId)>,
+    /// Addresses of all pools, sorted: of IPv4, of IPv6.
+    addresses4: Vec<(u32, AddressId)>,
+    addresses6: Vec<(u128, AddressId)>,
     /// By pool and position.
     positions: Vec<Vec<AddressId>>,
     /// Places in `config.forwards`, by outside, protocol and first port.
@@ -321,7 +349,8 @@ impl Rules {
     pub fn new(config: Config, before: Option<&Rules>) -> Self {
         let mut rules = Self {
             outsides: Vec::new(),
-            addresses: Vec::new(),
+            addresses4: Vec::new(),
+            addresses6: Vec::new(),
             positions: Vec::new(),
             forwards: Vec::new(),
             statics_out: Vec::new(),
@@ -403,13 +432,17 @@ impl Rules {
         self.positions = vec![Vec::new(); self.config.pools.len()];
         for (id, outside) in (0..).map(AddressId).zip(&self.outsides) {
             let Some(outside) = outside else { continue };
-            self.addresses.push((outside.address, id));
+            match outside.address {
+                IpAddr::V4(v4) => self.addresses4.push((v4.into(), id)),
+                IpAddr::V6(v6) => self.addresses6.push((v6.into(), id)),
+            }
             let positions = &mut self.positions[usize::from(outside.pool)];
             let position = usize::from(outside.position);
             positions.resize(positions.len().max(position + 1), AddressId(0));
             positions[position] = id;
         }
-        self.addresses.sort_unstable();
+        self.addresses4.sort_unstable();
+        self.addresses6.sort_unstable();
     }
 
     /// All outside addresses, by number.
@@ -420,10 +453,19 @@ impl Rules {
     /// The number of an address of a pool.
     #[inline]
     pub fn id(&self, address: IpAddr) -> Option<AddressId> {
-        let at = self
-            .addresses
-            .binary_search_by_key(&address, |entry| entry.0);
-        Some(self.addresses[at.ok()?].1)
+        fn find<A: Copy + Ord>(sorted: &[(A, AddressId)], address: A) -> Option<AddressId> {
+            // Most addresses are of nobody here.
+            let (first, last) = (sorted.first()?, sorted.last()?);
+            if address < first.0 || address > last.0 {
+                return None;
+            }
+            let at = sorted.binary_search_by_key(&address, |entry| entry.0);
+            Some(sorted[at.ok()?].1)
+        }
+        match address {
+            IpAddr::V4(v4) => find(&self.addresses4, v4.into()),
+            IpAddr::V6(v6) => find(&self.addresses6, v6.into()),
+        }
     }
 
     /// The address of that number.
@@ -543,6 +585,20 @@ impl Rules {
     pub(super) fn source(&self, tuple: &Tuple, from: At, to: At) -> Option<Action> {
         let at = self.source_at(tuple, from, to)?;
         Some(self.config.sources[at].action)
+    }
+
+    /// The pool that a packet's source becomes an address of, if it leaves where the first rule
+    /// that is for it otherwise wants it to.
+    pub(super) fn likely_pool(&self, tuple: &Tuple, from: At) -> Option<u16> {
+        let mut fitting = self
+            .config
+            .sources
+            .iter()
+            .filter(|rule| rule.fits(tuple, from));
+        match fitting.next()?.action {
+            Action::Pool(pool) => Some(pool),
+            Action::Keep => None,
+        }
     }
 
     /// The place of that rule.

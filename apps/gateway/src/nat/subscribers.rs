@@ -34,6 +34,8 @@ pub struct Subscriber {
     pub outside: AddressId,
     /// Ports that it has, of all protocols.
     pub ports: u32,
+    /// How many blocks it has.
+    held: u16,
     /// Its blocks, and how many ports of each it has.
     blocks: [Option<(Block, u16)>; MOST_BLOCKS],
 }
@@ -50,6 +52,7 @@ impl Subscriber {
         match self.blocks[..most].iter_mut().find(|place| place.is_none()) {
             Some(place) => {
                 *place = Some((block, 0));
+                self.held += 1;
                 true
             }
             None => false,
@@ -65,6 +68,9 @@ impl Subscriber {
     /// Counts a port that was taken.
     pub fn take(&mut self, port: u16) {
         self.ports += 1;
+        if self.held == 0 {
+            return;
+        }
         let mut blocks = self.blocks.iter_mut().flatten();
         if let Some((_, used)) = blocks.find(|(block, _)| block.has(port)) {
             *used += 1;
@@ -74,6 +80,9 @@ impl Subscriber {
     /// Counts a port that was given back; the block, if it was the block's last port.
     pub fn give(&mut self, port: u16) -> Option<Block> {
         self.ports = self.ports.saturating_sub(1);
+        if self.held == 0 {
+            return None;
+        }
         let has = |place: &&mut Option<(Block, u16)>| {
             place.as_ref().is_some_and(|(block, _)| block.has(port))
         };
@@ -81,10 +90,12 @@ impl Subscriber {
         let (block, used) = place.as_mut()?;
         *used = used.saturating_sub(1);
         let block = *block;
-        (*used == 0).then(|| {
-            *place = None;
-            block
-        })
+        if *used != 0 {
+            return None;
+        }
+        *place = None;
+        self.held -= 1;
+        Some(block)
     }
 }
 
@@ -157,25 +168,53 @@ impl Subscribers {
         self.all.get_mut(self.places.lookup(&who.key())?)
     }
 
-    /// Adds one that has nothing but an address yet.
+    /// Where the subscriber of that name is, until one leaves.
+    pub fn place(&self, who: &Who) -> Option<u32> {
+        self.places.lookup(&who.key())
+    }
+
+    /// The subscriber there.
+    pub fn at(&self, place: u32) -> Option<&Subscriber> {
+        self.all.get(place)
+    }
+
+    /// The same, to be changed.
+    pub fn at_mut(&mut self, place: u32) -> Option<&mut Subscriber> {
+        self.all.get_mut(place)
+    }
+
+    /// Asks for the memory that tells where a subscriber is.
+    #[inline]
+    pub fn prefetch(&self, who: &Who) {
+        self.places.prefetch(&who.key());
+    }
+
+    /// Asks for the memory of a subscriber.
+    #[inline]
+    pub fn prefetch_at(&self, place: u32) {
+        self.all.prefetch(place);
+    }
+
+    /// Adds one that has nothing but an address yet; returns its place.
     ///
     /// # Errors
     /// There is no room.
-    pub fn insert(&mut self, who: Who, bucket: u8, outside: AddressId) -> Result<(), TableError> {
+    pub fn insert(&mut self, who: Who, bucket: u8, outside: AddressId) -> Result<u32, TableError> {
         self.put(Subscriber {
             who,
             bucket,
             outside,
             ports: 0,
+            held: 0,
             blocks: [None; MOST_BLOCKS],
         })
     }
 
-    fn put(&mut self, subscriber: Subscriber) -> Result<(), TableError> {
+    fn put(&mut self, subscriber: Subscriber) -> Result<u32, TableError> {
         let first = &mut self.buckets[usize::from(subscriber.bucket)];
         let place = self.all.push(first, subscriber);
         match self.places.insert(&subscriber.who.key(), place) {
-            Ok(_) => Ok(()),
+            Ok(_) => Ok(place),
             Err(error) => {
                 self.all.remove(first, place);
                 Err(error)

@@ -192,12 +192,10 @@ impl List {
 
     /// Which rule decides on a packet, and how: one lookup, whatever number of rules there is.
     pub fn ask(&self, packet: &FirstPacket) -> Said {
-        let mut values = [0];
-        match packet {
-            FirstPacket::V4(key) => self.v4.acl.classify(&[self.v4.key(key)], &mut values),
-            FirstPacket::V6(key) => self.v6.acl.classify(&[self.v6.key(key)], &mut values),
-        }
-        Said::of(values[0])
+        Said::of(match packet {
+            FirstPacket::V4(key) => self.v4.acl.classify_one(&self.v4.key(key)),
+            FirstPacket::V6(key) => self.v6.acl.classify_one(&self.v6.key(key)),
+        })
     }
 
     /// As [`ask`](Self::ask), of several at once: faster for each. `said` is what it was for

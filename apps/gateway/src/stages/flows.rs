@@ -9,21 +9,24 @@
 //! All of it is this worker's alone: no lock, and nothing that another thread writes. Flows end in
 //! the stage's turn, a bounded number at a time, and give back what they held of NAT.
 //!
-//! `usual.rs` passes what most packets are; `balanced.rs` those to backends that answer by
-//! themselves; `first.rs` begins flows, `translate.rs` writes headers,
-//! `proxy.rs` what the gateway says itself in a connection that begins with a SYN cookie;
-//! `serve.rs` has services look at packets of flows that have some; `family.rs` writes headers of
-//! the other version of IP; `clear.rs` ends flows when it is told to;
+//! `usual.rs` passes what most packets are, `known.rs` others of flows, `balanced.rs` those to
+//! backends that answer by themselves; `first.rs` begins flows, `ahead.rs` has the memory for that
+//! fetched; `translate.rs` writes headers, `proxy.rs` what the gateway says itself in a connection
+//! that begins with a SYN cookie; `serve.rs` has services look at packets of flows that have some;
+//! `family.rs` writes headers of the other version of IP; `clear.rs` ends flows when it is told to;
 //! `limits.rs` says how many there may be; `buckets.rs` has flows leave for another worker and
 //! arrive from one; `shared.rs` is what control makes for all that, `asked.rs` what it asks,
 //! `notes.rs` what traces say.
 
+mod ahead;
 mod asked;
 mod balanced;
+mod begun;
 pub mod buckets;
 mod clear;
 mod family;
 mod first;
+mod known;
 mod limits;
 mod notes;
 mod proxy;
@@ -32,46 +35,40 @@ mod shared;
 mod translate;
 mod usual;
 
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-use linerate_appliance::error::Error;
-use linerate_core::packet::{Burst, Offload, Packet};
+use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{DropId, Egress, NEVER, Point, Stage};
 use linerate_routing::plane::hits::Hits as Logged;
-use linerate_routing::plane::settings::Settings;
 use linerate_routing::plane::{Change, Context, Verdict, ones};
 use linerate_tables::TableError;
 use linerate_tables::exact::Seed;
-use linerate_tables::flow::{Direction, Flow, FlowConfig, FlowKey, FlowTable, Hit};
-use linerate_tables::parse::Mask;
-use linerate_wire::ethernet::HEADER_LEN;
+use linerate_tables::flow::{Flow, FlowConfig, FlowKey, FlowTable, Hit};
+use linerate_tables::parse::{Mask, Parsed};
+use linerate_wire::FlowKey as Either;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
-use crate::balance::{Balance, Tables};
-use crate::config::Stanzas;
-use crate::dispatch::control::Moves;
-use crate::dispatch::{Classes, Hash, Marked};
+use crate::balance::Tables;
+use crate::dispatch::Classes;
 use crate::nat::bits::Bits;
 use crate::nat::ports::Ports;
 use crate::nat::rewrite::Differences;
-use crate::nat::rules::Rules;
-use crate::nat::writer::Writer;
 use crate::nat::{self, Held, Nat, Tuple};
 use crate::policy::{self, Policy};
-use crate::services::{Plan, ServiceBits, Services, Wanted};
-use crate::track::{Cookies, Made, Pickup, Reason, Tcp, Tracker, Upper, Verdict as Next};
+use crate::services::{ServiceBits, Services};
+use crate::track::{Pickup, Reason, Tcp, Tracker, Upper};
 
-use balanced::{DIRECT, Directed, direct};
+use ahead::Foreseen;
+use begun::Begun;
 
 pub use limits::Limits;
-pub use shared::{Hits, Part, Prepared};
+pub use shared::{Hits, Part, Prepared, Shared};
 
 /// Flows that one turn ends at most, of each family: see [`Flows::turn`].
 const EXPIRY_BUDGET: usize = 256;
-/// The segment size that is offered with a SYN cookie: it fits the usual Ethernet in both families.
-const COOKIE_MSS: u16 = 1440;
+/// Flows whose end NAT is told of at once.
+const BATCH: usize = 32;
 /// Ticks of the tables a second.
 const TICKS: u64 = 1000;
 
@@ -180,142 +177,6 @@ pub struct Counts {
     pub lost_in_moves: u64,
 }
 
-/// What all workers have of a configuration.
-#[derive(Clone)]
-pub struct Shared {
-    /// Zones, and what may begin between them.
-    pub policy: Arc<Policy>,
-    /// What is translated.
-    pub rules: Arc<Rules>,
-    /// Virtual services.
-    pub balance: Arc<Balance>,
-    /// Gives SYN cookies: any worker knows those of another.
-    cookies: Cookies,
-    /// What the policy's rules have decided, by worker.
-    pub hits: Hits,
-    /// Which bucket a packet is of, by what is translated.
-    pub classes: Arc<Classes>,
-    /// What control knows of buckets that have moved.
-    pub(crate) moves: Arc<Moves>,
-    /// How many flows there may be, and how long they live.
-    limits: Arc<Limits>,
-    /// Writes what translation records.
-    pub log: Option<Arc<Writer>>,
-    /// Services, and who is given them.
-    pub plan: Arc<Plan>,
-    /// The services of workers, made ahead.
-    made: shared::MadeAhead,
-    /// The number of policy and rules, which no others in this process have.
-    number: u32,
-}
-
-/// The next number of a configuration in this process.
-static NUMBER: AtomicU32 = AtomicU32::new(1);
-
-impl Shared {
-    /// What the stanzas ask for, between the interfaces of `settings`; what is as in `old` is that.
-    ///
-    /// # Errors
-    /// A list of rules cannot be compiled, or there is no memory for what dispatch goes by.
-    pub fn new(stanzas: &Stanzas, settings: &Settings, old: Option<&Self>) -> Result<Self, Error> {
-        let prepared = Prepared::new(stanzas, old)?;
-        Ok(Self::of(stanzas, settings, old, &prepared)?)
-    }
-
-    /// The same of what was prepared of the stanzas, with the same `old`: short.
-    ///
-    /// # Errors
-    /// There is no memory for what dispatch goes by.
-    pub fn of(
-        stanzas: &Stanzas,
-        settings: &Settings,
-        old: Option<&Self>,
-        prepared: &Prepared,
-    ) -> Result<Self, TableError> {
-        let interfaces = || settings.interfaces.iter().map(|one| one.name.as_str());
-        let names: Vec<&str> = interfaces().collect();
-        let before = old.map(|old| &old.policy);
-        let policy = Policy::of(&stanzas.policy, &names, before, &prepared.lists);
-        let interface = |place: u16| {
-            let name = stanzas.interfaces.get(usize::from(place));
-            let number = name.and_then(|name| interfaces().position(|one| one == name));
-            number.map_or(u16::MAX, |number| number as u16)
-        };
-        let zone = |place: u16| {
-            let zone = stanzas.policy.zones.get(usize::from(place));
-            let zone = zone.and_then(|zone| policy.zones().named(&zone.name));
-            zone.map_or(u16::MAX, |zone| zone.number().into())
-        };
-        let config = stanzas.nat.clone().with_numbers(interface, zone);
-        let rules = match old.filter(|old| old.rules.config == config) {
-            Some(same) => same.rules.clone(),
-            None => Arc::new(prepared.rules.numbered(config)),
-        };
-        let hits = match old {
-            Some(old) if Arc::ptr_eq(&old.policy, &policy) => old.hits.clone(),
-            Some(old) => Hits::of(&policy, &old.hits),
-            None => Hits::default(),
-        };
-        let balance = Balance::new(&stanzas.balance, old.map(|old| &old.balance));
-        let is_alike = |old: &&Self| {
-            Arc::ptr_eq(&old.rules, &rules) && old.balance.config() == balance.config()
-        };
-        let classes = match old.filter(is_alike) {
-            Some(same) => same.classes.clone(),
-            None => {
-                let hash = old.map_or_else(any_hash, |old| old.classes.hash());
-                let mut marked = Marked::of_nat(&rules.config);
-                balance.config().mark(&mut marked);
-                Arc::new(Classes::new(hash, &marked)?)
-            }
-        };
-        let (plan, made) = shared::plan(&stanzas.services, &policy, old)?;
-        let is_same = |old: &&Self| {
-            let is_policy = Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.plan, &plan);
-            is_policy && is_alike(old)
-        };
-        let number = match old.filter(is_same) {
-            Some(same) => same.number,
-            None => NUMBER.fetch_add(1, Ordering::Relaxed) & !DIRECT,
-        };
-        let limits = Limits::new(stanzas, policy.zones());
-        let limits = match old.filter(|old| old.limits.is(&limits)) {
-            Some(same) => same.limits.clone(),
-            None => Arc::new(limits),
-        };
-        let cookies = old.map(|old| old.cookies.clone());
-        let moves = old.map(|old| old.moves.clone()).unwrap_or_default();
-        let known = old.and_then(|old| old.log.clone());
-        let log = rules.config.log.to.clone().map(|to| match known {
-            Some(same) if *same.to() == to => same,
-            _ => Arc::new(Writer::new(to, |line| eprintln!("{line}"))),
-        });
-        Ok(Self {
-            log,
-            policy,
-            rules,
-            balance,
-            hits,
-            classes,
-            moves,
-            limits,
-            plan,
-            made,
-            cookies: cookies.unwrap_or_else(|| {
-                let random = RandomState::new();
-                let secret = [0, 1].map(|half| u128::from(random.hash_one(half)));
-                Cookies::new(secret[0] << 64 | secret[1], COOKIE_MSS)
-            }),
-            number,
-        })
-    }
-
-    /// Whether all is as in `other`.
-    pub fn is(&self, other: &Self) -> bool {
-        self.number == other.number && Arc::ptr_eq(&self.limits, &other.limits)
-    }
-}
-
 /// The stage.
 pub struct Flows {
     v4: Table<FlowKey4, 16>,
@@ -345,11 +206,15 @@ pub struct Flows {
     random: (RandomState, u64),
     /// What each packet of the burst has found.
     found: Box<[Option<Hit>; Burst::CAPACITY]>,
-    /// Whether this burst has begun a flow.
-    has_begun: bool,
     /// Looking flows up, and packets that no flow has: parts of the stage that are named.
     lookups: Point,
     firsts: Point,
+    /// What is known of packets of this burst that may begin flows.
+    foreseen: Foreseen,
+    /// What this burst has begun.
+    begun_here: Begun,
+    /// Flows that have ended, until NAT has what they held.
+    gone: Vec<Gone>,
 }
 
 impl Flows {
@@ -410,9 +275,11 @@ impl Flows {
             services: Services::new(shared.plan, egress)?,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
-            has_begun: false,
             lookups: Point::new("flow_lookup"),
             firsts: Point::new("first_packets"),
+            foreseen: Foreseen::new(),
+            begun_here: Begun::default(),
+            gone: Vec::with_capacity(BATCH),
         })
     }
 
@@ -489,92 +356,26 @@ impl Flows {
     }
 }
 
-/// What becomes of a packet of a flow.
-enum Judged<F> {
-    /// It passes, and gets the addresses and ports of this key, if of any.
-    Pass(Option<(F, Differences)>),
-    /// The same, and its sequence numbers change.
-    Shift(Option<(F, Differences)>),
-    /// It ends here, and this is said to its source, and to its destination.
-    Answer(Option<(F, Differences)>, [Option<Made>; 2]),
-    /// Policy or translation have changed since.
-    Old(Held, Beside),
-    /// It begins another flow.
-    Anew,
-    Drop(Reason),
-}
-
-/// Judges a packet of a flow.
-#[inline(always)]
-fn judge<F: FlowKey<K>, const K: usize>(
-    table: &mut Table<F, K>,
-    tracker: &Tracker,
-    hit: &Hit,
-    (key, upper, bytes): (F, &Upper, u32),
-    (now, number): (u64, u32),
-    (index, wanted): (usize, &mut Wanted),
-) -> Judged<F> {
-    let Some(mut flow) = table.flow_mut(hit, key) else {
-        // It has ended since: a packet before in the same burst has begun another.
-        return Judged::Anew;
-    };
-    if flow.user.permitted_by != number {
-        return Judged::Old(flow.user.held, flow.user.beside);
-    }
-    let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
-    let is_shifted = matches!(upper, Upper::Tcp(_)) && flow.user.tcp.is_shifted();
-    let becomes = flow.translated.then(|| {
-        let differences = match hit.direction {
-            Direction::Forward => flow.user.differences,
-            Direction::Reverse => flow.user.differences.reversed(),
-        };
-        (flow.other.reversed(), differences)
-    });
-    match next {
-        Next::Pass(state) => {
-            flow.count(bytes);
-            flow.refresh(now);
-            if !flow.user.services.is_none() {
-                wanted.add(index, hit, flow.user.services);
+impl Flows {
+    /// The flow of a packet that had none when its burst was looked up.
+    fn look_again(&self, index: usize, is_v4: bool, parsed: &Parsed) -> Option<Hit> {
+        match is_v4 {
+            true => {
+                let key = parsed.keys4[index];
+                let may = self.begun_here.may_have(&Either::V4(key));
+                may.then(|| self.v4.lookup(key)).flatten()
             }
-            if state as u8 != hit.state {
-                // A state without room leaves the flow in the one that it has.
-                let _ = table.set_state(hit.flow, state as u8);
+            false => {
+                let key = parsed.keys6[index];
+                let may = self.begun_here.may_have(&Either::V6(key));
+                may.then(|| self.v6.lookup(key)).flatten()
             }
-            passes(becomes, is_shifted)
         }
-        Next::Unchanged => {
-            flow.count(bytes);
-            if !flow.user.services.is_none() {
-                wanted.add(index, hit, flow.user.services);
-            }
-            passes(becomes, is_shifted)
-        }
-        Next::Anew => Judged::Anew,
-        Next::Answer {
-            state,
-            back,
-            onward,
-        } => {
-            flow.count(bytes);
-            flow.refresh(now);
-            let _ = table.set_state(hit.flow, state as u8);
-            Judged::Answer(becomes, [back, onward])
-        }
-        Next::Drop(reason) => Judged::Drop(reason),
-    }
-}
-
-#[inline(always)]
-fn passes<F>(becomes: Option<(F, Differences)>, is_shifted: bool) -> Judged<F> {
-    match is_shifted {
-        true => Judged::Shift(becomes),
-        false => Judged::Pass(becomes),
     }
 }
 
 /// What a flow that has ended held of NAT, as [`Nat::release`] takes it.
-type Gone = (Held, Tuple, Tuple, u16);
+type Gone = nat::Released;
 
 fn gone_of<F>(flow: &Flow<F, Tracked>) -> Gone
 where
@@ -584,115 +385,6 @@ where
     let original = Tuple::from(&flow.key);
     (flow.user.held, original, back.reversed(), flow.zone.into())
 }
-
-macro_rules! known {
-    ($name:ident, $table:ident, $keys:ident, $write:ident) => {
-        impl Flows {
-            /// A packet that has hit a flow.
-            #[inline]
-            fn $name(
-                &mut self,
-                now: u64,
-                index: usize,
-                hit: &Hit,
-                packet: &mut Packet,
-                (context, out): (&mut Context<'_>, &mut Egress),
-            ) -> Result<(), Verdict> {
-                let parsed = &context.packets.parsed;
-                let (key, end) = (parsed.$keys[index], parsed.end[index]);
-                let is_v4 = parsed.class.v4 >> index & 1 != 0;
-                let upper = match parsed.class.udp >> index & 1 {
-                    1 => Upper::Udp,
-                    _ => read(packet, is_v4, key.protocol(), end)
-                        .map_err(|why| self.reasons.of(why))?,
-                };
-                let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
-                let (table, tracker) = (&mut self.$table, &self.tracker);
-                let (packet_of, when) = ((key, &upper, bytes), (now, number));
-                let wanted = (index, &mut self.services.wanted);
-                let mut judged = judge(table, tracker, hit, packet_of, when, wanted);
-                if let Judged::Old(held, beside) = judged {
-                    let Some(flow) = self.$table.get(hit.flow) else {
-                        return self.begin(now, index, packet, context);
-                    };
-                    let backend = flow.user.backend;
-                    let number = number | flow.user.permitted_by & DIRECT;
-                    if flow.user.permitted_by != number {
-                        let (_, original, translated, _) = gone_of(&flow);
-                        let tuples = (original, translated);
-                        let kept = (held, beside, backend);
-                        let decided = self.decide_again(index, hit, tuples, kept, packet, context);
-                        let services = match decided {
-                            Ok(services) => services,
-                            Err(verdict) => {
-                                if let Some(flow) = self.$table.remove(hit.flow) {
-                                    let (held, original, translated, zone) = gone_of(&flow);
-                                    self.nat.release(held, &original, &translated, zone, now);
-                                }
-                                return Err(verdict);
-                            }
-                        };
-                        if let Some(user) = self.$table.user_mut(hit.flow) {
-                            user.permitted_by = number;
-                            user.services = services;
-                        }
-                    }
-                    if number & DIRECT != 0 {
-                        return match direct(&mut self.$table, hit, (key, &upper, bytes), now) {
-                            Directed::There => self.encapsulate(index, backend, packet, context),
-                            Directed::Back => Ok(()),
-                            Directed::Anew => {
-                                self.$table.remove(hit.flow);
-                                self.begin(now, index, packet, context)
-                            }
-                        };
-                    }
-                    let (table, tracker) = (&mut self.$table, &self.tracker);
-                    let wanted = (index, &mut self.services.wanted);
-                    judged = judge(table, tracker, hit, packet_of, when, wanted);
-                }
-                match judged {
-                    Judged::Pass(None) => Ok(()),
-                    Judged::Pass(Some((to, differences))) => {
-                        self.$write(index, to, differences, packet, context)
-                    }
-                    Judged::Drop(reason) => Err(self.reasons.of(reason)),
-                    Judged::Shift(becomes) => {
-                        let tcp = self.$table.user(hit.flow).map(|user| user.tcp);
-                        match becomes {
-                            Some((to, differences)) => {
-                                self.$write(index, to, differences, packet, context)?;
-                            }
-                            None => context.packets.translate(index, packet.data()),
-                        }
-                        shift(tcp, hit.direction, end, packet);
-                        Ok(())
-                    }
-                    Judged::Answer(becomes, said) => {
-                        let is_onward = said[1].is_some();
-                        self.answer(index, said, packet, (context, out))?;
-                        match becomes.filter(|_| is_onward) {
-                            None => Ok(()),
-                            Some((to, differences)) => {
-                                self.$write(index, to, differences, packet, context)
-                            }
-                        }
-                    }
-                    // The flow before is closed: it goes, whatever becomes of this one.
-                    Judged::Anew | Judged::Old(..) => {
-                        if let Some(flow) = self.$table.remove(hit.flow) {
-                            let (held, original, translated, zone) = gone_of(&flow);
-                            self.nat.release(held, &original, &translated, zone, now);
-                        }
-                        self.begin(now, index, packet, context)
-                    }
-                }
-            }
-        }
-    };
-}
-known!(known4, v4, keys4, write4);
-known!(known6, v6, keys6, write6);
 
 impl Stage<Context<'_>> for Flows {
     fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
@@ -708,7 +400,9 @@ impl Stage<Context<'_>> for Flows {
             0 => 0,
             special => self.ready_keys(special, burst, context),
         };
-        self.has_begun = false;
+        self.begun_here.clear();
+        self.foreseen.clear();
+        let mut is_first = true;
         self.lookups.see_burst(burst.port, burst);
         let began = self.lookups.starts();
         self.find(tracked & !errors, burst.mask(), context);
@@ -732,6 +426,10 @@ impl Stage<Context<'_>> for Flows {
             let index = left.trailing_zeros() as usize;
             left &= left - 1;
             let packet = &mut burst.as_packets_mut()[index];
+            let may_move = usual >> index & 1 != 0;
+            if may_move && self.pass_moving(index, now, packet, context.packets) {
+                continue;
+            }
             let is_v4 = v4 >> index & 1 != 0;
             let outcome = if errors >> index & 1 != 0 {
                 self.related(index, packet, context)
@@ -739,17 +437,19 @@ impl Stage<Context<'_>> for Flows {
                 let parsed = &context.packets.parsed;
                 let found = match self.found[index] {
                     // A packet before in this burst may have begun the flow.
-                    None if self.has_begun => match is_v4 {
-                        true => self.v4.lookup(parsed.keys4[index]),
-                        false => self.v6.lookup(parsed.keys6[index]),
-                    },
+                    None => self.look_again(index, is_v4, parsed),
                     found => found,
                 };
                 match (found, is_v4) {
                     (None, true) if !self.nat.sessions.is_empty() => {
                         self.arrive(now, index, packet, (context, out))
                     }
-                    (None, _) => self.begin(now, index, packet, context),
+                    (None, _) => {
+                        if std::mem::take(&mut is_first) {
+                            self.look_ahead((left | 1 << index) & !errors, context);
+                        }
+                        self.begin(now, index, packet, context)
+                    }
                     (Some(hit), true) => self.known4(now, index, &hit, packet, (context, out)),
                     (Some(hit), false) => {
                         let known = self.known6(now, index, &hit, packet, (context, out));
@@ -780,15 +480,22 @@ impl Stage<Context<'_>> for Flows {
     /// Ends flows whose time is over.
     fn turn(&mut self, _: u64, context: &mut Context<'_>, _: &mut Egress) -> u64 {
         let now = ticks(context.now_ns());
-        let (nat, mut ended) = (&mut self.nat, 0);
-        let mut end = |(held, original, translated, zone): Gone| {
+        let (nat, gone, mut ended) = (&mut self.nat, &mut self.gone, 0);
+        let mut end = |flow: Gone| {
             ended += 1;
-            if !held.is_nothing() {
-                nat.release(held, &original, &translated, zone, now);
+            if flow.0.is_nothing() {
+                return;
+            }
+            gone.push(flow);
+            if gone.len() == BATCH {
+                nat.release_all(gone, now);
+                gone.clear();
             }
         };
         self.v4.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
         self.v6.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
+        nat.release_all(gone, now);
+        gone.clear();
         self.counts.ended += ended;
         if !self.nat.calls.is_empty() {
             self.nat.expire(now);
@@ -797,24 +504,9 @@ impl Stage<Context<'_>> for Flows {
     }
 }
 
-/// A hash that nobody outside knows.
-fn any_hash() -> Hash {
-    Hash::new(RandomState::new().hash_one(0_u64))
-}
-
 /// A time of the worker's clock in ticks of the tables: milliseconds.
 fn ticks(now_ns: u64) -> u64 {
     now_ns / (1_000_000_000 / TICKS)
-}
-
-/// Changes the numbers of a segment of a connection that has begun with a SYN cookie.
-#[cold]
-fn shift(tcp: Option<Tcp>, direction: Direction, end: u32, packet: &mut Packet) {
-    let l4 = usize::from(packet.meta().l4_offset);
-    let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
-    if let (Some(tcp), Some(segment)) = (tcp, packet.data_mut().get_mut(l4..end as usize)) {
-        tcp.shift(direction, segment, is_partial);
-    }
 }
 
 /// Reads the upper layer of a packet that ends at byte `end` of its frame.

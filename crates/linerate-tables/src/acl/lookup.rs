@@ -13,7 +13,8 @@ use super::rules::Rules;
 use super::tree::{Node, Trees};
 use super::window::{WINDOWS, Windows};
 
-/// Packets that go through the trees side by side.
+/// Packets that go through the trees side by side, at most: each function here is compiled for a
+/// whole group, and for one packet alone.
 pub(crate) const GROUP: usize = 64;
 /// The most categories: bits of [`Rule::categories`](super::Rule::categories).
 pub(crate) const CATEGORIES: usize = 16;
@@ -31,11 +32,11 @@ pub(crate) struct Level<Extract, Matching, First> {
 
 /// Finds the slot of the rule that wins for each of the first `many` packets, 0 where none matches.
 #[inline(always)]
-pub(crate) fn winners<const W: usize>(
+pub(crate) fn winners<const W: usize, const N: usize>(
     trees: &Trees<W>,
     rules: &Rules<W>,
-    (packets, many): (&[PacketKey<W>; GROUP], usize),
-    slots: &mut [u32; GROUP],
+    (packets, many): (&[PacketKey<W>; N], usize),
+    slots: &mut [u32; N],
     level: Level<
         impl Fn(u64, u64) -> u64 + Copy,
         impl Fn(&Block<W>, &PacketKey<W>) -> u32 + Copy,
@@ -43,8 +44,8 @@ pub(crate) fn winners<const W: usize>(
     >,
 ) {
     let (blocks, records) = (trees.blocks(), rules.records());
-    let mut orders = [u64::MAX; GROUP];
-    *slots = [0; GROUP];
+    let mut orders = [u64::MAX; N];
+    *slots = [0; N];
     let alone = trees.places() == 1;
     each_place(trees, packets, many, level.extract, |starts| {
         let best = slots.iter_mut().zip(&mut orders);
@@ -103,36 +104,36 @@ pub(crate) fn winners_by_category<const W: usize>(
 /// Calls `look` for each tree and for the last leaf, with the first blocks of the leaves that the
 /// packets reach there.
 #[inline(always)]
-fn each_place<const W: usize>(
+fn each_place<const W: usize, const N: usize>(
     trees: &Trees<W>,
-    packets: &[PacketKey<W>; GROUP],
+    packets: &[PacketKey<W>; N],
     many: usize,
     extract: impl Fn(u64, u64) -> u64 + Copy,
-    mut look: impl FnMut(&[u32; GROUP]),
+    mut look: impl FnMut(&[u32; N]),
 ) {
-    let windows: [Windows; GROUP] = std::array::from_fn(|packet| packets[packet].windows());
+    let windows: [Windows; N] = std::array::from_fn(|packet| packets[packet].windows());
     let (nodes, blocks) = (trees.nodes(), trees.blocks());
     for tree in &trees.trees {
-        let mut at = [0; GROUP];
+        let mut at = [0; N];
         let root = &nodes[tree.root as usize];
         descend(nodes, blocks, root, &windows, many, &mut at, extract);
         look(&at);
     }
     if trees.last_start() != 0 {
-        look(&[trees.last_start(); GROUP]);
+        look(&[trees.last_start(); N]);
     }
 }
 
 /// From a root to the first blocks of the leaves: all packets a step, then those that are not at a
 /// leaf yet another.
 #[inline(always)]
-fn descend<const W: usize>(
+fn descend<const W: usize, const N: usize>(
     nodes: &[Node],
     blocks: &[Block<W>],
     root: &Node,
-    windows: &[Windows; GROUP],
+    windows: &[Windows; N],
     many: usize,
-    at: &mut [u32; GROUP],
+    at: &mut [u32; N],
     extract: impl Fn(u64, u64) -> u64 + Copy,
 ) {
     let child = |node: &Node, windows: &Windows| {
@@ -144,9 +145,9 @@ fn descend<const W: usize>(
         prefetch_read(nodes.as_ptr().wrapping_add(*at as usize));
     }
     // Packets that are not at a leaf yet; there are at most as many as were looked at.
-    let mut walking = [0_u8; GROUP];
+    let mut walking = [0_u8; N];
     let mut still = 0;
-    let mut visit = |packet: usize, still: &mut usize, walking: &mut [u8; GROUP]| {
+    let mut visit = |packet: usize, still: &mut usize, walking: &mut [u8; N]| {
         let node = &nodes[at[packet] as usize];
         let goes_on = node.mask != 0;
         let next = child(node, &windows[packet]);
@@ -158,17 +159,17 @@ fn descend<const W: usize>(
             prefetch_read(memory.wrapping_add(64 * line));
         }
         at[packet] = select_unpredictable(goes_on, next, node.info);
-        walking[*still % GROUP] = packet as u8;
+        walking[*still % N] = packet as u8;
         *still += usize::from(goes_on);
     };
-    for packet in 0..many.min(GROUP) {
+    for packet in 0..many.min(N) {
         visit(packet, &mut still, &mut walking);
     }
     while still > 0 {
         let left = still;
         still = 0;
-        for turn in 0..left.min(GROUP) {
-            let packet = usize::from(walking[turn]) % GROUP;
+        for turn in 0..left.min(N) {
+            let packet = usize::from(walking[turn]) % N;
             visit(packet, &mut still, &mut walking);
         }
     }

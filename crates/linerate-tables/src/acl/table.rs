@@ -12,6 +12,9 @@ use super::tree::{MOST_COPIES, Trees};
 use crate::TableError;
 use crate::simd::acl::Kernels;
 
+/// Fewer packets than these are looked up one by one: the room for a whole group costs more.
+const FEW: usize = 4;
+
 /// What a table is to be.
 #[derive(Clone, Copy, Debug)]
 pub struct AclConfig {
@@ -245,6 +248,12 @@ impl<const W: usize> Acl<W> {
     /// If there are fewer values than packets.
     pub fn classify(&self, packets: &[PacketKey<W>], values: &mut [u32]) {
         let values = &mut values[..packets.len()];
+        if packets.len() < FEW {
+            for (packet, value) in packets.iter().zip(values) {
+                *value = self.classify_one(packet);
+            }
+            return;
+        }
         let mut slots = [0; GROUP];
         for (packets, values) in packets.chunks(GROUP).zip(values.chunks_mut(GROUP)) {
             with_group(packets, |group| {
@@ -254,6 +263,14 @@ impl<const W: usize> Acl<W> {
                 *value = self.rules.records()[slot as usize].value;
             }
         }
+    }
+
+    /// As [`classify`](Self::classify), of one packet.
+    pub fn classify_one(&self, packet: &PacketKey<W>) -> u32 {
+        let mut slot = [0];
+        let one = (std::array::from_ref(packet), 1);
+        (self.kernels.winner)(&self.trees, &self.rules, one, &mut slot);
+        self.rules.records()[slot[0] as usize].value
     }
 
     /// As [`classify`](Self::classify), and counts a hit for each rule that wins.

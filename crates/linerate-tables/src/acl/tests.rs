@@ -53,6 +53,7 @@ fn equal<const W: usize>(acl: &Acl<W>, list: &List<W>, packets: &[PacketKey<W>],
     acl.classify(packets, &mut values);
     for (packet, value) in packets.iter().zip(values) {
         let expected = list.value(packet, u16::MAX);
+        assert_eq!(acl.classify_one(packet), value, "seed {seed}: {packet:?}");
         assert_eq!(
             value,
             expected,

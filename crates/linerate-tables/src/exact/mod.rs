@@ -224,7 +224,7 @@ impl<const K: usize, V: Value> Exact<K, V> {
 
     /// Sets the value of `key`; returns the one it had.
     ///
-    /// While the table is over three quarters full and below its limit, an insert of a new key
+    /// While the table is over half full and has not the size of its limit, an insert of a new key
     /// splits up to two buckets (at most 7 entries each) between themselves and one new bucket
     /// each. That is all there is to growth: no second table, no copy of everything.
     ///
@@ -350,7 +350,12 @@ impl<const K: usize, V: Value> Exact<K, V> {
     /// Asks for the memory that a lookup, insert or removal of `key` soon will need.
     #[inline]
     pub fn prefetch(&self, key: &[u8; K]) {
-        Layout::<K, V>::fetch(self.near(self.hash.of(key)));
+        let hash = self.hash.of(key);
+        let first = self.spread.of(hash.first());
+        Layout::<K, V>::fetch(self.segments.bucket(first));
+        if self.spills.has(first) {
+            Layout::<K, V>::fetch(self.segments.bucket(self.spread.of(hash.second())));
+        }
     }
 
     /// Entries that were moved from bucket to bucket so far, by growth and to make room.

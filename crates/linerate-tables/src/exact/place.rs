@@ -57,10 +57,11 @@ impl<const K: usize, V: Value> Exact<K, V> {
         Ok(())
     }
 
-    /// Sets for how many entries there is room without growth: three quarters of the slots.
+    /// Sets for how many entries there is room without growth: half of the slots, for in a fuller
+    /// table inserts have to move others. At the limit it is three quarters.
     pub(super) fn measure(&mut self) {
         self.room = match self.spread.count() < self.most {
-            true => (self.spread.count() as usize * Layout::<K, V>::SLOTS * 3 / 4).min(self.limit),
+            true => (self.spread.count() as usize * Layout::<K, V>::SLOTS / 2).min(self.limit),
             false => self.limit,
         };
     }

@@ -21,6 +21,23 @@ struct New<F, S> {
     bytes: [u64; 2],
 }
 
+impl<F, S: Copy> New<F, S> {
+    /// Of its first packet.
+    #[inline(always)]
+    fn of(now: u64, key: F, answers: Option<F>, bucket: u8, first: First<S>) -> Self {
+        Self {
+            key,
+            answers,
+            bucket,
+            first,
+            created: now,
+            last_seen: now,
+            packets: [1, 0],
+            bytes: [first.bytes.into(), 0],
+        }
+    }
+}
+
 impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// Begins the flow of a packet that found none; the answers' key is its reverse.
     ///
@@ -62,17 +79,25 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         if let Some(hit) = self.touch(now, key, first.bytes) {
             return Ok(Inserted::Found(hit));
         }
-        let new = New {
-            key,
-            answers,
-            bucket,
-            first,
-            created: now,
-            last_seen: now,
-            packets: [1, 0],
-            bytes: [first.bytes.into(), 0],
-        };
-        self.begin(room, &new)
+        self.begin(room, &New::of(now, key, answers, bucket, first))
+    }
+
+    /// As [`insert_pair`](FlowTable::insert_pair), for the flow of a packet that was looked up and
+    /// found none.
+    ///
+    /// # Errors
+    /// As there; [`Refused::Taken`] too if it is there.
+    pub fn insert_absent(
+        &mut self,
+        now: u64,
+        forward: F,
+        reverse: F,
+        bucket: u8,
+        first: First<S>,
+    ) -> Result<Inserted<F, S>, Refused> {
+        let answers = Some(reverse).filter(|&reverse| reverse != forward.reversed());
+        let room = self.prefetch_room(first.state, answers);
+        self.begin(room, &New::of(now, forward, answers, bucket, first))
     }
 
     /// Puts in a flow as it is: with its age and counts, and the timer that follows from them. Its

@@ -200,6 +200,13 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         Some(entry.hit(place.index(), place.direction(flip)?))
     }
 
+    /// Asks for the memory that tells which flow packets with this key have, or that a new flow
+    /// with it needs.
+    #[inline]
+    pub fn prefetch_key(&self, key: F) {
+        self.index.prefetch(self.canonical(key).0.bytes());
+    }
+
     /// The flow of each packet of a burst, if there is one, nothing counted: whoever judges packets
     /// before they count does the rest by [`FlowMut::count`] and [`FlowMut::refresh`].
     ///

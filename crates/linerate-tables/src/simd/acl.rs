@@ -11,9 +11,10 @@ use crate::acl::tree::Trees;
 use crate::acl::window::extract;
 
 /// A group of packets, and how many of them count.
-type Packets<'a, const W: usize> = (&'a [PacketKey<W>; GROUP], usize);
+type Packets<'a, const W: usize, const N: usize = GROUP> = (&'a [PacketKey<W>; N], usize);
 /// As [`lookup::winners`].
-type Winners<const W: usize> = fn(&Trees<W>, &Rules<W>, Packets<W>, &mut [u32; GROUP]);
+type Winners<const W: usize, const N: usize> =
+    fn(&Trees<W>, &Rules<W>, Packets<W, N>, &mut [u32; N]);
 /// As [`lookup::winners_by_category`].
 type ByCategory<const W: usize> =
     fn(&Trees<W>, &Rules<W>, Packets<W>, &mut [[u32; CATEGORIES]; GROUP]);
@@ -21,7 +22,9 @@ type ByCategory<const W: usize> =
 /// The kernels of one level.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels<const W: usize> {
-    pub(crate) winners: Winners<W>,
+    pub(crate) winners: Winners<W, GROUP>,
+    /// Of one packet.
+    pub(crate) winner: Winners<W, 1>,
     pub(crate) by_category: ByCategory<W>,
 }
 
@@ -37,6 +40,10 @@ impl<const W: usize> Kernels<W> {
                         x86::winners_avx512(trees, rules, packets, slots)
                     },
                     // SAFETY: as above.
+                    winner: |trees, rules, packets, slots| unsafe {
+                        x86::winners_avx512(trees, rules, packets, slots)
+                    },
+                    // SAFETY: as above.
                     by_category: |trees, rules, packets, slots| unsafe {
                         x86::by_category(trees, rules, packets, slots)
                     },
@@ -49,6 +56,10 @@ impl<const W: usize> Kernels<W> {
                         x86::winners_avx2(trees, rules, packets, slots)
                     },
                     // SAFETY: as above.
+                    winner: |trees, rules, packets, slots| unsafe {
+                        x86::winners_avx2(trees, rules, packets, slots)
+                    },
+                    // SAFETY: as above.
                     by_category: |trees, rules, packets, slots| unsafe {
                         x86::by_category(trees, rules, packets, slots)
                     },
@@ -58,14 +69,8 @@ impl<const W: usize> Kernels<W> {
         }
         let _ = isa;
         Self {
-            winners: |trees, rules, packets, slots| {
-                let level = Level {
-                    extract,
-                    matching: Block::matching,
-                    first: Block::first,
-                };
-                lookup::winners(trees, rules, packets, slots, level);
-            },
+            winners: plain,
+            winner: plain,
             by_category: |trees, rules, packets, slots| {
                 let matching = Block::matching;
                 lookup::winners_by_category(trees, rules, packets, slots, extract, matching)
@@ -74,17 +79,32 @@ impl<const W: usize> Kernels<W> {
     }
 }
 
+/// [`lookup::winners`] of any CPU.
+fn plain<const W: usize, const N: usize>(
+    trees: &Trees<W>,
+    rules: &Rules<W>,
+    packets: Packets<W, N>,
+    slots: &mut [u32; N],
+) {
+    let level = Level {
+        extract,
+        matching: Block::matching,
+        first: Block::first,
+    };
+    lookup::winners(trees, rules, packets, slots, level);
+}
+
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
     use std::arch::x86_64::*;
 
     #[target_feature(enable = "avx2,bmi1,bmi2,popcnt")]
-    pub(super) fn winners_avx2<const W: usize>(
+    pub(super) fn winners_avx2<const W: usize, const N: usize>(
         trees: &Trees<W>,
         rules: &Rules<W>,
-        packets: Packets<W>,
-        slots: &mut [u32; GROUP],
+        packets: Packets<W, N>,
+        slots: &mut [u32; N],
     ) {
         let level = Level {
             extract: |value, mask| _pext_u64(value, mask),
@@ -95,11 +115,11 @@ mod x86 {
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512dq,avx2,bmi1,bmi2,popcnt")]
-    pub(super) fn winners_avx512<const W: usize>(
+    pub(super) fn winners_avx512<const W: usize, const N: usize>(
         trees: &Trees<W>,
         rules: &Rules<W>,
-        packets: Packets<W>,
-        slots: &mut [u32; GROUP],
+        packets: Packets<W, N>,
+        slots: &mut [u32; N],
     ) {
         let level = Level {
             extract: |value, mask| _pext_u64(value, mask),

@@ -20,6 +20,8 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use linerate_core::arch::prefetch_read;
+
 use super::Protocol;
 use super::bits::{Bits, Wide};
 
@@ -376,9 +378,22 @@ impl Ports {
         wish: &Wish,
         random: u64,
     ) -> Option<u16> {
+        let port = self.peek(address, protocol, wish, random)?;
+        self.take_port(address, protocol, port).then_some(port)
+    }
+
+    /// The port that [`take`](Self::take) would take.
+    #[inline]
+    pub fn peek(
+        &self,
+        address: AddressId,
+        protocol: Protocol,
+        wish: &Wish,
+        random: u64,
+    ) -> Option<u16> {
         if let Some(port) = wish.port
             && (self.apart == Apart::No || bucket_of(port) == wish.bucket)
-            && self.take_port(address, protocol, port)
+            && self.is_free(address, protocol, port)
         {
             return Some(port);
         }
@@ -398,10 +413,10 @@ impl Ports {
             false if self.apart == Apart::Only => return None,
             false => wanted.first_from(random as u8)?,
         };
-        let free = self.part(address, bucket)?.free[protocol.index()].and(HIGH);
-        let place = pick(free, wish.odd, random)?;
-        let port = port_at(bucket, place);
-        self.take_port(address, protocol, port).then_some(port)
+        let part = self.buckets[usize::from(bucket)].as_ref()?;
+        let part = part.parts.get(usize::from(address.0))?;
+        let free = part.free[protocol.index()].and(HIGH);
+        Some(port_at(bucket, pick(free, wish.odd, random)?))
     }
 
     /// Takes an even port and the odd one above it (RFC 4787 4.2.3); returns the even one.
@@ -517,6 +532,16 @@ impl Ports {
             self.note(address, protocol, port, now, true);
         }
         was_taken
+    }
+
+    /// Asks for the memory that says which ports of this one's bucket are free.
+    #[inline]
+    pub fn prefetch(&self, address: AddressId, port: u16) {
+        if let Some(bucket) = &self.buckets[usize::from(bucket_of(port))] {
+            let part = bucket.parts.as_ptr().wrapping_add(usize::from(address.0));
+            prefetch_read(part);
+            prefetch_read(part.cast::<u8>().wrapping_add(size_of::<Part>() - 1));
+        }
     }
 
     /// Whether a port may be given, and is not.

@@ -39,6 +39,7 @@ pub struct Differences {
 impl Differences {
     /// Of packets with addresses and ports `from` that get those of `to`: bytes in any order, the
     /// same in both.
+    #[inline(always)]
     fn new(from: (&[u8], &[u8]), to: (&[u8], &[u8])) -> Self {
         let addresses = difference(from.0, to.0);
         let all = checksum::add(addresses, difference(from.1, to.1));
@@ -57,7 +58,7 @@ impl Differences {
 }
 
 /// What is added to a sum, in memory order, when the bytes `from` become `to`.
-#[inline]
+#[inline(always)]
 pub(super) fn difference(from: &[u8], to: &[u8]) -> u16 {
     checksum::add(checksum::sum(to), !checksum::sum(from)).to_be()
 }
@@ -105,6 +106,7 @@ macro_rules! translation {
     ($name:ident, $key:ident, $addresses:literal, $ports:literal) => {
         impl $name {
             /// Packets of the flow `from` become such of the flow `to`.
+            #[inline]
             pub fn new(from: &$key, to: &$key) -> Self {
                 let differences = Differences::new(
                     (&from.0[..$addresses], &from.0[$addresses..$ports]),

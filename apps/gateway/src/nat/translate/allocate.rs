@@ -7,7 +7,7 @@ use super::{Destination, First, Held, Nat, Refused};
 use crate::nat::log::{Event, Record};
 use crate::nat::mapping::{Filtering, Inside, OutsidePort};
 use crate::nat::ports::{AddressId, Block, Wish};
-use crate::nat::rules::{Pool, Rules};
+use crate::nat::rules::{Rules, Terms};
 use crate::nat::subscribers::Who;
 use crate::nat::{Endpoint, Protocol};
 
@@ -21,8 +21,8 @@ impl Nat {
         now_ms: u64,
         random: u64,
     ) -> Result<(Endpoint, Held), Refused> {
-        let rules = self.rules.clone();
-        let pool = &rules.config.pools[usize::from(number)];
+        let rules = &self.rules;
+        let pool = &rules.config.pools[usize::from(number)].terms();
         let src = first.tuple.src;
         let Some(protocol) = first.tuple.ported() else {
             // By address alone; who came first has the address, for the flow's keys are taken.
@@ -32,7 +32,7 @@ impl Nat {
                 pool: number,
             };
             let known = self.subscribers.get(&who).map(|one| one.outside);
-            let id = known.or_else(|| choose(&rules, number, &src.address));
+            let id = known.or_else(|| choose(rules, number, &src.address));
             let address = id
                 .and_then(|id| rules.address(id))
                 .ok_or(Refused::Exhausted)?;
@@ -54,25 +54,25 @@ impl Nat {
         if pool.is_independent {
             let known = self.mappings.of(&inside).map(|mapping| mapping.outside);
             if let Some(outside) = known {
-                let address = rules.address(outside.address).ok_or(Refused::Full)?.address;
+                let known = rules.address(outside.address);
+                let address = known.ok_or(Refused::Full)?.address;
                 self.mappings.begin(&outside, contact);
                 return Ok((Endpoint::new(address, outside.port), held));
             }
         }
         let outside = self.take_port(first, pool, number, &inside, now_ms, random)?;
         if pool.is_independent {
-            if self.mappings.insert(inside, outside, first.bucket).is_err() {
+            let bucket = first.bucket;
+            let inserted = self.mappings.insert_begun(inside, outside, bucket, contact);
+            if inserted.is_err() {
                 self.give(&outside, &src.address, first.from.zone, now_ms);
                 return Err(Refused::Full);
             }
-            self.mappings.begin(&outside, contact);
         } else {
             held = Held(Held::PORT);
         }
-        let address = rules
-            .address(outside.address)
-            .ok_or(Refused::Exhausted)?
-            .address;
+        let known = self.rules.address(outside.address);
+        let address = known.ok_or(Refused::Exhausted)?.address;
         let endpoint = Endpoint::new(address, outside.port);
         if pool.logs {
             let event = match pool.is_independent {
@@ -89,7 +89,7 @@ impl Nat {
     fn take_port(
         &mut self,
         first: &First,
-        pool: &Pool,
+        pool: &Terms,
         number: u16,
         inside: &Inside,
         now_ms: u64,
@@ -140,7 +140,7 @@ impl Nat {
     }
 
     /// The outside of the other port of a pair (RTP and RTCP), if it is mapped.
-    fn partner(&self, pool: &Pool, inside: &Inside) -> Option<OutsidePort> {
+    fn partner(&self, pool: &Terms, inside: &Inside) -> Option<OutsidePort> {
         if inside.protocol != Protocol::Udp || !pool.is_independent {
             return None;
         }
@@ -160,25 +160,27 @@ impl Nat {
     fn take_of(
         &mut self,
         who: &Who,
-        pool: &Pool,
+        pool: &Terms,
         protocol: Protocol,
         wish: &Wish,
         now_ms: u64,
         random: u64,
         bucket: u8,
     ) -> Result<OutsidePort, Refused> {
-        if self.subscribers.get(who).is_none() {
-            let count = self.rules.positions(who.pool).len().max(1) as u64;
-            let start = (random >> 40) % count;
-            let position = self.ports.roomy(who.pool, protocol, start as u16);
-            let positions = self.rules.positions(who.pool);
-            let address = position.and_then(|at| positions.get(usize::from(at)));
-            let address = *address.ok_or(Refused::Exhausted)?;
-            let inserted = self.subscribers.insert(*who, bucket, address);
-            inserted.map_err(|_| Refused::Full)?;
-        }
-        let taken = self.take_as(who, pool, protocol, wish, now_ms, random);
-        if taken.is_err() && self.subscribers.get(who).is_some_and(|one| one.ports == 0) {
+        let place = match self.subscribers.place(who) {
+            Some(place) => place,
+            None => {
+                let positions = self.rules.positions(who.pool);
+                let start = (random >> 40) % positions.len().max(1) as u64;
+                let position = self.ports.roomy(who.pool, protocol, start as u16);
+                let address = position.and_then(|at| positions.get(usize::from(at)));
+                let address = *address.ok_or(Refused::Exhausted)?;
+                let inserted = self.subscribers.insert(*who, bucket, address);
+                inserted.map_err(|_| Refused::Full)?
+            }
+        };
+        let taken = self.take_as((who, place), pool, protocol, wish, now_ms, random);
+        if taken.is_err() && self.subscribers.at(place).is_some_and(|one| one.ports == 0) {
             self.subscribers.remove(who);
         }
         taken
@@ -186,14 +188,14 @@ impl Nat {
 
     fn take_as(
         &mut self,
-        who: &Who,
-        pool: &Pool,
+        (who, place): (&Who, u32),
+        pool: &Terms,
         protocol: Protocol,
         wish: &Wish,
         now_ms: u64,
         random: u64,
     ) -> Result<OutsidePort, Refused> {
-        let one = self.subscribers.get_mut(who).ok_or(Refused::Full)?;
+        let one = self.subscribers.at_mut(place).ok_or(Refused::Full)?;
         if pool.host_ports.is_some_and(|most| one.ports >= most) {
             return Err(Refused::Limit);
         }
@@ -232,21 +234,39 @@ impl Nat {
 
     /// Gives a port back, and what the subscriber has no use for any longer.
     pub(super) fn give(&mut self, outside: &OutsidePort, inside: &IpAddr, zone: u16, now_ms: u64) {
+        self.give_of(outside, (inside, zone), None, now_ms);
+    }
+
+    /// The same of a host inside, which may be the subscriber at the place of `host`.
+    pub(super) fn give_of(
+        &mut self,
+        outside: &OutsidePort,
+        (inside, zone): (&IpAddr, u16),
+        host: Option<u32>,
+        now_ms: u64,
+    ) {
         self.ports
             .give(outside.address, outside.protocol, outside.port);
-        let Some(pool) = self
-            .rules
-            .address(outside.address)
-            .map(|outside| outside.pool)
-        else {
+        if self.subscribers.is_empty() {
+            return;
+        }
+        let Some(known) = self.rules.address(outside.address) else {
             return;
         };
         let who = Who {
             address: *inside,
             zone,
-            pool,
+            pool: known.pool,
         };
-        let Some(one) = self.subscribers.get_mut(&who) else {
+        let is = |place: &u32| {
+            self.subscribers
+                .at(*place)
+                .is_some_and(|one| one.who == who)
+        };
+        let Some(place) = host.filter(is).or_else(|| self.subscribers.place(&who)) else {
+            return;
+        };
+        let Some(one) = self.subscribers.at_mut(place) else {
             return;
         };
         let block = one.give(outside.port);

@@ -1,7 +1,8 @@
 //! One worker's NAT: decides what the first packet of a flow becomes, and takes what it uses back
-//! when the flow ends. [`allocate`] takes ports.
+//! when the flow ends. [`allocate`] takes ports, [`bulk`] is for several flows at once.
 
 mod allocate;
+mod bulk;
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use super::rules::{Action, Aim, At, Rules};
 use super::sessions::{BucketSessions, Session, Sessions};
 use super::subscribers::{BucketSubscribers, Subscribers};
 use super::{Endpoint, Protocol, Tuple, nat64};
+
+pub use bulk::{Ahead, Released};
 
 /// The first packet of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -552,20 +555,15 @@ impl Nat {
         zone: u16,
         now_ms: u64,
     ) {
-        let outside = |endpoint: &Endpoint| {
-            Some(OutsidePort {
-                address: self.rules.id(self.rules.plain(endpoint.address))?,
-                protocol: original.ported()?,
-                port: endpoint.port,
-            })
-        };
-        let (source, destination) = (outside(&translated.src), outside(&original.dst));
+        let protocol = original.ported();
         if held.has(Held::INWARD)
-            && let Some(outside) = destination
+            && let Some(outside) = self.outside_of(&original.dst, protocol)
         {
             self.end(&outside, None, now_ms);
         }
-        let Some(outside) = source else { return };
+        let Some(outside) = self.outside_of(&translated.src, protocol) else {
+            return;
+        };
         if held.has(Held::MAPPING) {
             let remote = self.rules.plain(original.dst.address);
             let contact = held.has(Held::CONTACT).then_some(remote);
@@ -589,22 +587,39 @@ impl Nat {
         }
     }
 
+    /// The outside endpoint that a flow uses.
+    fn outside_of(&self, endpoint: &Endpoint, protocol: Option<Protocol>) -> Option<OutsidePort> {
+        Some(OutsidePort {
+            address: self.rules.id(self.rules.plain(endpoint.address))?,
+            protocol: protocol?,
+            port: endpoint.port,
+        })
+    }
+
     /// A flow of a mapping has ended; with the last one the mapping does.
     fn end(&mut self, outside: &OutsidePort, contact: Option<IpAddr>, now_ms: u64) {
-        let Some(mapping) = self.mappings.end(outside, contact) else {
-            return;
-        };
-        let rules = self.rules.clone();
-        let address = rules
-            .address(outside.address)
-            .map(|outside| outside.address);
-        let logs = rules.pool_of(outside.address).is_some_and(|pool| pool.logs);
-        if let (true, Some(address)) = (logs, address) {
+        if let Some(mapping) = self.mappings.end(outside, contact) {
+            self.has_ended(&mapping, None, now_ms);
+        }
+    }
+
+    /// A mapping has ended; `host`: where its subscriber is, if that was looked up.
+    fn has_ended(&mut self, mapping: &Mapping, host: Option<u32>, now_ms: u64) {
+        let outside = &mapping.outside;
+        let known = self.rules.address(outside.address);
+        let address = known.map(|outside| outside.address);
+        let pool = self.rules.pool_of(outside.address);
+        if let (true, Some(address)) = (pool.is_some_and(|pool| pool.logs), address) {
             let endpoint = Endpoint::new(address, outside.port);
             self.record(now_ms, Event::MappingEnds, &mapping.inside, endpoint, None);
         }
-        let inside = mapping.inside;
-        self.give(outside, &inside.endpoint.address, inside.zone, now_ms);
+        let inside = &mapping.inside;
+        self.give_of(
+            outside,
+            (&inside.endpoint.address, inside.zone),
+            host,
+            now_ms,
+        );
     }
 
     /// Takes all state of a bucket out, for another worker. Flows are not here, and those that use

@@ -471,3 +471,41 @@ fn sessions_are_logged_where_the_pool_says_so() {
         assert_eq!(events[1].inside.to_string(), "10.0.0.1:4000");
     }
 }
+
+#[test]
+fn what_is_foreseen_comes_true_and_many_end_as_one_by_one() {
+    for independent in [true, false] {
+        let mut pool = pool("198.51.100.1", "198.51.100.4");
+        pool.is_independent = independent;
+        let mut net = Net::new(config(pool));
+        let mut ended: Vec<Released> = Vec::new();
+        let mut foreseen = 0;
+        for number in 0..100_u16 {
+            // Ten hosts, whose ports have up to three flows.
+            let (host, port) = (number % 10, 4000 + number / 30);
+            let text = format!("10.0.0.{host}:{port}");
+            let original = tuple(&text, &format!("203.0.113.{number}:443"), TCP);
+            let random = net.random.bits();
+            let mut ahead = [Ahead::new(original, INSIDE, 40, random)];
+            net.nat.look_ahead(&mut ahead);
+            let first = First {
+                tuple: original,
+                from: INSIDE,
+                bucket: 40,
+            };
+            let destination = net.nat.destination(&first).unwrap();
+            let flow = net.nat.source(&first, &destination, OUTSIDE, 1000, random);
+            let flow = flow.unwrap();
+            foreseen += usize::from(net.nat.likely_source(&ahead[0]) == Some(flow.tuple.src));
+            ended.push((flow.held, original, flow.tuple, 1));
+        }
+        // A known mapping is not looked for.
+        assert!(foreseen >= if independent { 40 } else { 100 }, "{foreseen}");
+        let (some, rest) = ended.split_at(70);
+        net.nat.release_all(some, 2000);
+        assert_eq!(net.nat.mappings.is_empty(), !independent);
+        assert!(!net.nat.subscribers.is_empty());
+        net.nat.release_all(rest, 2000);
+        net.nothing_is_taken();
+    }
+}

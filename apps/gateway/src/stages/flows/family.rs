@@ -8,7 +8,6 @@ use linerate_core::run::Egress;
 use linerate_routing::plane::{Context, Verdict};
 use linerate_wire::FlowKey as Either;
 use linerate_wire::ethernet::{HEADER_LEN, MIN_FRAME_LEN};
-use linerate_wire::flow::FlowKey6;
 use linerate_wire::{EtherType, Headers, ipv4, ipv6};
 
 use super::Flows;
@@ -144,25 +143,11 @@ impl Flows {
         let (is_partial, mtu) = about(index, to, packet, context);
         let ident = self.random() as u16;
         context.packets.translate(index, packet.data());
-        let front = six_to_four(packet.data_mut(), &headers, to, ident, mtu, is_partial);
-        let mut front = front.map_err(|why| self.untranslatable(why))?;
-        if context.packets.marks.whole >> index & 1 != 0 {
+        let mut front = six_to_four(packet.data_mut(), &headers, to, ident, mtu, is_partial);
+        if let (Ok(front), 1) = (&mut front, context.packets.marks.whole >> index & 1) {
             front.may_be_cut(ident);
         }
-        self.put(index, &front, packet, context)?;
-        let Some(Either::V4(key)) = to.key() else {
-            return Err(Verdict::Drop(self.reasons.nat_malformed));
-        };
-        let vrf = context.interface().vrf as u16;
-        let parsed = &mut context.packets.parsed;
-        parsed.class.v6 &= !(1 << index);
-        parsed.class.v4 |= 1 << index;
-        parsed.keys4[index] = key.in_zone(vrf);
-        parsed.src4[index] = key.src().to_bits();
-        parsed.dst4[index] = key.dst().to_bits();
-        packet.meta_mut().l4_offset = (HEADER_LEN + ipv4::HEADER_LEN) as u16;
-        context.note(index, "flows", || format!("IPv4 from here on: {to}"));
-        Ok(())
+        self.becomes_other(index, front, to, packet, context)
     }
 
     /// A packet of IPv4 becomes one of IPv6, of this tuple.
@@ -179,19 +164,41 @@ impl Flows {
         let prefix = prefix.ok_or(Verdict::Drop(self.reasons.nat_gone))?;
         context.packets.translate(index, packet.data());
         let front = four_to_six(packet.data_mut(), &headers, to, &prefix, mtu, is_partial);
+        self.becomes_other(index, front, to, packet, context)
+    }
+
+    /// A packet gets these headers, of the other version, and is what `to` says from here on.
+    fn becomes_other(
+        &mut self,
+        index: usize,
+        front: Result<Front, Untranslatable>,
+        to: &Tuple,
+        packet: &mut Packet,
+        context: &mut Context<'_>,
+    ) -> Result<(), Verdict> {
         let front = front.map_err(|why| self.untranslatable(why))?;
         self.put(index, &front, packet, context)?;
-        let Some(Either::V6(key)) = to.key() else {
-            return Err(Verdict::Drop(self.reasons.nat_malformed));
-        };
         let vrf = context.interface().vrf as u16;
         let parsed = &mut context.packets.parsed;
-        parsed.class.v4 &= !(1 << index);
-        parsed.class.v6 |= 1 << index;
-        let key: FlowKey6 = key.in_zone(vrf);
-        parsed.keys6[index] = key;
-        packet.meta_mut().l4_offset = (HEADER_LEN + ipv6::HEADER_LEN) as u16;
-        context.note(index, "flows", || format!("IPv6 from here on: {to}"));
+        let (version, l3_len) = match to.key() {
+            Some(Either::V4(key)) => {
+                parsed.class.v6 &= !(1 << index);
+                parsed.class.v4 |= 1 << index;
+                parsed.keys4[index] = key.in_zone(vrf);
+                parsed.src4[index] = key.src().to_bits();
+                parsed.dst4[index] = key.dst().to_bits();
+                ("IPv4", ipv4::HEADER_LEN)
+            }
+            Some(Either::V6(key)) => {
+                parsed.class.v4 &= !(1 << index);
+                parsed.class.v6 |= 1 << index;
+                parsed.keys6[index] = key.in_zone(vrf);
+                ("IPv6", ipv6::HEADER_LEN)
+            }
+            None => return Err(Verdict::Drop(self.reasons.nat_malformed)),
+        };
+        packet.meta_mut().l4_offset = (HEADER_LEN + l3_len) as u16;
+        context.note(index, "flows", || format!("{version} from here on: {to}"));
         Ok(())
     }
 

@@ -119,7 +119,10 @@ impl Flows {
             }
         };
         let id = context.packets.interface;
-        let bucket = self.classes.one(&key);
+        let (bucket, random) = match self.foreseen.of(index) {
+            Some(known) => known,
+            None => (self.classes.one(&key), self.random()),
+        };
         let first = nat::First {
             tuple,
             from: self.at(id),
@@ -179,7 +182,7 @@ impl Flows {
             }
             track::First::Drop(reason) => return Err(self.reasons.of(reason)),
         };
-        let (to, random) = (self.at(to), self.random());
+        let to = self.at(to);
         let becomes = match is_direct {
             true => Translated {
                 tuple,
@@ -263,7 +266,8 @@ impl Flows {
                 }
                 self.counts.begun += 1;
                 self.began_at(backend);
-                self.has_begun = true;
+                self.begun_here.add(&key);
+                back.iter().for_each(|back| self.begun_here.add(back));
                 if self.moving.is_some()
                     && let Some(back) = &back
                 {
@@ -388,9 +392,9 @@ fn begin_in<F: FlowKey<K>, const K: usize>(
     bucket: u8,
     first: First<Tracked>,
 ) -> Result<(FlowId, Option<Flow<F, Tracked>>), Refused> {
-    match table.insert_pair(now, forward, back, bucket, first)? {
+    // It was looked up before.
+    match table.insert_absent(now, forward, back, bucket, first)? {
         Inserted::New { flow, evicted } => Ok((flow, evicted)),
-        // It was looked up before.
         Inserted::Found(_) => Err(Refused::Taken),
     }
 }

@@ -1,16 +1,28 @@
-//! What control makes for workers beside them: what takes long, and what takes memory.
+//! What control makes for workers: what all of them have of a configuration, and beside that what
+//! takes long, and what takes memory.
 
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_appliance::error::Error;
+use linerate_routing::plane::settings::Settings;
 use linerate_tables::TableError;
 
-use super::{Flows, Shared};
-use crate::balance::Tables;
+use super::balanced::DIRECT;
+use super::{Flows, Limits};
+use crate::balance::{Balance, Tables};
 use crate::config::Stanzas;
+use crate::dispatch::control::Moves;
+use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::rules::Rules;
+use crate::nat::writer::Writer;
 use crate::policy::{Counts, List, Policy};
 use crate::services::{Made, Plan, Spec};
+use crate::track::Cookies;
+
+/// The segment size that is offered with a SYN cookie: it fits the usual Ethernet in both families.
+const COOKIE_MSS: u16 = 1440;
 
 /// What takes long of a configuration: lists of rules, and the addresses of pools. It is made on
 /// the thread that reads the file.
@@ -36,6 +48,142 @@ impl Prepared {
             })?,
             rules: Rules::new(stanzas.nat.clone(), old.map(|old| &*old.rules)),
         })
+    }
+}
+
+/// What all workers have of a configuration.
+#[derive(Clone)]
+pub struct Shared {
+    /// Zones, and what may begin between them.
+    pub policy: Arc<Policy>,
+    /// What is translated.
+    pub rules: Arc<Rules>,
+    /// Virtual services.
+    pub balance: Arc<Balance>,
+    /// Gives SYN cookies: any worker knows those of another.
+    pub(super) cookies: Cookies,
+    /// What the policy's rules have decided, by worker.
+    pub hits: Hits,
+    /// Which bucket a packet is of, by what is translated.
+    pub classes: Arc<Classes>,
+    /// What control knows of buckets that have moved.
+    pub(crate) moves: Arc<Moves>,
+    /// How many flows there may be, and how long they live.
+    pub(super) limits: Arc<Limits>,
+    /// Writes what translation records.
+    pub log: Option<Arc<Writer>>,
+    /// Services, and who is given them.
+    pub plan: Arc<Plan>,
+    /// The services of workers, made ahead.
+    made: MadeAhead,
+    /// The number of policy and rules, which no others in this process have.
+    pub(super) number: u32,
+}
+
+/// The next number of a configuration in this process.
+static NUMBER: AtomicU32 = AtomicU32::new(1);
+
+impl Shared {
+    /// What the stanzas ask for, between the interfaces of `settings`; what is as in `old` is that.
+    ///
+    /// # Errors
+    /// A list of rules cannot be compiled, or there is no memory for what dispatch goes by.
+    pub fn new(stanzas: &Stanzas, settings: &Settings, old: Option<&Self>) -> Result<Self, Error> {
+        let prepared = Prepared::new(stanzas, old)?;
+        Ok(Self::of(stanzas, settings, old, &prepared)?)
+    }
+
+    /// The same of what was prepared of the stanzas, with the same `old`: short.
+    ///
+    /// # Errors
+    /// There is no memory for what dispatch goes by.
+    pub fn of(
+        stanzas: &Stanzas,
+        settings: &Settings,
+        old: Option<&Self>,
+        prepared: &Prepared,
+    ) -> Result<Self, TableError> {
+        let interfaces = || settings.interfaces.iter().map(|one| one.name.as_str());
+        let names: Vec<&str> = interfaces().collect();
+        let before = old.map(|old| &old.policy);
+        let policy = Policy::of(&stanzas.policy, &names, before, &prepared.lists);
+        let interface = |place: u16| {
+            let name = stanzas.interfaces.get(usize::from(place));
+            let number = name.and_then(|name| interfaces().position(|one| one == name));
+            number.map_or(u16::MAX, |number| number as u16)
+        };
+        let zone = |place: u16| {
+            let zone = stanzas.policy.zones.get(usize::from(place));
+            let zone = zone.and_then(|zone| policy.zones().named(&zone.name));
+            zone.map_or(u16::MAX, |zone| zone.number().into())
+        };
+        let config = stanzas.nat.clone().with_numbers(interface, zone);
+        let rules = match old.filter(|old| old.rules.config == config) {
+            Some(same) => same.rules.clone(),
+            None => Arc::new(prepared.rules.numbered(config)),
+        };
+        let hits = match old {
+            Some(old) if Arc::ptr_eq(&old.policy, &policy) => old.hits.clone(),
+            Some(old) => Hits::of(&policy, &old.hits),
+            None => Hits::default(),
+        };
+        let balance = Balance::new(&stanzas.balance, old.map(|old| &old.balance));
+        let is_alike = |old: &&Self| {
+            Arc::ptr_eq(&old.rules, &rules) && old.balance.config() == balance.config()
+        };
+        let classes = match old.filter(is_alike) {
+            Some(same) => same.classes.clone(),
+            None => {
+                let hash = old.map_or_else(any_hash, |old| old.classes.hash());
+                let mut marked = Marked::of_nat(&rules.config);
+                balance.config().mark(&mut marked);
+                Arc::new(Classes::new(hash, &marked)?)
+            }
+        };
+        let (plan, made) = plan(&stanzas.services, &policy, old)?;
+        let is_same = |old: &&Self| {
+            let is_policy = Arc::ptr_eq(&old.policy, &policy) && Arc::ptr_eq(&old.plan, &plan);
+            is_policy && is_alike(old)
+        };
+        let number = match old.filter(is_same) {
+            Some(same) => same.number,
+            None => NUMBER.fetch_add(1, Ordering::Relaxed) & !DIRECT,
+        };
+        let limits = Limits::new(stanzas, policy.zones());
+        let limits = match old.filter(|old| old.limits.is(&limits)) {
+            Some(same) => same.limits.clone(),
+            None => Arc::new(limits),
+        };
+        let cookies = old.map(|old| old.cookies.clone());
+        let moves = old.map(|old| old.moves.clone()).unwrap_or_default();
+        let known = old.and_then(|old| old.log.clone());
+        let log = rules.config.log.to.clone().map(|to| match known {
+            Some(same) if *same.to() == to => same,
+            _ => Arc::new(Writer::new(to, |line| eprintln!("{line}"))),
+        });
+        Ok(Self {
+            log,
+            policy,
+            rules,
+            balance,
+            hits,
+            classes,
+            moves,
+            limits,
+            plan,
+            made,
+            cookies: cookies.unwrap_or_else(|| {
+                let random = RandomState::new();
+                let secret = [0, 1].map(|half| u128::from(random.hash_one(half)));
+                Cookies::new(secret[0] << 64 | secret[1], COOKIE_MSS)
+            }),
+            number,
+        })
+    }
+
+    /// Whether all is as in `other`.
+    pub fn is(&self, other: &Self) -> bool {
+        self.number == other.number && Arc::ptr_eq(&self.limits, &other.limits)
     }
 }
 
@@ -147,4 +295,9 @@ impl Flows {
             self.nat.install(new);
         }
     }
+}
+
+/// A hash that nobody outside knows.
+fn any_hash() -> Hash {
+    Hash::new(RandomState::new().hash_one(0_u64))
 }

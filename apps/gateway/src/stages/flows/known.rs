@@ -1,0 +1,218 @@
+//! Packets of flows that need more than `usual.rs` does for them: they are decided anew, end where
+//! they are answered, begin another flow of the same key, or have services.
+
+use linerate_core::packet::{Offload, Packet};
+use linerate_core::run::Egress;
+use linerate_routing::plane::{Context, Verdict};
+use linerate_tables::flow::{Direction, FlowKey, Hit};
+use linerate_wire::ethernet::HEADER_LEN;
+
+use super::balanced::{DIRECT, Directed, direct};
+use super::{Beside, Flows, Table, gone_of, read};
+use crate::nat::Held;
+use crate::nat::rewrite::Differences;
+use crate::services::Wanted;
+use crate::track::{Made, Reason, Tcp, Tracker, Upper, Verdict as Next};
+
+/// What becomes of a packet of a flow.
+enum Judged<F> {
+    /// It passes, and gets the addresses and ports of this key, if of any.
+    Pass(Option<(F, Differences)>),
+    /// The same, and its sequence numbers change.
+    Shift(Option<(F, Differences)>),
+    /// It ends here, and this is said to its source, and to its destination.
+    Answer(Option<(F, Differences)>, [Option<Made>; 2]),
+    /// Policy or translation have changed since.
+    Old(Held, Beside),
+    /// It begins another flow.
+    Anew,
+    Drop(Reason),
+}
+
+/// Judges a packet of a flow.
+#[inline(always)]
+fn judge<F: FlowKey<K>, const K: usize>(
+    table: &mut Table<F, K>,
+    tracker: &Tracker,
+    hit: &Hit,
+    (key, upper, bytes): (F, &Upper, u32),
+    (now, number): (u64, u32),
+    (index, wanted): (usize, &mut Wanted),
+) -> Judged<F> {
+    let Some(mut flow) = table.flow_mut(hit, key) else {
+        // It has ended since: a packet before in the same burst has begun another.
+        return Judged::Anew;
+    };
+    if flow.user.permitted_by != number {
+        return Judged::Old(flow.user.held, flow.user.beside);
+    }
+    let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
+    let is_shifted = matches!(upper, Upper::Tcp(_)) && flow.user.tcp.is_shifted();
+    let becomes = flow.translated.then(|| {
+        let differences = match hit.direction {
+            Direction::Forward => flow.user.differences,
+            Direction::Reverse => flow.user.differences.reversed(),
+        };
+        (flow.other.reversed(), differences)
+    });
+    match next {
+        Next::Pass(state) => {
+            flow.count(bytes);
+            flow.refresh(now);
+            if !flow.user.services.is_none() {
+                wanted.add(index, hit, flow.user.services);
+            }
+            if state as u8 != hit.state {
+                // A state without room leaves the flow in the one that it has.
+                let _ = table.set_state(hit.flow, state as u8);
+            }
+            passes(becomes, is_shifted)
+        }
+        Next::Unchanged => {
+            flow.count(bytes);
+            if !flow.user.services.is_none() {
+                wanted.add(index, hit, flow.user.services);
+            }
+            passes(becomes, is_shifted)
+        }
+        Next::Anew => Judged::Anew,
+        Next::Answer {
+            state,
+            back,
+            onward,
+        } => {
+            flow.count(bytes);
+            flow.refresh(now);
+            let _ = table.set_state(hit.flow, state as u8);
+            Judged::Answer(becomes, [back, onward])
+        }
+        Next::Drop(reason) => Judged::Drop(reason),
+    }
+}
+
+#[inline(always)]
+fn passes<F>(becomes: Option<(F, Differences)>, is_shifted: bool) -> Judged<F> {
+    match is_shifted {
+        true => Judged::Shift(becomes),
+        false => Judged::Pass(becomes),
+    }
+}
+
+macro_rules! known {
+    ($name:ident, $table:ident, $keys:ident, $write:ident) => {
+        impl Flows {
+            /// A packet that has hit a flow.
+            #[inline]
+            pub(super) fn $name(
+                &mut self,
+                now: u64,
+                index: usize,
+                hit: &Hit,
+                packet: &mut Packet,
+                (context, out): (&mut Context<'_>, &mut Egress),
+            ) -> Result<(), Verdict> {
+                let parsed = &context.packets.parsed;
+                let (key, end) = (parsed.$keys[index], parsed.end[index]);
+                let is_v4 = parsed.class.v4 >> index & 1 != 0;
+                let upper = match parsed.class.udp >> index & 1 {
+                    1 => Upper::Udp,
+                    _ => read(packet, is_v4, key.protocol(), end)
+                        .map_err(|why| self.reasons.of(why))?,
+                };
+                let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
+                let (table, tracker) = (&mut self.$table, &self.tracker);
+                let (packet_of, when) = ((key, &upper, bytes), (now, number));
+                let wanted = (index, &mut self.services.wanted);
+                let mut judged = judge(table, tracker, hit, packet_of, when, wanted);
+                if let Judged::Old(held, beside) = judged {
+                    let Some(flow) = self.$table.get(hit.flow) else {
+                        return self.begin(now, index, packet, context);
+                    };
+                    let backend = flow.user.backend;
+                    let number = number | flow.user.permitted_by & DIRECT;
+                    if flow.user.permitted_by != number {
+                        let (_, original, translated, _) = gone_of(&flow);
+                        let tuples = (original, translated);
+                        let kept = (held, beside, backend);
+                        let decided = self.decide_again(index, hit, tuples, kept, packet, context);
+                        let services = match decided {
+                            Ok(services) => services,
+                            Err(verdict) => {
+                                if let Some(flow) = self.$table.remove(hit.flow) {
+                                    let (held, original, translated, zone) = gone_of(&flow);
+                                    self.nat.release(held, &original, &translated, zone, now);
+                                }
+                                return Err(verdict);
+                            }
+                        };
+                        if let Some(user) = self.$table.user_mut(hit.flow) {
+                            user.permitted_by = number;
+                            user.services = services;
+                        }
+                    }
+                    if number & DIRECT != 0 {
+                        return match direct(&mut self.$table, hit, (key, &upper, bytes), now) {
+                            Directed::There => self.encapsulate(index, backend, packet, context),
+                            Directed::Back => Ok(()),
+                            Directed::Anew => {
+                                self.$table.remove(hit.flow);
+                                self.begin(now, index, packet, context)
+                            }
+                        };
+                    }
+                    let (table, tracker) = (&mut self.$table, &self.tracker);
+                    let wanted = (index, &mut self.services.wanted);
+                    judged = judge(table, tracker, hit, packet_of, when, wanted);
+                }
+                match judged {
+                    Judged::Pass(None) => Ok(()),
+                    Judged::Pass(Some((to, differences))) => {
+                        self.$write(index, to, differences, packet, context)
+                    }
+                    Judged::Drop(reason) => Err(self.reasons.of(reason)),
+                    Judged::Shift(becomes) => {
+                        let tcp = self.$table.user(hit.flow).map(|user| user.tcp);
+                        match becomes {
+                            Some((to, differences)) => {
+                                self.$write(index, to, differences, packet, context)?;
+                            }
+                            None => context.packets.translate(index, packet.data()),
+                        }
+                        shift(tcp, hit.direction, end, packet);
+                        Ok(())
+                    }
+                    Judged::Answer(becomes, said) => {
+                        let is_onward = said[1].is_some();
+                        self.answer(index, said, packet, (context, out))?;
+                        match becomes.filter(|_| is_onward) {
+                            None => Ok(()),
+                            Some((to, differences)) => {
+                                self.$write(index, to, differences, packet, context)
+                            }
+                        }
+                    }
+                    // The flow before is closed: it goes, whatever becomes of this one.
+                    Judged::Anew | Judged::Old(..) => {
+                        if let Some(flow) = self.$table.remove(hit.flow) {
+                            let (held, original, translated, zone) = gone_of(&flow);
+                            self.nat.release(held, &original, &translated, zone, now);
+                        }
+                        self.begin(now, index, packet, context)
+                    }
+                }
+            }
+        }
+    };
+}
+known!(known4, v4, keys4, write4);
+known!(known6, v6, keys6, write6);
+
+/// Changes the numbers of a segment of a connection that has begun with a SYN cookie.
+#[cold]
+fn shift(tcp: Option<Tcp>, direction: Direction, end: u32, packet: &mut Packet) {
+    let l4 = usize::from(packet.meta().l4_offset);
+    let is_partial = packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
+    if let (Some(tcp), Some(segment)) = (tcp, packet.data_mut().get_mut(l4..end as usize)) {
+        tcp.shift(direction, segment, is_partial);
+    }
+}

@@ -51,6 +51,7 @@ use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 use crate::balance::{Balance, Tables};
 use crate::config::Stanzas;
+use crate::dispatch::across::Readers;
 use crate::dispatch::control::Moves;
 use crate::dispatch::{Classes, Hash, Marked};
 use crate::nat::bits::Bits;
@@ -432,6 +433,14 @@ impl Flows {
     /// Which bucket a packet is of.
     pub fn classes(&self) -> &Arc<Classes> {
         &self.classes
+    }
+
+    /// Of which packets services may read the payload.
+    pub fn readers(&self) -> Readers {
+        Readers {
+            policy: self.policy.clone(),
+            plan: self.services.plan().clone(),
+        }
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.

@@ -124,6 +124,8 @@ pub struct OpenPorts {
     pub clock: Clock,
     /// Whether there are slots of 64 KiB even if no port receives into them.
     needs_large: bool,
+    /// NUMA nodes of workers that packets are copied for.
+    copied_to: Vec<u32>,
 }
 
 impl OpenPorts {
@@ -157,12 +159,20 @@ impl OpenPorts {
             ports,
             clock,
             needs_large: false,
+            copied_to: Vec::new(),
         })
     }
 
     /// Adds large slots, for reassembled packets that are longer than any received one.
     pub fn with_large_slots(mut self) -> Self {
         self.needs_large = true;
+        self
+    }
+
+    /// Has slots on these NUMA nodes, also where no port is: one of each worker that packets are
+    /// copied for ([`PoolCache::copy_into`]).
+    pub fn with_slots_on(mut self, nodes: Vec<u32>) -> Self {
+        self.copied_to = nodes;
         self
     }
 

@@ -60,7 +60,8 @@ impl Readers {
     }
 }
 
-/// Packets that one worker has handed to owners on other nodes.
+/// Packets that one worker has handed to owners on other nodes, but for those that were in memory
+/// of the owner's node as they came.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// By pointer.
@@ -124,11 +125,8 @@ impl Across {
             By::Auto => usize::MAX,
         };
         let is_wanted = |packet: &Packet| packet.len() >= least;
-        let moved = match least {
-            usize::MAX => Default::default(),
-            _ => cache.copy_into(pools, packets, is_wanted),
-        };
-        self.counts.by_pointer += packets.len() as u64 - moved.copied;
+        let moved = cache.copy_into(pools, packets, is_wanted);
+        self.counts.by_pointer += packets.len() as u64 - moved.copied - moved.there;
         self.counts.by_copy += moved.copied;
         self.counts.refused += moved.refused;
     }

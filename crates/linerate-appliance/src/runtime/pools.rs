@@ -30,7 +30,12 @@ impl OpenPorts {
     /// The pools that these ports want. `queues`: how many hold packets, `slots` overrules what is
     /// chosen by that; both are shared out to the nodes by their ports.
     pub fn pools(&self, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
-        let infos: Vec<&PortInfo> = self.ports.iter().map(|port| &port.info).collect();
+        let placed = |(at, port): (usize, &OpenPort)| PortInfo {
+            numa_node: self.node(at),
+            ..port.info.clone()
+        };
+        let infos: Vec<PortInfo> = self.ports.iter().enumerate().map(placed).collect();
+        let infos: Vec<&PortInfo> = infos.iter().collect();
         let mut configs = configs(&infos, queues, slots, self.needs_large, &self.copied_to);
         for config in &mut configs {
             config.unbound = config.numa_node.is_some_and(|node| !has_node(node));

@@ -18,6 +18,8 @@ pub struct Moved {
     pub copied: u64,
     /// They stay in theirs: there was no free slot that they fit.
     pub refused: u64,
+    /// They were in such a slot already.
+    pub there: u64,
 }
 
 impl PoolCache {
@@ -47,7 +49,11 @@ impl PoolCache {
     ) -> Moved {
         let (mut moved, mut old) = (Moved::default(), Burst::new());
         for packet in burst.iter_mut() {
-            if !wanted(packet) || pools.iter().any(|pool| pool.owns(packet)) {
+            if pools.iter().any(|pool| pool.owns(packet)) {
+                moved.there += 1;
+                continue;
+            }
+            if !wanted(packet) {
                 continue;
             }
             let end = end_of(packet);
@@ -163,7 +169,7 @@ mod tests {
             // What is there already stays where it is.
             let numbers: Vec<u32> = burst.iter().map(Packet::number).collect();
             let moved = cache.copy_into(to, &mut burst, |packet| packet.len() >= least);
-            assert_eq!(moved, Moved::default());
+            assert_eq!((moved.copied, moved.refused, moved.there), (0, 0, long));
             assert!(burst.iter().map(Packet::number).eq(numbers));
             receiver.free(&mut burst);
         }

@@ -11,6 +11,7 @@ use linerate_appliance::config::{At, Section};
 use linerate_control::Config;
 
 use crate::balance;
+use crate::dispatch::across::By;
 use crate::nat::rules::{Action, SourceRule};
 use crate::nat::{rules, stanza};
 use crate::policy::{self, PolicyConfig};
@@ -22,6 +23,8 @@ use crate::track::{State, Timeouts};
 pub struct Stanzas {
     /// `[dispatch]`.
     pub dispatch: Mode,
+    /// `[dispatch] across_sockets`.
+    pub across: By,
     /// `[dispatch] rebalance`: how often buckets move that make loads even, if they do.
     pub rebalance: Option<Duration>,
     /// `[flows]`.
@@ -126,11 +129,12 @@ impl FlowsConfig {
 
 /// Reads the gateway's stanzas.
 pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
-    let mut rebalance = None;
+    let (mut rebalance, mut across) = (None, By::default());
     let dispatch = file.table("dispatch", "dispatch", "a table: [dispatch]");
     let dispatch = dispatch.and_then(|section| {
         let mode = section.choice("mode", &Mode::ALL);
         rebalance = interval(&section, mode.as_ref().map(|at| at.value));
+        across = across_sockets(&section, mode.as_ref().map(|at| at.value));
         section.end();
         mode
     });
@@ -186,6 +190,7 @@ pub(crate) fn read(file: &Section<'_>, config: &Config) -> Stanzas {
     });
     Stanzas {
         dispatch,
+        across,
         rebalance,
         flows,
         policy,
@@ -217,6 +222,20 @@ fn interval(section: &Section<'_>, mode: Option<Mode>) -> Option<Duration> {
 
 /// The longest timeout: a year.
 const MOST_SECONDS: u32 = 31_536_000;
+
+/// How packets get to workers on other NUMA nodes.
+fn across_sockets(section: &Section<'_>, mode: Option<Mode>) -> By {
+    let across = section.choice("across_sockets", &By::ALL);
+    if let Some(at) = across
+        .as_ref()
+        .filter(|_| !mode.is_some_and(Mode::hands_over))
+    {
+        let problem = "no packets are handed over in this mode";
+        let fix = "say mode = \"balanced\" or \"dispatcher\", or take it out";
+        section.wrong(at.line, "across_sockets", problem, fix);
+    }
+    across.map_or_else(By::default, |at| at.value)
+}
 
 /// The states whose timeouts a file states.
 type Stated = Vec<(State, At<u32>)>;
@@ -294,6 +313,43 @@ mod tests {
             let mut expected = Timeouts::default();
             expected.set(state, 9000);
             assert_eq!(flows.timeouts, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn across_sockets_is_for_modes_that_hand_packets_over() {
+        let read = |text: &str| {
+            let parsed = parse(&format!("[dispatch]\n{text}"), |file| {
+                let section = file.table("dispatch", "dispatch", "a table").unwrap();
+                let mode = section.choice("mode", &Mode::ALL).map(|at| at.value);
+                let by = across_sockets(&section, mode);
+                section.end();
+                file.end();
+                by
+            });
+            let errors = parsed.errors.iter().map(ConfigError::to_string);
+            (parsed.value, errors.collect::<Vec<_>>())
+        };
+        for mode in ["balanced", "dispatcher"] {
+            let mode = format!("mode = \"{mode}\"\n");
+            assert_eq!(read(&mode), (By::Auto, Vec::new()));
+            for (name, by) in By::ALL {
+                let text = format!("{mode}across_sockets = \"{name}\"\n");
+                assert_eq!(read(&text), (by, Vec::new()));
+            }
+            let (_, errors) = read(&format!("{mode}across_sockets = \"copied\"\n"));
+            assert!(
+                errors.len() == 1 && errors[0].starts_with("3: "),
+                "{errors:?}"
+            );
+        }
+        for mode in ["", "mode = \"none\"\n", "mode = \"rss\"\n"] {
+            let (_, errors) = read(&format!("{mode}across_sockets = \"copy\"\n"));
+            assert_eq!(errors.len(), 1, "{errors:?}");
+            assert!(
+                errors[0].contains("no packets are handed over"),
+                "{errors:?}"
+            );
         }
     }
 

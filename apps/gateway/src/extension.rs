@@ -20,6 +20,7 @@ use linerate_tables::flow::Refusals;
 use serde_json::Value;
 
 use crate::config::{self, Mode, Stanzas};
+use crate::dispatch::across::{Across, By};
 use crate::dispatch::stage::Dispatch;
 use crate::dispatch::{control, modes};
 use crate::explain::explain;
@@ -153,6 +154,10 @@ impl Extension for Gateway {
         }
     }
 
+    fn copies(&self, config: &Config) -> bool {
+        stanzas(config).across != By::Pointer
+    }
+
     fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
         let (before, after) = (stanzas(old), stanzas(new));
         let (old, new) = (&before.policy, &after.policy);
@@ -176,7 +181,8 @@ impl Extension for Gateway {
         let (old, new) = (stanzas(old), stanzas(new));
         let mut keys = Vec::new();
         let evens = |stanzas: &Stanzas| stanzas.rebalance.is_some();
-        if old.dispatch != new.dispatch || evens(&old) != evens(&new) {
+        let differ = (old.dispatch, old.across) != (new.dispatch, new.across);
+        if differ || evens(&old) != evens(&new) {
             keys.push("[dispatch]".into());
         }
         keys.extend(new.flows.refused(&old.flows));
@@ -234,6 +240,8 @@ impl Extension for Gateway {
         let classes = flows.classes().clone();
         let mut dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, egress);
         if let Some(dispatch) = &mut dispatch {
+            let across = Across::new(stanzas.across, &setup.mesh.far, flows.readers());
+            dispatch.sorter().set_across(across);
             flows.own(dispatch.mine());
             flows.moves(stanzas.rebalance.is_some());
             dispatch.sorter().count_loads(stanzas.rebalance.is_some());

@@ -256,8 +256,10 @@ impl PacketPath for GatewayPath {
         self.acl_out.stage_mut().install(change, egress);
         self.flows.stage_mut().install(change);
         if let Some(dispatch) = &mut self.dispatch {
-            let classes = self.flows.stage().classes().clone();
-            dispatch.stage_mut().install(classes);
+            let flows = self.flows.stage();
+            dispatch
+                .stage_mut()
+                .install(flows.classes().clone(), flows.readers());
         }
     }
 

@@ -189,6 +189,7 @@ impl Pair {
                 first: FIRST,
                 takers,
                 me: number.checked_sub(2 - takers),
+                ..Mesh::default()
             };
             let now_ns = clock.ns(clock.now());
             let worker = usize::from(number);

@@ -9,6 +9,7 @@ use crate::{control, machine};
 use linerate_appliance::error::Error;
 use linerate_appliance::output;
 use linerate_appliance::privilege::Named;
+use linerate_core::env::Topology;
 
 /// Arguments of a run; beside them the command has `print`.
 #[derive(clap::Args)]
@@ -40,6 +41,10 @@ pub struct RunArgs {
     /// Seconds after which to end; default: on Ctrl-C, or when every input has ended
     #[arg(long, value_name = "SECONDS")]
     duration: Option<f64>,
+    /// Take this machine for the one described here, as `linerate plan` does: to try on one NUMA
+    /// node what is for several. The CPUs that [plan] names have to be there
+    #[arg(long, value_name = "DIR")]
+    topology: Option<PathBuf>,
 }
 
 /// What `--check` looks at.
@@ -77,7 +82,11 @@ pub fn run(appliance: Appliance, args: &RunArgs) -> Result<(), Error> {
             false => output::print(said["text"].as_str().unwrap_or_default()),
         };
     }
-    let plan = control::place(&config).map_err(wrong)?;
+    let topology = match &args.topology {
+        Some(path) => Topology::open(path)?,
+        None => Topology::machine()?,
+    };
+    let plan = control::place(&config, &topology).map_err(wrong)?;
     if let Some(check) = args.check {
         let explanation = config::explain(&config, &plan, &file);
         match args.json {

@@ -114,6 +114,13 @@ pub trait Extension: Sync {
         Handing::None
     }
 
+    /// Whether packets that go to a worker on another NUMA node may be copied there, which takes
+    /// slots on its node ([`Mesh::far`](linerate_routing::plane::Mesh)).
+    fn copies(&self, config: &Config) -> bool {
+        let _ = config;
+        false
+    }
+
     /// What of them a reload has changed: a key, its name in the singular, and how many.
     fn changes(&self, old: &Config, new: &Config) -> Vec<(&'static str, &'static str, usize)> {
         let _ = (old, new);

@@ -38,8 +38,10 @@ pub(crate) mod peer;
 #[cfg(all(test, target_arch = "x86_64", not(loom), not(tsan), not(miri)))]
 #[path = "arch/portable.rs"]
 mod portable;
+mod stream;
 
 pub(crate) use copy::WordCopy;
+pub(crate) use stream::{LINE_BYTES, stream_fence, stream_lines};
 
 /// Bytes that one core's write takes from another: two lines of 64, since x86-64 prefetches pairs.
 pub const CACHE_PAIR: usize = 128;

@@ -530,3 +530,62 @@ apply = ["statistics"]
         assert!(page.contains(&family), "{word} is not on the page");
     }
 }
+
+/// Where `--topology` says that two CPUs are on two sockets, packets are copied from one to the
+/// other.
+#[test]
+fn a_machine_with_two_cpus_plays_two_sockets() {
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        eprintln!("SKIP needs CPUs 0 and 1");
+        return;
+    }
+    let scratch = Scratch::new();
+    let hosts = (1..=40_u8).map(|host| ([10, 0, 0, host], 4000 + u16::from(host)));
+    let frames: Vec<_> = hosts
+        .map(|from| udp(1, from, ([198, 51, 100, 1], 53)))
+        .collect();
+    let input = scratch.write("in.pcap", paced(&frames, 100));
+    let lan = format!("pcap:rx={input},loop=on");
+    let dispatch = "[dispatch]\nmode = \"balanced\"\nacross_sockets = \"copy\"\n";
+    let file = site(&scratch, ["null,rx=off", &lan], dispatch);
+    let text = std::fs::read_to_string(&file).unwrap();
+    let (one, two) = (
+        "io = \"1\"\ncpus = \"0,0\"",
+        "io = \"1-2\"\ncpus = \"0,0,1\"",
+    );
+    written(&scratch, &text.replace(one, two));
+    let socket = scratch.file("ctl.sock");
+    let folder = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/topologies/two-sockets-1x1"
+    );
+    for topology in [&[][..], &["--topology", folder]] {
+        let args = [&["gateway", &file, "--json"], topology].concat();
+        let gateway = Instance::listening(&args, &socket);
+        let rows = || {
+            gateway.show(&["workers"])["rows"]
+                .as_array()
+                .unwrap()
+                .clone()
+        };
+        let sum = |key: &str| {
+            rows()
+                .iter()
+                .filter_map(|row| row[key].as_u64())
+                .sum::<u64>()
+        };
+        eventually("packets are handed over", || sum("handed") > 100);
+        let has_sockets = !topology.is_empty();
+        assert!(
+            rows()
+                .iter()
+                .all(|row| row["by_copy"].is_null() != has_sockets)
+        );
+        assert_eq!((sum("by_copy") > 0, sum("by_pointer")), (has_sockets, 0));
+        let page = gateway.metrics();
+        assert_eq!(page.contains("worker_across_packets_total{"), has_sockets);
+        gateway.ctl(&["stop"]).unwrap();
+    }
+    let wrong = refused(&["gateway", &file, "--topology", "/nonexistent"]);
+    assert!(wrong.contains("/nonexistent"), "{wrong}");
+}

@@ -12,12 +12,14 @@
 //! | [`frame`] | the same of one whole frame, for captures |
 //! | [`owners`] | who owns which bucket; moves that even out loads |
 //! | [`sorter`] | a worker's part: what is its own stays, the rest is handed over |
+//! | [`across`] | what becomes of packets whose owner is on another NUMA node |
 //! | [`stage`] | dispatch as a stage of the gateway's path |
 //! | `modes` | which modes a plan and a configuration can have |
 //! | [`moves`] | buckets move to another worker under load, in order and without loss |
 //! | `state` | what moves: the flows of a worker's path, and what they hold of NAT |
 //! | `control` | who has buckets moved: a user, or loads that are not even |
 
+pub mod across;
 pub mod bucket;
 pub mod class;
 pub(crate) mod control;

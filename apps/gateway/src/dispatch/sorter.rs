@@ -13,6 +13,7 @@ use linerate_routing::plane::ones;
 use linerate_tables::parse::Mask;
 use linerate_tables::rewrite::Scatter;
 
+use super::across::Across;
 use super::bucket::{BUCKETS, Bucket};
 use super::owners::{Loads, Owner, Owners};
 use crate::nat::bits::Bits;
@@ -64,6 +65,8 @@ pub struct Sorter {
     no_room: DropId,
     /// Packets of each bucket that this worker has sorted, where somebody evens loads out.
     loads: Option<Box<Loads>>,
+    /// How packets get to owners on other NUMA nodes, where there are any.
+    across: Option<Box<Across>>,
 }
 
 /// The owner of no bucket.
@@ -87,7 +90,18 @@ impl Sorter {
             waiting: VecDeque::with_capacity(ROOM),
             no_room: egress.reason("bucket_moves"),
             loads: None,
+            across: None,
         }
+    }
+
+    /// Has owners on other NUMA nodes.
+    pub fn set_across(&mut self, across: Option<Box<Across>>) {
+        self.across = across;
+    }
+
+    /// How packets get to those.
+    pub fn across(&mut self) -> Option<&mut Across> {
+        self.across.as_deref_mut()
     }
 
     /// Counts the packets of each bucket from now on, or no longer.
@@ -143,9 +157,12 @@ impl Sorter {
                 is_whole: whole >> index & 1 != 0,
             });
         }
-        let outlets = &self.outlets;
+        let (outlets, across) = (&self.outlets, &mut self.across);
         self.scatter
             .by_value(burst, others, &owners, |owner, packets| {
+                if let Some(across) = across {
+                    across.ready(owner as Owner, interface, packets, &mut out.cache);
+                }
                 // One that there is no way to is an outlet that drops and counts.
                 let outlet = outlets.get(owner as usize).copied();
                 out.send(outlet.unwrap_or(u16::MAX), packets);

@@ -19,6 +19,7 @@ use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::{Context, Mesh, Tags, ones};
 use linerate_tables::parse::Mask;
 
+use super::across::Readers;
 use super::bucket::Bucket;
 use super::class::Classes;
 use super::owners::Owners;
@@ -65,9 +66,12 @@ impl Dispatch {
         })
     }
 
-    /// Goes by other classes.
-    pub fn install(&mut self, classes: Arc<Classes>) {
+    /// Goes by other classes, rules and services.
+    pub fn install(&mut self, classes: Arc<Classes>, readers: Readers) {
         self.classes = classes;
+        if let Some(across) = self.sorter.across() {
+            across.install(readers);
+        }
     }
 
     /// Its sorter.

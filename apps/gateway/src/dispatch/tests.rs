@@ -21,6 +21,7 @@ use linerate_testkit::Random;
 use linerate_wire::protocol;
 use linerate_wire::tcp::flag::{ACK, SYN};
 
+use super::across::{Across, By};
 use super::owners::{Owner, WORKERS};
 use super::stage::Dispatch;
 use super::{Classes, Hash, Marked, Owners};
@@ -33,6 +34,7 @@ use crate::path::GatewayPath;
 use crate::policy;
 use crate::stages::flows::{Flows, Shared};
 
+mod across;
 mod ending;
 mod frames;
 mod moving;
@@ -203,11 +205,47 @@ fn ports_of_any_bucket_bring_answers_to_others() {
     assert!(astray.count() > 50);
 }
 
-/// What came out: by which worker, by which port.
+/// What came out: by which worker, by which port, and in a slot of which NUMA node.
 struct Out {
     worker: usize,
     port: u16,
     frame: Vec<u8>,
+    node: usize,
+}
+
+/// Where the workers of a [`Plant`] are.
+struct Sockets {
+    /// The NUMA node of each; 0 of those beyond.
+    nodes: Vec<usize>,
+    by: By,
+    /// Of each node's pool.
+    slots: [u32; 2],
+}
+
+impl Default for Sockets {
+    /// All on one.
+    fn default() -> Self {
+        Self {
+            nodes: Vec::new(),
+            by: By::Auto,
+            slots: [16_384; 2],
+        }
+    }
+}
+
+impl Sockets {
+    fn node(&self, worker: usize) -> usize {
+        self.nodes.get(worker).copied().unwrap_or(0)
+    }
+
+    /// A pool on each.
+    fn pools(&self) -> Vec<Pool> {
+        let nodes = self.nodes.iter().max().map_or(1, |most| most + 1);
+        let pool = |node: usize| {
+            Pool::new(&PoolConfig::new(format!("plant{node}"), self.slots[node])).unwrap()
+        };
+        (0..nodes).map(pool).collect()
+    }
 }
 
 /// Workers between the links of a [`Lab`], each with a ring in the place of each port.
@@ -216,7 +254,10 @@ struct Plant {
     handles: Vec<WorkerHandle<Fast>>,
     feeds: Vec<spsc::Producer<Packet>>,
     takers: Vec<(usize, u16, spsc::Consumer<Packet>)>,
-    pool: Pool,
+    /// By NUMA node.
+    pools: Vec<Pool>,
+    /// By port: the node of the worker that polls it.
+    polled_on: Vec<usize>,
     cache: PoolCache,
     /// Whose tables they read.
     _lab: Lab,
@@ -245,13 +286,17 @@ fn stanzas(nat: Config) -> Stanzas {
 impl Plant {
     /// So many workers that own flows; two that receive.
     fn new(handing: Handing, owners: usize, nat: Config) -> Self {
+        Self::on(Sockets::default(), handing, owners, &stanzas(nat))
+    }
+
+    /// The same on several sockets.
+    fn on(sockets: Sockets, handing: Handing, owners: usize, stanzas: &Stanzas) -> Self {
         let mut lab = Lab::new();
         for interface in &mut lab.settings.interfaces {
             interface.reassemble = true;
         }
-        let pool = Pool::new(&PoolConfig::new("plant", 16_384)).unwrap();
-        let (stanzas, setup) = (stanzas(nat), lab.setup());
-        let shared = Shared::new(&stanzas, &setup.settings, None).unwrap();
+        let (pools, setup) = (sockets.pools(), lab.setup());
+        let shared = Shared::new(stanzas, &setup.settings, None).unwrap();
         let (before, polling) = match handing {
             Handing::ToEu => (2, 2),
             _ => (0, owners.min(2)),
@@ -260,21 +305,32 @@ impl Plant {
         let mut all = Vec::new();
         for worker in 0..before + owners {
             let me = worker.checked_sub(before).map(|me| me as u16);
+            let node = sockets.node(worker);
+            let far = |taker: usize| {
+                let of = sockets.node(before + taker);
+                (of != node).then(|| vec![pools[of].clone()])
+            };
             let mesh = Mesh {
                 first: FIRST,
                 takers,
                 me,
+                far: (0..owners).map(far).collect(),
             };
             let setup = Setup {
                 mesh,
                 ..lab.setup()
             };
             let clock = Clock::monotonic("a test");
-            let mut egress = Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
+            let mut near: Vec<Pool> = pools.clone();
+            near.rotate_left(node);
+            let mut egress = Egress::new(PoolCache::new(&near));
             let flows = Flows::new(shared.clone(), worker, 0, &mut egress);
             let mut flows = flows.unwrap();
             let classes = flows.classes().clone();
-            let dispatch = Dispatch::new(classes, &mesh, setup.isa, &mut egress).unwrap();
+            let dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, &mut egress);
+            let mut dispatch = dispatch.unwrap();
+            let across = Across::new(sockets.by, &setup.mesh.far, flows.readers());
+            dispatch.sorter().set_across(across);
             flows.own(dispatch.mine());
             let path = Box::new(GatewayPath::with(&setup, flows, Some(dispatch)));
             let fast = Fast::new(setup, path, &mut egress);
@@ -302,19 +358,22 @@ impl Plant {
                 workers[to].add_inlet(Inlet::ring(number, from as u16, consumer));
             }
         }
-        let mut feeds = Vec::new();
+        let (mut feeds, mut polled_on) = (Vec::new(), Vec::new());
         for port in [OUTSIDE, INSIDE] {
             let (putter, taker) = spsc::ring(4096);
-            workers[usize::from(port) % polling].add_inlet(Inlet::ring(port, 0, taker));
+            let worker = usize::from(port) % polling;
+            workers[worker].add_inlet(Inlet::ring(port, 0, taker));
             feeds.push(putter);
+            polled_on.push(sockets.node(worker));
         }
         Self {
             workers,
             handles,
             feeds,
             takers: outs,
-            cache: PoolCache::new(std::slice::from_ref(&pool)),
-            pool,
+            polled_on,
+            cache: PoolCache::new(&pools),
+            pools,
             _lab: lab,
         }
     }
@@ -324,7 +383,8 @@ impl Plant {
         for some in frames.chunks(Burst::CAPACITY) {
             let mut burst = Burst::new();
             for frame in some {
-                let mut packet = self.cache.get(&self.pool).unwrap();
+                let pool = &self.pools[self.polled_on[usize::from(port)]];
+                let mut packet = self.cache.get(pool).unwrap();
                 assert!(packet.set_data(frame));
                 burst.push(packet).unwrap();
             }
@@ -341,6 +401,11 @@ impl Plant {
                     worker: *worker,
                     port: *port,
                     frame: packet.data().to_vec(),
+                    node: self
+                        .pools
+                        .iter()
+                        .position(|pool| pool.owns(&packet))
+                        .unwrap(),
                 });
                 self.cache.free_one(packet);
             }
@@ -362,15 +427,18 @@ impl Plant {
         for handle in &self.handles {
             assert_eq!(handle.stats().drops(), []);
         }
-        let mut free = self.cache.held_total() as u32 + self.pool.stats().free_shared;
         for worker in &mut self.workers {
             worker
                 .stage
                 .points(&mut |point| assert_eq!(point.unaccounted, 0, "at {}", point.name));
             assert_eq!(worker.stage.held(), 0);
-            free += worker.egress.cache.held_total() as u32;
         }
-        assert_eq!(free, self.pool.slots());
+        for pool in &self.pools {
+            let caches = self.workers.iter().map(|worker| &worker.egress.cache);
+            let held = caches.chain([&self.cache]).map(|cache| cache.held(pool));
+            let free = held.sum::<usize>() as u32 + pool.stats().free_shared;
+            assert_eq!(free, pool.slots(), "{}", pool.name());
+        }
     }
 }
 

@@ -254,6 +254,11 @@ impl Policy {
         &self.lists
     }
 
+    /// The list, by its number, of each pair of zones.
+    pub fn pairs(&self) -> impl Iterator<Item = (Zone, Zone, u16)> {
+        self.pairs.iter()
+    }
+
     /// The zone of an interface.
     #[inline]
     pub fn zone(&self, interface: InterfaceId) -> Zone {

@@ -214,6 +214,13 @@ impl Pairs {
         (from < self.width && to < self.width).then_some(from * self.width + to)
     }
 
+    /// All pairs, and the list of each.
+    pub fn iter(&self) -> impl Iterator<Item = (Zone, Zone, u16)> {
+        let zone = |number: usize| Zone(number as u8);
+        let numbered = self.lists.iter().enumerate();
+        numbered.map(move |(at, &list)| (zone(at / self.width), zone(at % self.width), list))
+    }
+
     /// The list of a pair; `None` where a zone is not one of these.
     #[inline]
     pub fn list(&self, from: Zone, to: Zone) -> Option<u16> {
@@ -299,5 +306,13 @@ mod tests {
         }
         assert_eq!(pairs.list(Zone::NONE, zones.named("lan").unwrap()), Some(0));
         assert_eq!(pairs.list(Zone(200), Zone::SELF), None);
+        let all = pairs
+            .iter()
+            .filter(|&(from, to, list)| pairs.list(from, to) == Some(list));
+        assert_eq!(
+            all.count(),
+            25,
+            "each of three zones and the two without names"
+        );
     }
 }

@@ -13,7 +13,8 @@ pub(super) const KIND: Kind = Kind {
     name: "capture",
     is_named: false,
     directions: [true; 2],
-    reads_payload: false,
+    // While somebody captures: rules apply it to what somebody is about to.
+    reads_payload: true,
     read: |section| {
         // It has no keys: `end` refuses any.
         let _ = section;

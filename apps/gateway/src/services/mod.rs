@@ -80,8 +80,8 @@ pub struct Kind {
     pub is_named: bool,
     /// Which directions of a flow it looks at: that of its first packet, and the other.
     pub directions: [bool; 2],
-    /// Whether it reads what headers carry: those who hand packets to another node's memory by
-    /// pointer rather than copy them to it.
+    /// Whether it reads what headers carry: packets that it may see are copied to the NUMA node of
+    /// the worker that they are handed to ([`crate::dispatch::across`]).
     pub reads_payload: bool,
     /// Reads its stanza; `None`: the file has none.
     pub read: fn(Option<&Section<'_>>) -> Arc<dyn Settings>,

@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use linerate_tables::flow::Direction;
+
 use super::{KINDS, Kind, MOST, ServiceBits, Settings};
-use crate::policy::Policy;
+use crate::nat::bits::Bits;
 use crate::policy::rule::Apply;
+use crate::policy::{Policy, Zone};
 
 /// A service that rules may name.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub struct Plan {
     pub specs: Vec<Spec>,
     /// By list of the policy: by [`Apply`] of the list.
     bits: Vec<Vec<ServiceBits>>,
+    /// By number of the zone that packets come from: whether a service may read what they carry.
+    read_from: Bits,
 }
 
 impl Plan {
@@ -53,10 +58,28 @@ impl Plan {
             })
         };
         let bits = applies().map(|all| all.iter().map(&bits).collect());
-        Self {
+        let mut plan = Self {
             bits: bits.collect(),
             specs,
+            read_from: Bits::NONE,
+        };
+        for (from, to, list) in policy.pairs() {
+            for (zone, direction) in [(from, Direction::Forward), (to, Direction::Reverse)] {
+                if plan.reads_by(list, direction) {
+                    plan.read_from.set(zone.number());
+                }
+            }
         }
+        plan
+    }
+
+    /// Whether a rule of the list gives that direction of flows a service that reads payload.
+    fn reads_by(&self, list: u16, direction: Direction) -> bool {
+        let numbered = self.specs.iter().enumerate();
+        let readers = numbered.filter(|(_, spec)| spec.kind.reads_payload);
+        let readers = readers.fold(0, |bits, (bit, _)| bits | 1 << bit);
+        let given = self.bits.get(usize::from(list)).into_iter().flatten();
+        given.fold(0, |all, bits| all | bits.of(direction)) & readers != 0
     }
 
     /// The services of flows that a list of the policy permits by a rule with that [`Apply`].
@@ -74,8 +97,8 @@ impl Plan {
         on.map(|(_, spec)| spec.name.as_str()).collect()
     }
 
-    /// Whether services read what packets carry, and not their headers alone.
-    pub fn reads_payload(&self) -> bool {
-        self.specs.iter().any(|spec| spec.kind.reads_payload)
+    /// Whether services may read what packets from this zone carry, and not their headers alone.
+    pub fn reads_from(&self, zone: Zone) -> bool {
+        self.read_from.has(zone.number())
     }
 }

@@ -221,7 +221,9 @@ fn a_rule_gives_its_own_services_or_those_of_its_list() {
     assert_eq!([of(0), plan.bits(list as u16, 0)], [usual; 2]);
     assert_eq!([of(1), of(2)], [ServiceBits([0b11; 2]), ServiceBits::NONE]);
     assert_eq!(plan.names(usual), ["classify", "statistics"]);
-    assert!(plan.reads_payload());
+    // The classifier reads what comes from the side that has begun, and nothing else does.
+    let reads = |name: &str| plan.reads_from(policy.zones().named(name).unwrap());
+    assert!(reads("in") && !reads("out") && !reads("self"));
     // Packets within a zone, and where nothing is said, have none.
     assert!((0..list).all(|list| plan.bits(list as u16, 0).is_none()));
     let without = usual.without(Forward, 0b0100);

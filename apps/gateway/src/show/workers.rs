@@ -6,6 +6,7 @@ use linerate_appliance::socket::Problem;
 use linerate_control::AtWork;
 use serde_json::json;
 
+use crate::dispatch::across::Counts;
 use crate::dispatch::bucket::Bucket;
 use crate::dispatch::sorter::NOBODY;
 use crate::path::on_path;
@@ -14,7 +15,13 @@ use crate::stages::flows::Shared;
 pub(crate) const WORKERS: Table = Table {
     what: "workers",
     names: &["worker"],
-    counters: &["packets", "handed"],
+    counters: &[
+        "packets",
+        "handed",
+        "by_pointer",
+        "by_copy",
+        "copies_refused",
+    ],
 };
 
 /// The share of a worker's load from which one bucket is called the load.
@@ -31,6 +38,8 @@ struct Said {
     half_open: usize,
     packets: u64,
     handed: u64,
+    /// Of these: to workers on other NUMA nodes, where there are any.
+    across: Option<Counts>,
     busy_share: f64,
 }
 
@@ -45,14 +54,20 @@ fn all(at_work: &AtWork<'_>) -> Vec<Said> {
                 let sorted = path.dispatch().map(|dispatch| {
                     let sorter = dispatch.sorter();
                     let buckets = sorter.owners().buckets(sorter.me()).collect::<Vec<_>>();
-                    (sorter.me() != NOBODY, buckets, sorter.handed(egress))
+                    let across = sorter.across().map(|across| across.counts());
+                    (
+                        sorter.me() != NOBODY,
+                        buckets,
+                        sorter.handed(egress),
+                        across,
+                    )
                 });
                 // Alone it has all.
-                let alone = || (true, (0..=Bucket::MAX).collect(), 0);
+                let alone = || (true, (0..=Bucket::MAX).collect(), 0, None);
                 (known, half_open, sorted.unwrap_or_else(alone))
             });
             // One that has ended, or is the slow one, has none.
-            let (flows, half_open, (owns, buckets, handed)) = asked?;
+            let (flows, half_open, (owns, buckets, handed, across)) = asked?;
             Some(Said {
                 number,
                 name: name.to_owned(),
@@ -62,6 +77,7 @@ fn all(at_work: &AtWork<'_>) -> Vec<Said> {
                 half_open,
                 packets: stats.packets.read(),
                 handed,
+                across,
                 busy_share: stats.busy_share(),
             })
         });
@@ -104,6 +120,9 @@ pub(crate) fn rows(shared: &Shared, at_work: &AtWork<'_>, rows: &mut Rows) -> Re
                 "half_open": said.half_open,
                 "packets": said.packets,
                 "handed": said.handed,
+                "by_pointer": said.across.map(|counts| counts.by_pointer),
+                "by_copy": said.across.map(|counts| counts.by_copy),
+                "copies_refused": said.across.map(|counts| counts.refused),
                 "busy_share": said.busy_share,
                 "load_share": shares,
                 "busiest_bucket": busiest.filter(|bucket| load(bucket) > 0),
@@ -137,6 +156,33 @@ pub(crate) fn metrics(shared: &Shared, at_work: &AtWork<'_>, page: &mut Expositi
     );
     for said in &all {
         page.sample(&[("worker", said.name.as_str())], said.handed);
+    }
+    let across = || {
+        all.iter()
+            .filter_map(|said| Some((said.name.as_str(), said.across?)))
+    };
+    if across().next().is_some() {
+        let help = "Packets that a worker has handed to owners on other NUMA nodes.";
+        page.family(
+            "worker_across_packets",
+            FamilyKind::Counter,
+            "packets",
+            help,
+        );
+        for (name, counts) in across() {
+            page.sample(&[("worker", name), ("by", "pointer")], counts.by_pointer);
+            page.sample(&[("worker", name), ("by", "copy")], counts.by_copy);
+        }
+        let help = "Packets that were to be copied to another NUMA node without a free slot.";
+        page.family(
+            "worker_uncopied_packets",
+            FamilyKind::Counter,
+            "packets",
+            help,
+        );
+        for (name, counts) in across() {
+            page.sample(&[("worker", name)], counts.refused);
+        }
     }
     let help = "Buckets of flows that have moved to another worker.";
     page.family("buckets_moved", FamilyKind::Counter, "", help);

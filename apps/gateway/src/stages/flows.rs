@@ -51,6 +51,7 @@ use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 use crate::balance::Tables;
 use crate::dispatch::Classes;
+use crate::dispatch::across::Readers;
 use crate::nat::bits::Bits;
 use crate::nat::ports::Ports;
 use crate::nat::rewrite::Differences;
@@ -304,6 +305,14 @@ impl Flows {
     /// Which bucket a packet is of.
     pub fn classes(&self) -> &Arc<Classes> {
         &self.classes
+    }
+
+    /// Of which packets services may read the payload.
+    pub fn readers(&self) -> Readers {
+        Readers {
+            policy: self.policy.clone(),
+            plan: self.services.plan().clone(),
+        }
     }
 
     /// When the next timer of a flow is due, in ns of the worker's clock.

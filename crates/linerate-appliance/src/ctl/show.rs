@@ -193,6 +193,8 @@ const WORKERS: &[Shown] = &[
     ("half_open", "half-open", true),
     ("packets", "packets", true),
     ("handed", "handed over", true),
+    ("by_pointer", "pointer", true),
+    ("by_copy", "copy", true),
     ("busy_share", "busy", true),
     ("load_share", "load", true),
     ("note", "", false),

@@ -124,6 +124,10 @@ pub struct OpenPorts {
     pub clock: Clock,
     /// Whether there are slots of 64 KiB even if no port receives into them.
     needs_large: bool,
+    /// NUMA nodes of workers that packets are copied for.
+    copied_to: Vec<u32>,
+    /// Where there are such: by place of the port, the node of the worker that polls it.
+    polled_on: Vec<Option<u32>>,
 }
 
 impl OpenPorts {
@@ -157,12 +161,22 @@ impl OpenPorts {
             ports,
             clock,
             needs_large: false,
+            copied_to: Vec::new(),
+            polled_on: Vec::new(),
         })
     }
 
     /// Adds large slots, for reassembled packets that are longer than any received one.
     pub fn with_large_slots(mut self) -> Self {
         self.needs_large = true;
+        self
+    }
+
+    /// Has slots on these NUMA nodes, also where no port is: one of each worker that packets are
+    /// copied for ([`PoolCache::copy_into`]). Ports that are on no node receive into slots of the
+    /// node that they are polled on.
+    pub fn with_slots_on(mut self, nodes: Vec<u32>) -> Self {
+        self.copied_to = nodes;
         self
     }
 
@@ -236,6 +250,9 @@ impl OpenPorts {
     ) -> Result<Running<S>, Error> {
         assert!(shares.len() <= lcores.len(), "an lcore for each share");
         self.claim(&[])?;
+        if !self.copied_to.is_empty() {
+            self.polled_on = polled_on(&shares, lcores, self.ports.len());
+        }
         let polled = |share: &Share| share.polls.len() as u32;
         let pools = self.pools(shares.iter().map(polled).sum(), options.pool_slots)?;
         let configs: Vec<PortConfig> = (0..self.ports.len() as u16)
@@ -325,9 +342,10 @@ impl OpenPorts {
         configs: &[PortConfig],
         pools: &Pools,
     ) -> Result<Vec<Queues>, Error> {
+        let nodes: Vec<_> = (0..self.ports.len()).map(|at| self.node(at)).collect();
         let mut started = Vec::with_capacity(self.ports.len());
-        for (config, open) in configs.iter().zip(&mut self.ports) {
-            match open.port.start(config, &near(pools, open.info.numa_node)) {
+        for ((config, open), node) in configs.iter().zip(&mut self.ports).zip(nodes) {
+            match open.port.start(config, &near(pools, node)) {
                 Ok(queues) => started.push(queues),
                 Err(error) => {
                     drop(started);
@@ -340,11 +358,29 @@ impl OpenPorts {
         Ok(started)
     }
 
+    /// The NUMA node whose slots a port receives into, by its place.
+    fn node(&self, at: usize) -> Option<u32> {
+        let own = self.ports[at].info.numa_node;
+        own.or_else(|| self.polled_on.get(at).copied().flatten())
+    }
+
     /// Stops all ports; returns what went wrong.
     pub fn stop_ports(&mut self) -> Vec<Error> {
         let stop = |open: &mut OpenPort| open.port.stop().err().map(Error::from);
         self.ports.iter_mut().filter_map(stop).collect()
     }
+}
+
+/// By port: the NUMA node of the worker that polls its first queue.
+fn polled_on(shares: &[Share], lcores: &[&Placement], ports: usize) -> Vec<Option<u32>> {
+    let on = |port: usize| {
+        let polls = |share: &Share| share.polls.iter().any(|&(of, _)| usize::from(of) == port);
+        let mut placed = shares.iter().zip(lcores);
+        placed
+            .find(|(share, _)| polls(share))
+            .map(|(_, lcore)| lcore.node)
+    };
+    (0..ports).map(on).collect()
 }
 
 /// Gives each worker its queues, and rings to the queues of others.

@@ -6,6 +6,10 @@
 //!
 //! On a machine with one node, or whose ports are on one, that is one of each. A port or an lcore
 //! uses those that are [`near`] it; a slot goes back to its own pool wherever it is freed.
+//!
+//! Workers that packets are copied for have slots on their nodes as a port with a queue has.
+
+use std::path::Path;
 
 use linerate_core::packet::{Layout, Pool, PoolConfig, Pools, SlotClass};
 use linerate_core::port::PortInfo;
@@ -26,8 +30,16 @@ impl OpenPorts {
     /// The pools that these ports want. `queues`: how many hold packets, `slots` overrules what is
     /// chosen by that; both are shared out to the nodes by their ports.
     pub fn pools(&self, queues: u32, slots: Option<u32>) -> Result<Pools, Error> {
-        let infos: Vec<&PortInfo> = self.ports.iter().map(|port| &port.info).collect();
-        let configs = configs(&infos, queues, slots, self.needs_large);
+        let placed = |(at, port): (usize, &OpenPort)| PortInfo {
+            numa_node: self.node(at),
+            ..port.info.clone()
+        };
+        let infos: Vec<PortInfo> = self.ports.iter().enumerate().map(placed).collect();
+        let infos: Vec<&PortInfo> = infos.iter().collect();
+        let mut configs = configs(&infos, queues, slots, self.needs_large, &self.copied_to);
+        for config in &mut configs {
+            config.unbound = config.numa_node.is_some_and(|node| !has_node(node));
+        }
         let pools: Result<Vec<Pool>, _> = configs.iter().map(Pool::new).collect();
         Ok(Pools::new(pools?))
     }
@@ -52,27 +64,39 @@ fn is_oversized(info: &PortInfo) -> bool {
     }
 }
 
+/// Whether this machine has the node, and does not only play one that has.
+fn has_node(node: u32) -> bool {
+    Path::new(&format!("/sys/devices/system/node/node{node}")).exists()
+}
+
 /// The pools to make: those that ports receive into first, each kind in the order of the ports. A
-/// port that is on no node is counted with the first that is on one.
+/// port that is on no node is counted with the first that is on one, or else with the first worker
+/// that packets are copied for.
 fn configs(
     ports: &[&PortInfo],
     queues: u32,
     slots: Option<u32>,
     needs_large: bool,
+    copied_to: &[u32],
 ) -> Vec<PoolConfig> {
     let first = ports.iter().find_map(|port| port.numa_node);
+    let first = first.or(copied_to.first().copied());
     let node_of = |port: &PortInfo| port.numa_node.or(first);
     let mut nodes = vec![first];
-    for node in ports.iter().map(|port| node_of(port)) {
+    let workers = copied_to.iter().map(|&node| Some(node));
+    for node in ports.iter().map(|port| node_of(port)).chain(workers) {
         if !nodes.contains(&node) {
             nodes.push(node);
         }
     }
     let of = |node| ports.iter().filter(move |port| node_of(port) == node);
+    let workers = |node| copied_to.iter().filter(move |&&on| Some(on) == node);
+    let queues = queues + copied_to.len() as u32;
     let is_aligned = ports.iter().any(|port| port.aligned_pool);
     let exposed = ports.iter().any(|port| port.exposed_pool);
     let main = nodes.iter().map(|&node| {
-        let (here, all) = (of(node).count() as u64, ports.len() as u64);
+        let here = (of(node).count() + workers(node).count()) as u64;
+        let all = (ports.len() + copied_to.len()) as u64;
         let share = |of: u32| match nodes.len() {
             1 => of,
             _ => (u64::from(of) * here).div_ceil(all.max(1)) as u32,
@@ -170,7 +194,7 @@ mod tests {
     ) -> Vec<(SlotClass, Option<u32>, u32)> {
         let infos: Vec<PortInfo> = places(topology, specs).iter().map(info).collect();
         let infos: Vec<&PortInfo> = infos.iter().collect();
-        let configs = configs(&infos, 2 * infos.len() as u32, slots, false);
+        let configs = configs(&infos, 2 * infos.len() as u32, slots, false, &[]);
         let facts = |pool: &PoolConfig| (pool.class, pool.numa_node, pool.slots);
         configs.iter().map(facts).collect()
     }
@@ -184,7 +208,7 @@ mod tests {
         let places = places(&topology, &specs);
         let infos: Vec<PortInfo> = places.iter().map(info).collect();
         let refs: Vec<&PortInfo> = infos.iter().collect();
-        let configs = configs(&refs, 3, None, false);
+        let configs = configs(&refs, 3, None, false, &[]);
         let spec = PlanSpec {
             bg: Some("0".into()),
             io: Some("1-4".into()),
@@ -260,7 +284,7 @@ mod tests {
         let mut infos: Vec<PortInfo> = places.iter().map(info).collect();
         for trusts in [false, true] {
             infos[2].exposed_pool = trusts;
-            let configs = configs(&infos.iter().collect::<Vec<_>>(), 6, None, false);
+            let configs = configs(&infos.iter().collect::<Vec<_>>(), 6, None, false, &[]);
             assert_eq!(configs.len(), 3, "on each node, and large slots");
             assert!(configs.iter().all(|pool| pool.exposed == trusts));
         }
@@ -288,9 +312,39 @@ mod tests {
         let topology = machine("two-sockets-12x2");
         let places = places(&topology, &["pci:0000:03:00.0", "pci:0000:82:00.0"]);
         let infos: Vec<PortInfo> = places.iter().map(info).collect();
-        let configs = configs(&infos.iter().collect::<Vec<_>>(), 2, None, true);
+        let configs = configs(&infos.iter().collect::<Vec<_>>(), 2, None, true, &[]);
         let large = configs.iter().filter(|pool| pool.class == Large);
         let nodes: Vec<_> = large.map(|pool| pool.numa_node).collect();
         assert_eq!(nodes, [Some(0), Some(1)]);
+    }
+
+    /// Both cards on one socket, workers on both: the other one has slots as well, as many as for
+    /// ports with a queue each.
+    #[test]
+    fn workers_that_packets_are_copied_for_have_slots_on_their_nodes() {
+        let topology = machine("two-sockets-12x2");
+        let places = places(&topology, &["pci:0000:03:00.0", "tap:t0"]);
+        let infos: Vec<PortInfo> = places.iter().map(info).collect();
+        let of = |ports: &[&PortInfo], slots, copied_to: &[u32]| -> Vec<_> {
+            let configs = configs(ports, ports.len() as u32, slots, true, copied_to);
+            let facts = |pool: &PoolConfig| (pool.class, pool.numa_node, pool.slots);
+            configs.iter().map(facts).collect()
+        };
+        let both: Vec<&PortInfo> = infos.iter().collect();
+        assert_eq!(
+            of(&both, None, &[0, 0, 1]),
+            [
+                (Small, Some(0), 5 * 4096),
+                (Small, Some(1), 2 * 4096),
+                (Large, Some(0), 256),
+                (Large, Some(1), 256)
+            ]
+        );
+        let said = of(&both, Some(1000), &[0, 0, 1]);
+        assert_eq!(said[..2], [(Small, Some(0), 800), (Small, Some(1), 200)]);
+        // Ports that are on no node are with the first worker.
+        let virtual_alone = of(&both[1..], None, &[1, 0]);
+        let nodes: Vec<_> = virtual_alone.iter().map(|pool| pool.1).collect();
+        assert_eq!(nodes, [Some(1), Some(0), Some(1), Some(0)]);
     }
 }

@@ -521,7 +521,8 @@ fn punts_have_rates_by_kind_and_check_shows_them_all() {
     };
     let config = file("punts = { local = 50000, arp = 7 }").unwrap();
     let shown = |config: &Config| {
-        let plan = crate::control::place(config).unwrap();
+        let machine = linerate_core::env::Topology::machine().unwrap();
+        let plan = crate::control::place(config, &machine).unwrap();
         explain(config, &plan, "x").text("x", false)
     };
     let line = "punts a second, from each lcore that forwards: arp 7, nd 5000, local 50000, \

@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use linerate_core::env::{Clock, Lcore, LcoreHandle};
+use linerate_core::env::{Clock, Lcore, LcoreHandle, Topology};
 use linerate_core::run::WorkerStats;
 use linerate_core::run::ledger::Balance;
 use linerate_drivers::{Drivers, Own};
@@ -51,9 +51,23 @@ impl Embedded {
         drivers: &mut Drivers,
         cpu: u32,
     ) -> Result<Self, Error> {
+        Self::start_on(appliance, path, drivers, cpu, &Topology::machine()?)
+    }
+
+    /// The same, as on a machine with that topology.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub fn start_on(
+        appliance: Appliance,
+        path: &Path,
+        drivers: &mut Drivers,
+        cpu: u32,
+        topology: &Topology,
+    ) -> Result<Self, Error> {
         let mut config = Config::read(appliance, path)?;
         appliance.prepare(&mut config, None)?;
-        let plan = place(&config)?;
+        let plan = place(&config, topology)?;
         let (mailbox, jobs) = Mailbox::new(appliance.name());
         let reload = reload_by(appliance, mailbox.clone(), path, Arc::new(Own));
         let run = Run {

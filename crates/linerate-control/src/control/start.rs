@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Isa, Placement, Plan, Role, Topology};
+use linerate_core::packet::{Pool, PoolCache};
 use linerate_core::port::PortInfo;
 use linerate_core::run::ledger::Balance;
 use linerate_drivers::Drivers;
@@ -53,8 +54,7 @@ pub(crate) struct Run {
 }
 
 /// Places the lcores that a configuration asks for.
-pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
-    let topology = Topology::machine()?;
+pub(crate) fn place(config: &Config, topology: &Topology) -> Result<Plan, Error> {
     let ports: Vec<PortStanza> = config
         .ports
         .iter()
@@ -63,8 +63,8 @@ pub(crate) fn place(config: &Config) -> Result<Plan, Error> {
             spec: port.spec.clone(),
         })
         .collect();
-    let places = runtime::places(&ports, &topology);
-    let plan = Plan::build(&config.plan.clone().into(), &topology, &places)?;
+    let places = runtime::places(&ports, topology);
+    let plan = Plan::build(&config.plan.clone().into(), topology, &places)?;
     if plan.role(Role::Bg).next().is_none() {
         return Err(Error::Usage {
             problem: "[plan]: no lcore is left for neighbours and the kernel".into(),
@@ -194,6 +194,14 @@ pub(super) fn bring_up(
         Handing::ToEu => io.into_iter().take(before).chain(eu).collect(),
         Handing::None | Handing::Among => io.into_iter().take(slow).collect::<Vec<_>>(),
     };
+    // Those that take packets, and the nodes of all that hand them over.
+    let taking = &fast[before..before + usize::from(takers)];
+    let taking: Vec<u32> = taking.iter().map(|lcore| lcore.node).collect();
+    let is_one_node = fast.iter().all(|lcore| lcore.node == fast[0].node);
+    let opened = match !is_one_node && config.appliance.copies(&config) {
+        true => opened.with_slots_on(taking.clone()),
+        false => opened,
+    };
     let mut lcores = fast;
     lcores.extend(plan.role(Role::Bg).take(1));
     let options = options(&config.router);
@@ -217,6 +225,7 @@ pub(super) fn bring_up(
                 first: slow_port + 1,
                 takers,
                 me: (worker.checked_sub(before).map(|me| me as u16)).filter(|me| *me < takers),
+                far: far(&taking, lcores[worker].node, &egress.cache),
             },
         };
         if worker != slow {
@@ -379,6 +388,15 @@ fn shares(
     });
     wiring::reach(&mut shares, shapes, |_, _| true);
     shares
+}
+
+/// By worker that takes packets: the pools of its node, where it is not on this one.
+fn far(taking: &[u32], node: u32, cache: &PoolCache) -> Vec<Option<Vec<Pool>>> {
+    let pools = |of: &u32| {
+        let on_it = cache.pools().filter(|pool| pool.numa_node() == Some(*of));
+        (*of != node).then(|| on_it.cloned().collect())
+    };
+    taking.iter().map(pools).collect()
 }
 
 impl Control {

@@ -54,7 +54,8 @@ addresses = ["198.51.100.1/24"]
 /// A router of such a configuration.
 fn router(text: &str) -> Control {
     let config = config(text);
-    let plan = place(&config).unwrap();
+    let machine = linerate_core::env::Topology::machine().unwrap();
+    let plan = place(&config, &machine).unwrap();
     let (mailbox, _jobs) = Mailbox::new("router");
     let run = Run {
         json: true,

@@ -4,8 +4,9 @@
 //! data. A [`Packet`] is the ownership of one slot: 32 bits that name its metadata line. A
 //! [`Burst`] is up to 64 packets on the worker's stack; a [`PoolCache`] is one lcore's stock of
 //! free slots. Read `meta`, `packet`, `pool`, `cache` in this order; `depot` is what lies between
-//! caches of different lcores.
+//! caches of different lcores, `across` copies packets into slots of another NUMA node.
 
+mod across;
 mod burst;
 mod cache;
 mod depot;
@@ -18,6 +19,7 @@ mod pool;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
+pub use across::Moved;
 pub use burst::{Burst, Parts};
 pub use cache::{PoolCache, RxTemplate};
 pub use meta::{Meta, Offload, UserData};

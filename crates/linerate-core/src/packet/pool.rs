@@ -60,6 +60,8 @@ pub struct PoolConfig {
     pub pages: PagePolicy,
     /// NUMA node, where there is a choice.
     pub numa_node: Option<u32>,
+    /// The machine has no such node, and only plays one that has: the memory may be anywhere.
+    pub unbound: bool,
     /// Its slots lie in a file of their own, which a port may give to a peer that is trusted with
     /// all of them (ADR 43). The metadata stays private.
     pub exposed: bool,
@@ -84,6 +86,7 @@ pub(super) struct PoolShared {
     slots: u32,
     slot_bytes: u32,
     class: SlotClass,
+    numa_node: Option<u32>,
     /// Metadata lines, then slots, in one region.
     region: Region,
     data_offset: usize,
@@ -165,7 +168,7 @@ impl PoolShared {
             name: format!("pool `{}`", config.name),
             bytes: data_offset + slots * slot_bytes,
             pages: config.pages,
-            numa_node: config.numa_node,
+            numa_node: config.numa_node.filter(|_| !config.unbound),
             align_bytes: span_bytes,
             shared: false,
         };
@@ -194,6 +197,7 @@ impl PoolShared {
             slots: config.slots,
             slot_bytes: slot_bytes as u32,
             class: config.class,
+            numa_node: config.numa_node,
             region,
             data_offset,
             exposed,
@@ -413,7 +417,7 @@ impl Pool {
 
     /// The NUMA node that its memory is bound to.
     pub fn numa_node(&self) -> Option<u32> {
-        self.shared().data_region().numa_node()
+        self.shared().numa_node
     }
 
     /// Bytes the pool takes in all: slots, metadata, rounding to pages, magazines.

@@ -87,7 +87,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use linerate_core::env::{Clock, Isa};
-use linerate_core::packet::Burst;
+use linerate_core::packet::{Burst, Pool};
 use linerate_core::publish::Reader;
 use linerate_core::run::{Egress, NEVER, Point, Stage};
 use linerate_tables::lpm::{Fib4, Fib6};
@@ -176,7 +176,7 @@ pub struct Setup {
 
 /// Which fast workers take packets from others: the k-th of them by outlet `first` + k, and a burst
 /// that it takes has that number as its port.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mesh {
     /// The outlet to the first of them.
     pub first: u16,
@@ -184,6 +184,9 @@ pub struct Mesh {
     pub takers: u16,
     /// Which of them this worker is, if it is one.
     pub me: Option<u16>,
+    /// By taker: the pools of its NUMA node, where that is another than this worker's. Empty, or
+    /// nothing but `None`: all are on one node.
+    pub far: Vec<Option<Vec<Pool>>>,
 }
 
 /// One burst's view of all that control can change.

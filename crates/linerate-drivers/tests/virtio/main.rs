@@ -1,9 +1,12 @@
 //! vhost and virtio_user ports against peers of the tests' own, which know the protocol: one keeps
-//! to it, others do not; and with Open vSwitch.
+//! to it, others do not; with Open vSwitch, and with guests.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod booked;
+mod guests;
 mod hostile;
 mod lent;
+mod machine;
 mod messages;
 mod migration;
 mod ovs;

@@ -4,20 +4,15 @@
 //! would be an old one on the other side.
 
 use crate::End;
+use crate::machine::{Machine, Nic, PATIENCE};
 use linerate_core::packet::Burst;
 use linerate_core::port::Link;
-use linerate_testkit::process::Running;
 use linerate_testkit::{Scratch, frame, guest, wait};
 use std::collections::HashSet;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 const GUEST: frame::Mac = [0x52, 0x54, 0, 0, 9, 2];
 const HOST: frame::Mac = [2, 0, 0, 0, 9, 1];
-/// Emulation is slow, on a busy machine more so.
-const PATIENCE: Duration = Duration::from_secs(10 * 60);
 const UNDER_WAY: usize = 48;
 
 /// Something keeps the guest's memory changing, so that there are several rounds.
@@ -26,64 +21,6 @@ ip addr add 10.9.0.2/24 dev eth0
 arp -s 10.9.0.1 02:00:00:00:09:01
 echo READY > /dev/ttyS0
 while :; do head -c 3000000 /dev/urandom > /noise; done";
-
-struct Guest {
-    machine: Running,
-    socket: String,
-}
-
-impl Guest {
-    fn boot(scratch: &Scratch, kernel: &str, name: &str, device: &str, more: &[&str]) -> Self {
-        let socket = scratch.file(&format!("{name}.qmp"));
-        let file = |what: &str| scratch.file(&format!("{name}.{what}"));
-        let mut command = Command::new("qemu-system-x86_64");
-        command.args(["-machine", "q35,memory-backend=mem", "-accel", "tcg"]);
-        command.args(["-object", "memory-backend-memfd,id=mem,size=192M,share=on"]);
-        command.args([
-            "-cpu",
-            "max",
-            "-m",
-            "192M",
-            "-nodefaults",
-            "-display",
-            "none",
-        ]);
-        command.args(["-serial", &format!("file:{}", file("console"))]);
-        command.args(["-kernel", kernel, "-initrd", &scratch.file("initramfs")]);
-        command.args(["-append", "console=ttyS0 quiet panic=-1 tsc=unstable"]);
-        command.args(["-chardev", &format!("socket,id=c,path={}", file("socket"))]);
-        command.args(["-netdev", "vhost-user,id=n,chardev=c"]);
-        let mac = frame::text(GUEST);
-        let device = format!("virtio-net-pci,netdev=n,vectors=0,mac={mac}{device}");
-        command.args(["-device", &device]);
-        command.args(["-qmp", &format!("unix:{socket},server=on,wait=off")]);
-        command.args(more);
-        Self {
-            machine: Running::start(&mut command),
-            socket,
-        }
-    }
-
-    fn ask(&self, command: &str) -> String {
-        let mut socket = UnixStream::connect(&self.socket).unwrap();
-        let mut lines = BufReader::new(socket.try_clone().unwrap()).lines();
-        let mut answer = String::new();
-        for command in [
-            None,
-            Some("{\"execute\": \"qmp_capabilities\"}"),
-            Some(command),
-        ] {
-            if let Some(command) = command {
-                socket.write_all(command.as_bytes()).unwrap();
-            }
-            answer = lines.next().unwrap().unwrap();
-            while answer.contains("\"event\"") {
-                answer = lines.next().unwrap().unwrap();
-            }
-        }
-        answer
-    }
-}
 
 /// What goes to the guest, by whichever port it is at, and what of it was answered.
 struct Pings {
@@ -158,18 +95,15 @@ fn migrates(device: &str) {
         )
     };
     let (mut from, mut to) = (port("from"), port("to"));
-    let mut source = Guest::boot(&scratch, &kernel, "from", device, &[]);
-    let start = Instant::now();
-    let console = || std::fs::read_to_string(scratch.file("from.console")).unwrap_or_default();
-    while !console().contains("READY") {
-        assert!(start.elapsed() < PATIENCE, "{}", console());
-        assert!(
-            source.machine.is_alive(),
-            "{}",
-            source.machine.stderr.text()
-        );
-        std::thread::sleep(Duration::from_millis(100));
-    }
+    let boot = |name: &str, more: &[&str]| {
+        let nic = Nic {
+            socket: scratch.file(&format!("{name}.socket")),
+            options: format!(",mac={}{device}", frame::text(GUEST)),
+        };
+        Machine::boot(&scratch, &kernel, name, &[nic], more)
+    };
+    let mut source = boot("from", &[]);
+    source.wait("READY");
     let mut pings = Pings {
         next: 0,
         open: HashSet::new(),
@@ -195,23 +129,16 @@ fn migrates(device: &str) {
     });
 
     let uri = format!("unix:{}", scratch.file("migration"));
-    let mut target = Guest::boot(&scratch, &kernel, "to", device, &["-incoming", &uri]);
+    let mut target = boot("to", &["-incoming", &uri]);
     wait("the other QEMU", || {
-        assert!(
-            target.machine.is_alive(),
-            "{}",
-            target.machine.stderr.text()
-        );
+        target.lives();
         std::fs::exists(&target.socket).unwrap() && std::fs::exists(&uri[5..]).unwrap()
     });
     source.ask(
         "{\"execute\": \"migrate-set-parameters\", \"arguments\": {\"max-bandwidth\": 30000000, \
          \"downtime-limit\": 3000}}",
     );
-    let begun = source.ask(&format!(
-        "{{\"execute\": \"migrate\", \"arguments\": {{\"uri\": \"{uri}\"}}}}"
-    ));
-    assert!(begun.contains("return"), "{begun}");
+    source.migrate(&uri);
     let mut looked = Instant::now();
     let mut logged = false;
     let mut shown = |end: &End| {
@@ -225,20 +152,12 @@ fn migrates(device: &str) {
         });
         looked = Instant::now();
         shown(&from);
-        let state = source.ask("{\"execute\": \"query-migrate\"}");
-        assert!(
-            !state.contains("\"failed\""),
-            "{state} {}",
-            target.machine.stderr.text()
-        );
+        let state = source.migrated();
         if state.contains("\"status\": \"completed\"") {
             break state;
         }
-        assert!(
-            source.machine.is_alive(),
-            "{}",
-            source.machine.stderr.text()
-        );
+        target.lives();
+        source.lives();
     };
     let meanwhile = pings.answered - before;
     eprintln!("{meanwhile} answers meanwhile, {}", state);

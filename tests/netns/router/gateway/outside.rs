@@ -1,7 +1,7 @@
 //! What hosts beside the gateway see of its outside addresses, and what becomes of the records
 //! about them when there is no room: Linux hosts, and a disk of their own.
 
-use super::{ZONES, at, talk};
+use super::{at, outward, talk};
 use crate::router::instance::{Router, two_ports};
 use crate::router::site::{LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
 use linerate_testkit::Scratch;
@@ -42,7 +42,7 @@ fn neighbours_resolve_the_outside_addresses_of_their_own_network() {
     );
     site.right.ip("route del default");
     site.right.ip("-6 route del default");
-    let config = two_ports("af_packet", "", "") + ZONES;
+    let config = two_ports("af_packet", "", "") + &outward([1024; 2]);
     let gateway = Router::start_as("gateway", &site.mid, &scratch, &(config.clone() + pools));
     let mac = text(site.mid.mac("b"));
     let knows = |address: &str| neighbour(&site.right, "veth1", address).contains(&mac);
@@ -113,7 +113,7 @@ fn a_full_disk_under_records_is_told_of_once_and_traffic_goes_on() {
     let mut command = site.mid.command("unshare");
     command.args(["--mount", "sh", "-c", script, &disk, binary()]);
     let config = two_ports("af_packet", "", "")
-        + &ZONES.replace("ipv4 = 1024", "ipv4 = 16384")
+        + &outward([16384, 1024])
         + &format!(
             "[nat]\n[nat.log]\nfile = \"{disk}/nat.jsonl\"\n\
              [[nat.pool]]\nname = \"pool\"\naddresses = [\"10.2.0.100\"]\n\

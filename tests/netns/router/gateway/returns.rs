@@ -8,7 +8,7 @@
 //!
 //! It needs a kernel with these tunnels; `../../../vm` boots one.
 
-use super::{ZONES, exchange};
+use super::{exchange, outward};
 use crate::router::instance::{Router, two_ports};
 use crate::router::site::{FAR_GATE4, FAR_GATE6, LEFT4, LEFT6, RIGHT4, RIGHT6, Site, reaches};
 use linerate_testkit::netns::Namespace;
@@ -90,7 +90,7 @@ fn clients_are_answered_by_a_kernel_that_takes_tunnels_off() {
         return;
     }
     let scratch = Scratch::new();
-    let mut config = two_ports("af_packet", "", "") + ZONES;
+    let mut config = two_ports("af_packet", "", "") + &outward([1024; 2]);
     for (address, form, source, backend) in SERVICES {
         config += &format!(
             "[[balancer]]\nname = \"{form}-{address}\"\naddress = \"{address}\"\n\

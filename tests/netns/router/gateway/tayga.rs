@@ -79,7 +79,7 @@ fn begin(more_a: &str, more_b: &str, routes: &str, scratch: &Scratch) -> Option<
     }
     let site = Site::new()?;
     let config = two_ports("af_packet", more_a, more_b)
-        + super::ZONES
+        + &super::outward([1024; 2])
         + &format!(
             "[nat]\n[[nat.pool]]\nname = \"pool\"\naddresses = [\"{POOL}\"]\n\
              [[nat.nat64]]\nprefix = \"{PREFIX}/96\"\nfrom = \"inside\"\npool = \"pool\"\n{routes}"

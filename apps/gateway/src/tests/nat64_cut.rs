@@ -1,4 +1,4 @@
-//! Lengths in NAT64: what may be fragmented is, by the rules of the other version (RFC 7915 4, 5.1).
+//! Lengths in NAT64: what may be fragmented is, by the other version's rules (RFC 7915 4, 5.1).
 
 use linerate_wire::ipv4::Ipv4;
 

@@ -220,12 +220,13 @@ struct Routed {
 }
 
 impl Routed {
-    /// Whether routes lead to both ports.
+    /// Whether routes lead to both ports, and workers go by them.
     fn is_ready(&self) -> Result<bool, Error> {
         let params = json!({ "what": "routes", "filter": "198.18.0.0/15" });
         let shown = self.appliance.ask("show", params)?;
         let rows = shown["rows"].as_array().map_or(&[][..], Vec::as_slice);
-        Ok(rows.iter().all(|row| row["state"] == "active"))
+        let active = !rows.is_empty() && rows.iter().all(|row| row["state"] == "active");
+        Ok(active && self.appliance.is_published()?)
     }
 }
 
@@ -291,8 +292,6 @@ impl UnderTest for Routed {
             }
             thread::sleep(Duration::from_millis(10));
         }
-        // What is decided is published to workers at the end of the batch.
-        thread::sleep(Duration::from_millis(50));
         Ok(())
     }
 }

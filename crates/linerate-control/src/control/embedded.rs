@@ -135,6 +135,15 @@ impl Embedded {
         methods.answer(method, params)
     }
 
+    /// Whether workers forward by the routes that `show` tells: a change waits for others that come
+    /// with it.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub fn is_published(&self) -> Result<bool, Problem> {
+        self.mailbox.call(|control| control.schedule.is_published())
+    }
+
     /// Has all stages measured for some seconds.
     ///
     /// # Errors

@@ -48,6 +48,11 @@ impl Schedule {
         self.dirty.get_or_insert_with(Instant::now);
     }
 
+    /// Whether workers go by all that has changed.
+    pub(super) fn is_published(&self) -> bool {
+        self.dirty.is_none()
+    }
+
     /// Whether what has changed is to be published now.
     pub(super) fn is_publication_due(&self, now: Instant) -> bool {
         self.dirty.is_some_and(|since| now >= since + BATCH)
@@ -90,11 +95,11 @@ mod tests {
         assert_eq!(schedule.time_left(now), TICK);
         schedule.changed();
         assert!(schedule.time_left(now) <= BATCH + now.elapsed());
-        assert!(!schedule.is_publication_due(now));
+        assert!(!schedule.is_publication_due(now) && !schedule.is_published());
         let later = now + Duration::from_secs(1);
         assert!(schedule.is_publication_due(later));
         schedule.published();
-        assert!(!schedule.is_publication_due(later));
+        assert!(!schedule.is_publication_due(later) && schedule.is_published());
         assert!(!schedule.takes_tick(now));
         assert!(schedule.takes_tick(now + TICK));
         assert!(!schedule.takes_tick(now + TICK));

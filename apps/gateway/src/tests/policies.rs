@@ -2,6 +2,8 @@
 //! policies.
 
 use super::*;
+use linerate_routing::plane::hops::{Action as Leads, Hop};
+use linerate_routing::plane::testing::WAN;
 
 /// From inside to outside UDP to one port, and what becomes of all else.
 fn to_port(port: u16, default: &str) -> Stanzas {
@@ -199,4 +201,35 @@ fn a_reload_ends_what_it_refuses_and_counts_it_and_its_counters_come_from_contro
     let counts = gate.fast.path::<GatewayPath>().unwrap().flows().counts();
     assert_eq!((counts.forbidden, counts.begun), (1, 1));
     assert_eq!(gate.flows(), 0);
+}
+
+/// While there is no route, nobody knows between which zones a flow is: newer policies decide on it
+/// as soon as there is one again.
+#[test]
+fn newer_policies_decide_on_a_flow_once_it_has_a_route_again() {
+    let leads = |gate: &mut Gate, hop: Hop| {
+        let hop = gate.lab.hop(hop);
+        gate.lab.route(0, "192.0.2.7/32", hop);
+        gate.lab.tables();
+    };
+    for (newer, goes_on) in [(to_port(53, "deny"), true), (to_port(54, "deny"), false)] {
+        let mut gate = Gate::new(&stanzas(USUAL));
+        let (asks, answers) = datagrams(false);
+        gate.forwards(INSIDE, &asks);
+        gate.forwards(OUTSIDE, &answers);
+        let nowhere = Hop {
+            action: Leads::Unreachable,
+            ..Hop::default()
+        };
+        leads(&mut gate, nowhere);
+        gate.reload(&newer);
+        gate.refuses(INSIDE, &asks, "unreachable");
+        assert_eq!(gate.flows(), 1, "it waits for a route");
+        leads(&mut gate, Lab::forward(WAN, "192.0.2.7"));
+        match goes_on {
+            true => gate.forwards(INSIDE, &asks),
+            false => gate.refuses(INSIDE, &asks, "policy"),
+        }
+        assert_eq!(gate.flows(), usize::from(goes_on));
+    }
 }

@@ -341,7 +341,8 @@ impl Flows {
     }
 
     /// A packet of a flow that older policies have permitted: it is decided anew. The tuples are
-    /// those of the flow's first packet, before and behind its translation.
+    /// those of the flow's first packet, before and behind its translation. `None`: there is no
+    /// route, so nobody knows between which zones the flow is, and nothing is decided yet.
     #[cold]
     pub(super) fn decide_again(
         &mut self,
@@ -351,7 +352,7 @@ impl Flows {
         (held, beside, backend): (Held, Beside, u16),
         packet: &Packet,
         context: &mut Context<'_>,
-    ) -> Result<ServiceBits, Verdict> {
+    ) -> Result<Option<ServiceBits>, Verdict> {
         let aim = original.with_dst(translated.dst);
         let here = context.packets.interface;
         let server = match backend {
@@ -369,7 +370,7 @@ impl Flows {
             Direction::Reverse => original.src.address,
         };
         let Some(there) = leaves(index, self.nat.plain(far), packet, context) else {
-            return Ok(ServiceBits::NONE);
+            return Ok(None);
         };
         let ends = match hit.direction {
             Direction::Forward => (here, there),
@@ -380,7 +381,7 @@ impl Flows {
             false => Err(Verdict::Drop(self.reasons.nat_gone)),
         };
         self.counts.forbidden += u64::from(decided.is_err());
-        decided
+        decided.map(Some)
     }
 }
 

@@ -121,22 +121,28 @@ macro_rules! known {
                 };
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
-                let (packet_of, when) = ((key, &upper, bytes), (now, number));
+                let (packet_of, mut when) = ((key, &upper, bytes), (now, number));
                 let wanted = (index, &mut self.services.wanted);
                 let mut judged = judge(table, tracker, hit, packet_of, when, wanted);
                 if let Judged::Old(held, beside) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
                     };
-                    let backend = flow.user.backend;
-                    let number = number | flow.user.permitted_by & DIRECT;
-                    if flow.user.permitted_by != number {
+                    let (backend, before) = (flow.user.backend, flow.user.permitted_by);
+                    let number = number | before & DIRECT;
+                    if before != number {
                         let (_, original, translated, _) = gone_of(&flow);
                         let tuples = (original, translated);
                         let kept = (held, beside, backend);
-                        let decided = self.decide_again(index, hit, tuples, kept, packet, context);
-                        let services = match decided {
-                            Ok(services) => services,
+                        match self.decide_again(index, hit, tuples, kept, packet, context) {
+                            Ok(Some(services)) => {
+                                if let Some(user) = self.$table.user_mut(hit.flow) {
+                                    user.permitted_by = number;
+                                    user.services = services;
+                                }
+                            }
+                            // The lookup drops it, and says so to whoever has sent it.
+                            Ok(None) => when.1 = before,
                             Err(verdict) => {
                                 if let Some(flow) = self.$table.remove(hit.flow) {
                                     let (held, original, translated, zone) = gone_of(&flow);
@@ -144,10 +150,6 @@ macro_rules! known {
                                 }
                                 return Err(verdict);
                             }
-                        };
-                        if let Some(user) = self.$table.user_mut(hit.flow) {
-                            user.permitted_by = number;
-                            user.services = services;
                         }
                     }
                     if number & DIRECT != 0 {

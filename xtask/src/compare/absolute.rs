@@ -214,7 +214,7 @@ fn moves(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
         detail("offered_mpps"),
         detail("most_mpps"),
         detail("lost"),
-        detail("astray"),
+        detail("overtaken"),
     );
     Ok(sample.value)
 }

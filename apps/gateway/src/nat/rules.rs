@@ -145,7 +145,6 @@ pub struct Pool {
 pub(super) struct Terms {
     pub(super) is_independent: bool,
     pub(super) filtering: Filtering,
-    pub(super) is_paired: bool,
     pub(super) preserves: bool,
     pub(super) block_ports: u16,
     pub(super) blocks: u16,
@@ -159,7 +158,6 @@ impl Pool {
         Terms {
             is_independent: self.is_independent,
             filtering: self.filtering,
-            is_paired: self.is_paired,
             preserves: self.preserves,
             block_ports: self.block_ports,
             blocks: self.blocks,
@@ -478,6 +476,14 @@ impl Rules {
     #[inline]
     pub fn pool_of(&self, id: AddressId) -> Option<&Pool> {
         self.config.pools.get(usize::from(self.address(id)?.pool))
+    }
+
+    /// Whether the hosts of a pool have an address, blocks or limits of their own.
+    pub fn has_subscribers(&self, pool: u16) -> bool {
+        self.config.pools.get(usize::from(pool)).is_some_and(|of| {
+            let has_several = self.positions(pool).len() > 1;
+            of.block_ports != 0 || of.host_ports.is_some() || of.is_paired && has_several
+        })
     }
 
     /// The addresses of a pool, by position.

@@ -107,10 +107,7 @@ impl Nat {
             wish.port = Some(partner.port ^ 1);
             known = Some(partner.address);
         }
-        let is_subscriber = pool.block_ports != 0
-            || pool.host_ports.is_some()
-            || pool.is_paired && self.rules.positions(number).len() > 1;
-        if is_subscriber {
+        if self.rules.has_subscribers(number) {
             let who = Who {
                 address: src.address,
                 zone: inside.zone,
@@ -153,6 +150,42 @@ impl Nat {
         // Only if the first one has kept its parity.
         let is_alike = (partner.outside.port ^ port) & 1 != 0;
         is_alike.then_some(partner.outside)
+    }
+
+    /// Where a pool has subscribers now and had none before, or the other way: its hosts are
+    /// subscribers by the mappings that they have, or no longer.
+    pub(super) fn adopt(&mut self, old: &Rules) {
+        let rules = &self.rules;
+        let has = |rules: &Rules, id: AddressId| {
+            let known = rules.address(id);
+            known.is_some_and(|outside| rules.has_subscribers(outside.pool))
+        };
+        self.subscribers.retain(|one| has(rules, one.outside));
+        for mapping in self.mappings.iter() {
+            let OutsidePort { address, port, .. } = mapping.outside;
+            if has(old, address) || !has(rules, address) {
+                continue;
+            }
+            let Inside {
+                endpoint,
+                zone,
+                pool,
+                ..
+            } = mapping.inside;
+            let who = Who {
+                address: endpoint.address,
+                zone,
+                pool,
+            };
+            let place = match self.subscribers.place(&who) {
+                Some(place) => Some(place),
+                // Where there is no room, it is nobody's from then on.
+                None => (self.subscribers.insert(who, mapping.bucket, address)).ok(),
+            };
+            if let Some(one) = place.and_then(|place| self.subscribers.at_mut(place)) {
+                one.take(port);
+            }
+        }
     }
 
     /// Takes a port for a subscriber.

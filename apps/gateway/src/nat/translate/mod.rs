@@ -246,7 +246,7 @@ impl Nat {
     }
 
     /// Other rules, made with these as the ones before ([`Rules::new`]). Mappings and ports of
-    /// addresses that stay are kept. Returns the mappings that are gone: their flows must end, as
+    /// addresses that stay are kept, and each host keeps the address that it has. Returns the mappings that are gone: their flows must end, as
     /// must those whose [`is_permitted`](Self::is_permitted) is false.
     pub fn install(&mut self, rules: Arc<Rules>) -> Vec<Mapping> {
         let stays = |id: AddressId| {
@@ -265,7 +265,8 @@ impl Nat {
         if !old.eq(rules.config.pools.iter().map(|pool| &pool.name)) {
             self.shortages = vec![0; rules.config.pools.len()];
         }
-        self.rules = rules;
+        let old = std::mem::replace(&mut self.rules, rules);
+        self.adopt(&old);
         gone
     }
 

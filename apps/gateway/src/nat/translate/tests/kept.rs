@@ -213,3 +213,41 @@ fn whatever_begins_and_ends_leaves_nothing_behind() {
         net.nothing_is_taken();
     }
 }
+
+/// RFC 4787 REQ-2: a host keeps its address while it has a mapping, though the pool had a single
+/// address when it got it; and its ports are counted once, however often the pool grows.
+#[test]
+fn rfc_4787_req_2_a_host_keeps_its_address_when_its_pool_grows() {
+    let install = |net: &mut Net, last: &str| {
+        let before = net.nat.rules().clone();
+        let rules = Rules::new(config(pool("198.51.100.1", last)), Some(&before));
+        assert!(net.nat.install(Arc::new(rules)).is_empty(), "all stay");
+    };
+    let mut net = Net::one(|_| ());
+    let (a, b) = ("192.0.2.1:53", "192.0.2.2:53");
+    let ports = 4000..4020;
+    let flows = |net: &mut Net, to: &str| -> Vec<_> {
+        let flow = |port| {
+            let from = format!("10.0.0.1:{port}");
+            let flow = net.out(&from, to, UDP).unwrap();
+            assert_eq!(src(&flow), format!("198.51.100.1:{port}"));
+            (from, flow)
+        };
+        ports.clone().map(flow).collect()
+    };
+    let first = net.out("10.0.0.1:99", a, UDP).unwrap();
+    for _ in 0..3 {
+        install(&mut net, "198.51.100.9");
+        let one = net.nat.subscribers.iter().next().unwrap();
+        assert_eq!((net.nat.subscribers.len(), one.ports), (1, 1));
+        let more = flows(&mut net, b);
+        install(&mut net, "198.51.100.1");
+        assert!(net.nat.subscribers.is_empty());
+        for (from, flow) in more {
+            net.end(&from, b, UDP, &flow);
+        }
+    }
+    install(&mut net, "198.51.100.9");
+    net.end("10.0.0.1:99", a, UDP, &first);
+    net.nothing_is_taken();
+}

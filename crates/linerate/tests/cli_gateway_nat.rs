@@ -5,7 +5,10 @@
 mod instance;
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
 use instance::Instance;
@@ -436,4 +439,64 @@ fn records_go_from_the_worker_to_syslog_over_udp() {
     assert_eq!(events(lines.iter().map(String::as_str)), begun());
     eventually("all to be counted", || sample(&gateway, WRITTEN) == 40);
     assert_eq!(sample(&gateway, LOST), 0);
+}
+
+#[test]
+fn syslog_that_goes_is_told_of_once_and_used_again_when_it_is_back() {
+    let scratch = Scratch::new();
+    let path = scratch.file("log");
+    let listen = || {
+        let daemon = UnixDatagram::bind(&path).unwrap();
+        // As /dev/log: the gateway may be another user.
+        std::fs::set_permissions(&path, Permissions::from_mode(0o666)).unwrap();
+        let patience = Some(Duration::from_secs(30));
+        daemon.set_read_timeout(patience).unwrap();
+        daemon
+    };
+    let daemon = listen();
+    let log = format!("[nat.log]\nsyslog = \"{path}\"\n");
+    let records = |daemon: &UnixDatagram, many: usize| -> Vec<String> {
+        let mut bytes = [0; 2000];
+        let one = |_| {
+            let len = daemon.recv(&mut bytes).unwrap();
+            message(&bytes[..len])
+        };
+        (0..many).map(one).collect()
+    };
+    // It reads from the start: such a socket holds few messages.
+    let reader = std::thread::spawn(move || records(&daemon, 40));
+    let mut gateway = start(&scratch, &hosts(), &log);
+    let lines = reader.join().unwrap();
+    assert_eq!(events(lines.iter().map(String::as_str)), begun());
+    std::fs::remove_file(&path).unwrap();
+    for lost in [2, 4] {
+        gateway.ctl(&["clear", "flows", "10.0.0.40"]).unwrap();
+        eventually("lost records", || sample(&gateway, LOST) == lost);
+    }
+    let told = hears(&mut gateway, "nat.log");
+    assert!(
+        told.contains(&format!("nat.log: syslog at {path}: ")),
+        "{told}"
+    );
+    assert!(told.contains("records are lost, and counted"), "{told}");
+    // Traffic has gone on: the flow is there again.
+    assert_eq!(rows(&gateway, "flows 10.0.0.40").len(), 1);
+    let daemon = listen();
+    gateway.ctl(&["clear", "flows", "10.0.0.40"]).unwrap();
+    let lines = records(&daemon, 2);
+    assert_eq!(
+        events(lines.iter().map(String::as_str)).len(),
+        2,
+        "{lines:?}"
+    );
+    assert_eq!(sample(&gateway, LOST), 4);
+    // It was told once.
+    gateway.ctl(&["stop"]).unwrap();
+    loop {
+        let line = gateway.heard();
+        assert!(!line.contains("records are lost"), "{line}");
+        if line.is_empty() {
+            break;
+        }
+    }
 }

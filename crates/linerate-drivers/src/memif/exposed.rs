@@ -18,6 +18,8 @@ use linerate_core::port::{DropReason, PortConfig, QueueStats};
 use linerate_core::ring::{Pop, Push, spsc};
 use linerate_wire::ethernet;
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 /// Slots are looked for that came back once so many are under way.
 const RECLAIM_AT: u16 = 64;
@@ -341,6 +343,8 @@ pub(super) struct Lent {
     held: Held,
     /// The first descriptor without a slot.
     until: u16,
+    /// The first that was not looked at, after the last burst, for others.
+    taken: Arc<AtomicU16>,
 }
 
 impl Lent {
@@ -350,7 +354,13 @@ impl Lent {
             size,
             held: Held::new(size),
             until: 0,
+            taken: Arc::default(),
         }
+    }
+
+    /// Up to where descriptors were looked at.
+    pub(super) fn taken(&self) -> Arc<AtomicU16> {
+        self.taken.clone()
     }
 
     /// Slots that the peer has.
@@ -416,6 +426,7 @@ impl Lent {
             }
         }
         self.lend(view, *next, cache);
+        self.taken.store(*next, Ordering::Relaxed);
         done
     }
 

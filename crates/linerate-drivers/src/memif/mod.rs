@@ -53,6 +53,7 @@ mod control;
 mod exposed;
 #[cfg(any(test, feature = "fuzz"))]
 pub(crate) mod fuzz;
+mod gauge;
 mod layout;
 mod listener;
 mod message;
@@ -223,6 +224,7 @@ impl Memif {
                     port: config.index,
                 },
                 stats: self.counters.rx(index),
+                lends: self.settings.trusts,
             }));
         }
         for index in 0..usize::from(config.tx_queues) {
@@ -231,6 +233,7 @@ impl Memif {
                 index,
                 finisher: Finisher::new(pools),
                 stats: self.counters.tx(index),
+                lends: self.settings.trusts,
                 sent: false,
             }));
         }

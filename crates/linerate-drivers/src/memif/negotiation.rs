@@ -233,15 +233,15 @@ impl Control {
 
     fn receive_by(&self, index: usize, ring: RxRing, file: OwnedFd) -> std::io::Result<()> {
         self.shared.wakeups[index].watch(file)?;
-        let mut gate = self.shared.rx[index].change();
-        gate.insert(ring).lend_first(index);
+        let first = |ring: &mut RxRing| ring.lend_first(index);
+        self.shared.put_rx(index, ring, first);
         Ok(())
     }
 
     fn send_by(&mut self, index: usize, ring: TxRing, file: OwnedFd) -> std::io::Result<()> {
         let name = format!("{} notify", self.settings.interface);
         self.notifier.set(index, Some(file), &name)?;
-        *self.shared.tx[index].change() = Some(ring);
+        self.shared.put_tx(index, ring);
         Ok(())
     }
 
@@ -256,23 +256,9 @@ impl Control {
         let exposed = exposed.map_or(0, |exposed| exposed.pools.spans().len());
         peer.regions = connection.regions.0.len() + exposed;
         peer.sealed = connection.regions.0.iter().all(Untrusted::is_sealed);
-        peer.ring_size = self.ring_size();
+        peer.ring_size = self.shared.ring_size();
         self.shared.tx_rings.store(sends, Ordering::Release);
         self.shared.set_up(peer.clone());
-    }
-
-    fn ring_size(&self) -> u16 {
-        let rx = self.shared.rx.iter().find_map(|gate| {
-            let ring = gate.change();
-            ring.as_ref().map(|ring| ring.ring.size())
-        });
-        let tx = || {
-            self.shared.tx.iter().find_map(|gate| {
-                let ring = gate.change();
-                ring.as_ref().map(|ring| ring.ring.size())
-            })
-        };
-        rx.or_else(tx).unwrap_or(0)
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Receiver {
     pub(super) index: usize,
     pub(super) slots: Slots,
     pub(super) stats: Arc<QueueStats>,
+    /// The peer has slots of ours.
+    pub(super) lends: bool,
 }
 
 impl RxQueue for Receiver {
@@ -23,6 +25,7 @@ impl RxQueue for Receiver {
             index,
             slots,
             stats,
+            ..
         } = self;
         let Some(mut inside) = shared.rx[*index].enter() else {
             return 0;
@@ -53,7 +56,12 @@ impl RxQueue for Receiver {
         SleepOn::Fd(wakeups.descriptor())
     }
 
+    /// For this queue's worker: where slots are lent, it takes the gate, so that the ledger sees
+    /// those of a new ring either here or where they were.
     fn held(&self) -> i64 {
+        if !self.lends {
+            return 0;
+        }
         let ring = self.shared.rx[self.index].change();
         ring.as_ref().map_or(0, |ring| ring.held()) as i64
     }
@@ -65,6 +73,8 @@ pub(super) struct Sender {
     pub(super) index: usize,
     pub(super) finisher: Finisher,
     pub(super) stats: Arc<QueueStats>,
+    /// The peer has slots of ours.
+    pub(super) lends: bool,
     /// Frames went since the last [`flush`](TxQueue::flush).
     pub(super) sent: bool,
 }
@@ -77,6 +87,7 @@ impl TxQueue for Sender {
             finisher,
             stats,
             sent,
+            ..
         } = self;
         finisher.tx(burst, cache, stats, |burst, cache| {
             let taken = send(shared, *index, burst, cache, stats);
@@ -113,8 +124,11 @@ impl TxQueue for Sender {
 
     /// Rings that several queues share are those of the first of them.
     fn held(&self) -> i64 {
-        let ring = self.shared.tx[self.index].change();
-        let slots = ring.as_ref().map_or(0, |ring| ring.held());
+        let mut slots = 0;
+        if self.lends {
+            let ring = self.shared.tx[self.index].change();
+            slots = ring.as_ref().map_or(0, |ring| ring.held());
+        }
         self.finisher.held() + slots as i64
     }
 }

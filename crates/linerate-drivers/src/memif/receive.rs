@@ -6,6 +6,7 @@
 //! descriptor is loaded once, into our memory; a burst looks at no more of them than the ring has.
 
 use super::exposed::{Exposed, Lent};
+use super::gauge::{Gauge, Way};
 use super::layout::Buffers;
 use super::ring::{AtHand, Descriptor, LINE, Ring, View};
 use crate::peer::violations::Violation;
@@ -118,16 +119,16 @@ impl RxRing {
         }
     }
 
-    /// Frames that wait, for people.
-    pub(super) fn waiting(&self) -> u16 {
-        self.ring.view().map_or(0, |view| {
-            let produced = if self.buffers.is_some() || self.slots.is_some() {
-                view.tail()
-            } else {
-                view.head()
-            };
-            produced.wrapping_sub(self.next).min(self.ring.size())
-        })
+    /// By which others look how full it is.
+    pub(super) fn gauge(&self) -> Gauge {
+        Gauge::new(
+            self.ring.clone(),
+            match (&self.slots, self.buffers) {
+                (Some(slots), _) => Way::Lent(slots.taken()),
+                (None, Some(_)) => Way::ToClient,
+                (None, None) => Way::ToServer,
+            },
+        )
     }
 
     /// Fills the burst's free room.

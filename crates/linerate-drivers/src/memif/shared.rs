@@ -1,5 +1,6 @@
 //! What the workers of a port, its control thread and its owner share.
 
+use super::gauge::Gauge;
 use super::receive::{Fault, RxRing};
 use super::ring::Regions;
 use super::transmit::TxRing;
@@ -7,6 +8,7 @@ use crate::peer::gate::Gate;
 use crate::peer::kick::{self, Notify, Wakeups};
 use crate::peer::violations::{Violation, Violations};
 use linerate_core::port::RingFill;
+use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,6 +28,8 @@ pub(super) struct Shared {
     pub(super) bell: OwnedFd,
     pub(super) stop: AtomicBool,
     fault: Mutex<Option<Fault>>,
+    /// By direction and number, for those who look: no worker takes this.
+    gauges: Mutex<BTreeMap<(&'static str, usize), Gauge>>,
     state: Mutex<State>,
 }
 
@@ -73,6 +77,7 @@ impl Shared {
             bell: kick::new_eventfd()?,
             stop: AtomicBool::new(false),
             fault: Mutex::new(None),
+            gauges: Mutex::default(),
             state: Mutex::new(State {
                 down: Some("it has just been started".into()),
                 peer: None,
@@ -125,31 +130,42 @@ impl Shared {
         for gate in &self.tx {
             drop(gate.change().take());
         }
+        held(&self.gauges).clear();
         for wakeups in &self.wakeups {
             wakeups.unwatch();
         }
         held(&self.fault).take();
     }
 
-    /// How full the rings are. A burst of a queue may come empty for it.
+    /// Gives a worker the ring that it receives from, after `first` inside the gate.
+    pub(super) fn put_rx(&self, index: usize, ring: RxRing, first: impl FnOnce(&mut RxRing)) {
+        let gauge = ring.gauge();
+        first(self.rx[index].change().insert(ring));
+        held(&self.gauges).insert(("receive", index), gauge);
+    }
+
+    /// Gives workers a ring that they send to.
+    pub(super) fn put_tx(&self, index: usize, ring: TxRing) {
+        let gauge = ring.gauge();
+        *self.tx[index].change() = Some(ring);
+        held(&self.gauges).insert(("transmit", index), gauge);
+    }
+
+    /// How full the rings are.
     pub(super) fn fill(&self) -> Vec<RingFill> {
-        let fill = |direction, queue: usize, waiting: u16, size: u16| RingFill {
+        let gauges = held(&self.gauges);
+        let fill = |(&(direction, queue), gauge): (&(_, usize), &Gauge)| RingFill {
             direction,
             queue: queue as u16,
-            waiting: waiting.into(),
-            size: size.into(),
+            waiting: gauge.waiting().into(),
+            size: gauge.size().into(),
         };
-        let rx = self.rx.iter().enumerate().filter_map(|(queue, gate)| {
-            let gate = gate.change();
-            let ring = gate.as_ref()?;
-            Some(fill("receive", queue, ring.waiting(), ring.ring.size()))
-        });
-        let tx = self.tx.iter().enumerate().filter_map(|(queue, gate)| {
-            let gate = gate.change();
-            let ring = gate.as_ref()?;
-            Some(fill("transmit", queue, ring.waiting(), ring.ring.size()))
-        });
-        rx.chain(tx).collect()
+        gauges.iter().map(fill).collect()
+    }
+
+    /// Descriptors of each ring; 0 without one.
+    pub(super) fn ring_size(&self) -> u16 {
+        held(&self.gauges).values().next().map_or(0, Gauge::size)
     }
 
     pub(super) fn stops(&self) -> bool {

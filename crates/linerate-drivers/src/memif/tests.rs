@@ -3,6 +3,7 @@
 mod bad_input;
 mod exposed;
 mod hostile;
+mod looks;
 mod raw;
 
 use super::*;

@@ -6,6 +6,7 @@
 //! frame that is longer than a buffer goes on in the next.
 
 use super::exposed::{Exposed, Given};
+use super::gauge::{Gauge, Way};
 use super::layout::Buffers;
 use super::receive::Fault;
 use super::ring::{AtHand, Descriptor, Ring, View};
@@ -98,20 +99,13 @@ impl TxRing {
         self.slots.as_ref().map_or(0, Given::count)
     }
 
-    /// Descriptors that the peer has not emptied, for people.
-    pub(super) fn waiting(&self) -> u16 {
-        let Some(view) = self.ring.view() else {
-            return 0;
+    /// By which others look how full it is.
+    pub(super) fn gauge(&self) -> Gauge {
+        let way = match (&self.side, &self.slots) {
+            (Side::Server, None) => Way::ToClient,
+            _ => Way::ToServer,
         };
-        let waiting = match self.side {
-            Side::Client { .. } => self.next.wrapping_sub(view.tail()),
-            Side::Server if self.slots.is_some() => self.next.wrapping_sub(view.tail()),
-            Side::Server => self
-                .ring
-                .size()
-                .wrapping_sub(view.head().wrapping_sub(self.next)),
-        };
-        waiting.min(self.ring.size())
+        Gauge::new(self.ring.clone(), way)
     }
 
     /// Takes the front of the burst, as much as there are buffers for.

@@ -4,6 +4,10 @@
 //! packets. Control waits for the end of a burst at most. So once control has been inside, a worker
 //! has nothing any more of what was there before, and it can be unmapped; this holds for a worker
 //! that sleeps, too.
+//!
+//! Only what changes a queue takes the gate, and the queue's own worker. Whoever looks goes by what
+//! stands beside it: a look that is preempted inside would hold the worker up for as long, and what
+//! it sends meanwhile would be dropped as if the ring were full.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};

@@ -132,24 +132,18 @@ impl Shared {
 
     /// Takes every queue from its worker.
     pub(crate) fn rest(&self) {
-        for queue in &self.queues {
-            *queue.state.change() = Default::default();
-        }
+        self.queues.iter().for_each(|queue| queue.rest());
         self.wakeups.iter().for_each(|wakeups| wakeups.unwatch());
     }
 
     /// What a worker found a queue's peer to break.
     fn broken(&self) -> Option<(usize, Violation)> {
         let mut queues = self.queues.iter().enumerate();
-        queues.find_map(|(index, queue)| Some((index, queue.state.change().broken?)))
+        queues.find_map(|(index, queue)| Some((index, queue.broken()?)))
     }
 
     fn is_lost(&self) -> bool {
-        self.queues.iter().any(|queue| {
-            let state = queue.state.change();
-            let active = state.active.as_ref();
-            active.is_some_and(|active| active.memory.is_lost() || active.ring.is_lost())
-        })
+        self.queues.iter().any(|queue| queue.is_lost())
     }
 }
 

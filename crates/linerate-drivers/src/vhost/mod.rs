@@ -237,22 +237,18 @@ impl Running {
         self.shared.status().facts.clone()
     }
 
-    /// How full the rings are. A burst of a queue may come empty for it.
+    /// How full the rings are.
     fn rings(&self) -> Vec<RingFill> {
         let mut rings = Vec::new();
         for (direction, first) in [("receive", self.received), ("transmit", 1 - self.received)] {
             let queues = self.shared.queues.iter().skip(first).step_by(2);
             for (queue, of) in queues.enumerate() {
-                let mut state = of.state.change();
-                if let Some(active) = &mut state.active {
-                    let ring = active.ring.as_dyn();
-                    rings.push(RingFill {
-                        direction,
-                        queue: queue as u16,
-                        waiting: ring.fill(&active.memory).into(),
-                        size: ring.size().into(),
-                    });
-                }
+                rings.extend(of.fill().map(|[waiting, size]| RingFill {
+                    direction,
+                    queue: queue as u16,
+                    waiting: waiting.into(),
+                    size: size.into(),
+                }));
             }
         }
         rings

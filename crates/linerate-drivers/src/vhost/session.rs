@@ -149,8 +149,7 @@ impl Backend {
 
     /// Takes a queue from its worker; where it goes on is kept.
     fn pause(&mut self, index: usize) {
-        let mut state = self.shared.queues[index].state.change();
-        let Some(mut active) = state.active.take() else {
+        let Some(mut active) = self.shared.queues[index].take() else {
             return;
         };
         active.notify(Look::Late);
@@ -273,11 +272,7 @@ impl Backend {
             ]),
             notify: (notifier.handle(), index),
         };
-        let mut state = self.shared.queues[index].state.change();
-        if state.broken.is_none() {
-            state.active = Some(active);
-        }
-        Ok(())
+        self.shared.queues[index].put(active, |_| Ok(()))
     }
 
     /// What is to be logged of a queue's writes.
@@ -645,7 +640,7 @@ impl Backend {
 
     /// What people are told.
     fn show(&self) {
-        let active = |index: usize| self.shared.queues[index].state.change().active.is_some();
+        let active = |index: usize| self.shared.queues[index].is_active();
         let pairs = (0..self.offer.pairs).filter(|pair| active(2 * pair) && active(2 * pair + 1));
         let pairs = pairs.count();
         let mut status = self.shared.status();

@@ -549,13 +549,12 @@ impl FrontEnd {
                 ]),
                 notify: (notify.clone(), index),
             };
-            let mut state = self.shared.queues[index].state.change();
-            let active = state.active.insert(active);
             let lending = self.lending.as_ref();
-            if let Some(lending) = lending.filter(|of| index % 2 == 0 && index / 2 < of.queues) {
-                active.ring.lend_first(memory, lending.port)?;
-            }
-            drop(state);
+            let lending = lending.filter(|of| index % 2 == 0 && index / 2 < of.queues);
+            self.shared.queues[index].put(active, |active| match lending {
+                Some(lending) => active.ring.lend_first(memory, lending.port),
+                None => Ok(()),
+            })?;
             notify.notify(index); // there are buffers, or what the last peer left
         }
         Ok(())
@@ -600,13 +599,8 @@ impl Side for FrontEnd {
             .map_or(0, |was| 2 * was.agreement.pairs);
         let queues = self.shared.queues.iter().take(count);
         let rings = queues.map(|queue| {
-            let mut state = queue.state.change();
-            let broken = state.broken.is_some();
-            state
-                .active
-                .take()
-                .filter(|_| !broken)
-                .map(|active| active.ring)
+            let active = queue.take()?;
+            queue.broken().is_none().then_some(active.ring)
         });
         // All, or none; where it went before they ran, they are here already.
         if let Some(rings) = rings.collect::<Option<_>>() {

@@ -93,8 +93,9 @@ impl Inflight {
         }
     }
 
-    pub(crate) fn is_lost(&self) -> bool {
-        self.area.mapped.is_lost()
+    /// What it lies in.
+    pub(super) fn file(&self) -> &Arc<Untrusted> {
+        &self.area.mapped
     }
 
     /// Whether an earlier device left something that was not done since.

@@ -75,9 +75,9 @@ impl<R: DriverRing> Lent<R> {
         self.ring.buffers().offered()
     }
 
-    /// Whether pages were taken out of a pool.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.pools.is_lost()
+    /// Where the slots are.
+    pub(super) fn pools(&self) -> &ExposedPools {
+        &self.pools
     }
 
     /// Takes the front of the burst, as much as there is room for; how many packets.

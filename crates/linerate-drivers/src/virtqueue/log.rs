@@ -41,8 +41,9 @@ impl Log {
         Ok(())
     }
 
-    pub(crate) fn is_lost(&self) -> bool {
-        self.0.is_lost()
+    /// What it lies in.
+    pub(super) fn file(&self) -> &Arc<Untrusted> {
+        &self.0
     }
 }
 

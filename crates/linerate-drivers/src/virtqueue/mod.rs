@@ -7,7 +7,8 @@
 //!
 //! Read first: [`Ring`], which is all that the two kinds of ring and the two roles have in common,
 //! and [`frames`], which moves packets over any of them. `split` and `packed` have a file each;
-//! [`buffers`] is what a driver knows of its own buffers, [`lent`] has packets in their place.
+//! [`buffers`] is what a driver knows of its own buffers, [`lent`] has packets in their place;
+//! [`gauge`] is for those who look and are not the worker.
 //! Whoever looks for the layout of a header finds it in `vnet`.
 //!
 //! A frame is a run of *chains*; a chain is a run of *segments*, each in one region. A device sees
@@ -18,6 +19,7 @@ pub(crate) mod buffers;
 pub(crate) mod frames;
 #[cfg(feature = "fuzz")]
 pub(crate) mod fuzz;
+pub(crate) mod gauge;
 pub(crate) mod inflight;
 pub(crate) mod lent;
 pub(crate) mod log;
@@ -29,6 +31,7 @@ pub(crate) mod split;
 
 use crate::peer::violations::Violation;
 use buffers::Buffers;
+use gauge::{Gauge, Standing};
 use linerate_core::mem::Window;
 use memory::{AtHand, Memory, Near};
 use std::sync::atomic::{Ordering, fence};
@@ -64,6 +67,14 @@ pub(crate) enum Filled {
     ByDriver,
     /// By the device: a receive queue.
     ByDevice,
+}
+
+/// By the flag that a device expects of its buffers.
+fn filled(direction: u16) -> Filled {
+    match direction {
+        WRITE => Filled::ByDevice,
+        _ => Filled::ByDriver,
+    }
 }
 
 /// Buffers that one side may use, as it looks at them: at most a burst.
@@ -323,9 +334,11 @@ pub(crate) trait Ring {
     /// Whether the other side gave something that was not taken yet.
     fn is_waiting(&self, memory: &Memory) -> bool;
 
-    /// How full it is, for people: chains with something in them that whoever reads, we or the
-    /// other side, has not taken.
-    fn fill(&self, memory: &Memory) -> u16;
+    /// By which others look how full it is.
+    fn gauge(&self) -> Gauge;
+
+    /// What they have to know besides.
+    fn standing(&self) -> Standing;
 }
 
 /// A buffer that a driver makes available.

@@ -5,10 +5,11 @@
 pub(super) mod record;
 
 use super::buffers::Buffers;
+use super::gauge::{Gauge, Parts, Standing};
 use super::memory::{AtHand, Memory, Place};
 use super::{
     Agreed, Batch, Chain, DESCRIPTOR, DriverRing, Filled, INDIRECT, Look, MOST_SEGMENTS, NEXT,
-    Offer, Ring, Unsettled, Violation, WRITE, ids, passed,
+    Offer, Ring, Unsettled, Violation, WRITE, filled, ids, passed,
 };
 use linerate_core::mem::{CHECKED, chunk_at};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -60,6 +61,7 @@ impl Position {
     }
 
     /// The other way round.
+    #[inline(always)]
     pub(crate) fn bits(self) -> u16 {
         self.at | u16::from(self.wrap) << 15
     }
@@ -85,6 +87,14 @@ impl Position {
         }
     }
 
+    /// The same place a lap later, or earlier.
+    fn other_lap(self) -> Self {
+        Self {
+            wrap: !self.wrap,
+            ..self
+        }
+    }
+
     /// The flags of a descriptor that is available here (2.8.1).
     #[inline(always)]
     fn available(self) -> u16 {
@@ -98,9 +108,9 @@ impl Position {
     }
 }
 
-#[derive(Debug)]
-struct Table {
-    size: u16,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Table {
+    pub(super) size: u16,
     at: Places,
     agreed: Agreed,
 }
@@ -181,14 +191,29 @@ impl Table {
         fence(Ordering::SeqCst); // the wish is seen before the ring is looked at again
     }
 
-    /// How many descriptors from a position on are in the state that `wanted` says.
-    fn run(&self, memory: &Memory, mut at: Position, wanted: fn(Position) -> u16) -> u16 {
-        let mut count = 0;
-        while count < self.size && self.state(memory, at) == Some(wanted(at)) {
-            at = at.plus(1, self.size);
-            count += 1;
+    /// How many descriptors the other side gave that were not taken yet. `seen`: up to where they
+    /// were, at least.
+    pub(super) fn given(&self, memory: &Memory, theirs_is_used: bool, seen: u16) -> u16 {
+        let mut at = Position::from_bits(seen);
+        if !at.is_in(self.size) {
+            return 0;
         }
-        count
+        let (mut looked, mut given) = (0, 0);
+        while looked < self.size {
+            let (taken, waits) = match theirs_is_used {
+                true => (at.other_lap().available(), at.used()),
+                false => (at.used(), at.available()),
+            };
+            let state = self.state(memory, at);
+            if state == Some(waits) {
+                given += 1;
+            } else if given > 0 || state != Some(taken) {
+                break; // but for what was taken meanwhile
+            }
+            at = at.plus(1, self.size);
+            looked += 1;
+        }
+        given
     }
 
     /// The state of the descriptor at a position.
@@ -445,12 +470,17 @@ impl Ring for Device {
         self.table.state(memory, self.seen) == Some(self.seen.available())
     }
 
-    fn fill(&self, memory: &Memory) -> u16 {
-        let given = self.table.run(memory, self.seen, Position::available);
-        match self.direction {
-            WRITE => self.table.size - given,
-            _ => given,
+    fn gauge(&self) -> Gauge {
+        Gauge {
+            parts: Parts::Packed(self.table),
+            filled: filled(self.direction),
+            device: true,
         }
+    }
+
+    #[inline(always)]
+    fn standing(&self) -> Standing {
+        Standing::new(self.seen.bits(), 0)
     }
 }
 
@@ -693,13 +723,16 @@ impl Ring for Driver {
         self.table.state(memory, self.seen) == Some(self.seen.used())
     }
 
-    /// A used descriptor may stand for several (2.8.7): then it is emptier than this says.
-    fn fill(&self, memory: &Memory) -> u16 {
-        let offered = self.buffers.offered() as u16;
-        let given = self.table.run(memory, self.seen, Position::used);
-        match self.filled {
-            Filled::ByDriver => offered.saturating_sub(given),
-            Filled::ByDevice => given.min(offered),
+    fn gauge(&self) -> Gauge {
+        Gauge {
+            parts: Parts::Packed(self.table),
+            filled: self.filled,
+            device: false,
         }
+    }
+
+    #[inline(always)]
+    fn standing(&self) -> Standing {
+        Standing::new(self.seen.bits(), self.buffers.offered())
     }
 }

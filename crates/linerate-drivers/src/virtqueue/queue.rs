@@ -2,21 +2,24 @@
 //! and takes out.
 
 use super::frames::{Receiving, Shape, Transmitting};
+use super::gauge::{Gauge, Posted};
 use super::inflight::Area;
 use super::lent::Lent;
 use super::memory::Memory;
 use super::recorded::{Record, Recordable};
 use super::{Look, Ring, packed, split};
 use crate::offload::{self, Finisher};
+use crate::peer::exposed::ExposedPools;
 use crate::peer::gate::Gate;
 use crate::peer::kick::{self, Notify, Wakeups};
 use crate::peer::violations::Violation;
+use linerate_core::mem::Untrusted;
 use linerate_core::packet::{Burst, Offload, PoolCache, Pools};
 use linerate_core::port::{DropReason, QueueStats, RxQueue, SleepOn, TxQueue};
 use linerate_wire::MacAddr;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Either kind of ring in either role: chosen once a burst.
 #[derive(Debug)]
@@ -82,13 +85,20 @@ impl AnyRing {
         }
     }
 
-    /// Whether a file of its record became shorter, or a pool that the device maps lost pages.
-    pub(crate) fn is_lost(&self) -> bool {
+    /// The files of its record.
+    fn files(&self) -> Vec<Arc<Untrusted>> {
         match self {
-            Self::Recorded(ring) => ring.is_lost(),
-            Self::SplitLent(lent) => lent.is_lost(),
-            Self::PackedLent(lent) => lent.is_lost(),
-            _ => false,
+            Self::Recorded(ring) => ring.files(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The pools that the device maps.
+    fn pools(&self) -> Option<ExposedPools> {
+        match self {
+            Self::SplitLent(lent) => Some(lent.pools().clone()),
+            Self::PackedLent(lent) => Some(lent.pools().clone()),
+            _ => None,
         }
     }
 
@@ -130,18 +140,42 @@ impl Active {
         receiving: &mut Receiving,
         burst: &mut Burst,
         cache: &mut PoolCache,
+        posted: &Posted,
     ) -> Result<usize, Violation> {
         receiving.shape = self.shape;
         let memory = &*self.memory;
-        match &mut self.ring {
-            AnyRing::SplitDevice(ring) => receiving.receive(ring, memory, burst, cache),
-            AnyRing::PackedDevice(ring) => receiving.receive(ring, memory, burst, cache),
-            AnyRing::SplitDriver(ring) => receiving.receive(ring, memory, burst, cache),
-            AnyRing::PackedDriver(ring) => receiving.receive(ring, memory, burst, cache),
-            AnyRing::SplitLent(lent) => lent.receive(receiving, memory, burst, cache),
-            AnyRing::PackedLent(lent) => lent.receive(receiving, memory, burst, cache),
-            AnyRing::Recorded(ring) => receiving.receive(&mut **ring, memory, burst, cache),
-        }
+        let (done, standing) = match &mut self.ring {
+            AnyRing::SplitDevice(ring) => {
+                let done = receiving.receive(ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+            AnyRing::PackedDevice(ring) => {
+                let done = receiving.receive(ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+            AnyRing::SplitDriver(ring) => {
+                let done = receiving.receive(ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+            AnyRing::PackedDriver(ring) => {
+                let done = receiving.receive(ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+            AnyRing::SplitLent(lent) => {
+                let done = lent.receive(receiving, memory, burst, cache);
+                (done, lent.ring.standing())
+            }
+            AnyRing::PackedLent(lent) => {
+                let done = lent.receive(receiving, memory, burst, cache);
+                (done, lent.ring.standing())
+            }
+            AnyRing::Recorded(ring) => {
+                let done = receiving.receive(&mut **ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+        };
+        posted.set(standing);
+        done
     }
 
     #[inline(always)]
@@ -150,27 +184,59 @@ impl Active {
         sending: &mut Transmitting,
         burst: &mut Burst,
         cache: &mut PoolCache,
+        posted: &Posted,
     ) -> Result<usize, Violation> {
         sending.shape = self.shape;
         let memory = &*self.memory;
-        match &mut self.ring {
-            AnyRing::SplitDevice(ring) => sending.transmit(ring, memory, burst, cache),
-            AnyRing::PackedDevice(ring) => sending.transmit(ring, memory, burst, cache),
-            AnyRing::SplitDriver(ring) => sending.transmit(ring, memory, burst, cache),
-            AnyRing::PackedDriver(ring) => sending.transmit(ring, memory, burst, cache),
-            AnyRing::SplitLent(lent) => lent.transmit(sending, memory, burst, cache),
-            AnyRing::PackedLent(lent) => lent.transmit(sending, memory, burst, cache),
-            AnyRing::Recorded(ring) => sending.transmit(&mut **ring, memory, burst, cache),
-        }
+        let (done, standing) = match &mut self.ring {
+            AnyRing::SplitDevice(ring) => {
+                let done = sending.transmit(ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+            AnyRing::PackedDevice(ring) => {
+                let done = sending.transmit(ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+            AnyRing::SplitDriver(ring) => {
+                let done = sending.transmit(ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+            AnyRing::PackedDriver(ring) => {
+                let done = sending.transmit(ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+            AnyRing::SplitLent(lent) => {
+                let done = lent.transmit(sending, memory, burst, cache);
+                (done, lent.ring.standing())
+            }
+            AnyRing::PackedLent(lent) => {
+                let done = lent.transmit(sending, memory, burst, cache);
+                (done, lent.ring.standing())
+            }
+            AnyRing::Recorded(ring) => {
+                let done = sending.transmit(&mut **ring, memory, burst, cache);
+                (done, ring.standing())
+            }
+        };
+        posted.set(standing);
+        done
     }
 
     /// Takes slots back that the device has read.
-    fn reclaim(&mut self, cache: &mut PoolCache) -> Result<(), Violation> {
-        match &mut self.ring {
-            AnyRing::SplitLent(lent) => lent.reclaim(&self.memory, cache),
-            AnyRing::PackedLent(lent) => lent.reclaim(&self.memory, cache),
-            _ => Ok(()),
-        }
+    fn reclaim(&mut self, cache: &mut PoolCache, posted: &Posted) -> Result<(), Violation> {
+        let (done, standing) = match &mut self.ring {
+            AnyRing::SplitLent(lent) => {
+                let done = lent.reclaim(&self.memory, cache);
+                (done, lent.ring.standing())
+            }
+            AnyRing::PackedLent(lent) => {
+                let done = lent.reclaim(&self.memory, cache);
+                (done, lent.ring.standing())
+            }
+            _ => return Ok(()),
+        };
+        posted.set(standing);
+        done
     }
 
     /// Notifies the other side of what was given, if it wants that.
@@ -193,17 +259,41 @@ impl Active {
 
 /// What the worker of a queue and control have in turns.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+struct State {
     /// `None` while there is no peer, or it has not set the queue up.
-    pub(crate) active: Option<Active>,
+    active: Option<Active>,
     /// The peer broke a rule: the queue rests until control has cut it off.
-    pub(crate) broken: Option<Violation>,
+    broken: Option<Violation>,
+}
+
+/// What there is of a queue for those who look at it.
+#[derive(Debug)]
+pub(super) struct Shown {
+    gauge: Gauge,
+    pub(super) memory: Arc<Memory>,
+    /// What else the ring is lost with.
+    files: Vec<Arc<Untrusted>>,
+    pools: Option<ExposedPools>,
+}
+
+impl Shown {
+    fn is_lost(&self) -> bool {
+        self.memory.is_lost()
+            || self.files.iter().any(|file| file.is_lost())
+            || self.pools.as_ref().is_some_and(ExposedPools::is_lost)
+    }
 }
 
 /// One virtqueue of a port.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    pub(crate) state: Gate<State>,
+    state: Gate<State>,
+    /// A worker found its peer to break a rule; which one is in the state.
+    broken: AtomicBool,
+    /// Where the worker's ring stands after its last burst.
+    posted: Posted,
+    /// No worker takes this: whoever looks holds none up.
+    shown: Mutex<Option<Shown>>,
     /// Wakes control.
     bell: Arc<OwnedFd>,
     /// An address to announce in a frame of its own (SEND_RARP), in the low 48 bits; 0: none.
@@ -214,6 +304,9 @@ impl Queue {
     pub(crate) fn new(bell: Arc<OwnedFd>) -> Self {
         Self {
             state: Gate::new(State::default()),
+            broken: AtomicBool::new(false),
+            posted: Posted::default(),
+            shown: Mutex::new(None),
             bell,
             announce: AtomicU64::new(0),
         }
@@ -227,7 +320,81 @@ impl Queue {
             .store(u64::from_le_bytes(bytes), Ordering::Relaxed);
     }
 
-    /// Slots of ours that the other side has.
+    /// Gives the worker a ring, unless it rests until it is cut off. `first` is done inside the
+    /// gate.
+    pub(crate) fn put(
+        &self,
+        active: Active,
+        first: impl FnOnce(&mut Active) -> Result<(), Violation>,
+    ) -> Result<(), Violation> {
+        let mut state = self.state.change();
+        if state.broken.is_some() {
+            return Ok(());
+        }
+        let active = state.active.insert(active);
+        let done = first(active);
+        let ring = active.ring.as_dyn();
+        self.posted.set(ring.standing());
+        let shown = Shown {
+            gauge: ring.gauge(),
+            memory: active.memory.clone(),
+            files: active.ring.files(),
+            pools: active.ring.pools(),
+        };
+        drop(state);
+        *self.shown() = Some(shown);
+        done
+    }
+
+    /// Takes the ring from its worker, who has nothing of it any more.
+    pub(crate) fn take(&self) -> Option<Active> {
+        let active = self.state.change().active.take();
+        *self.shown() = None;
+        active
+    }
+
+    /// Takes the ring, and forgets that the peer broke a rule.
+    pub(crate) fn rest(&self) {
+        let mut state = self.state.change();
+        *state = State::default();
+        self.broken.store(false, Ordering::Relaxed);
+        drop(state);
+        *self.shown() = None;
+    }
+
+    /// For control: what the worker found its peer to break.
+    pub(crate) fn broken(&self) -> Option<Violation> {
+        match self.broken.load(Ordering::Relaxed) {
+            false => None,
+            true => self.state.change().broken, // the queue rests
+        }
+    }
+
+    /// What a look holds while it lasts.
+    pub(super) fn shown(&self) -> MutexGuard<'_, Option<Shown>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the worker has a ring.
+    pub(crate) fn is_active(&self) -> bool {
+        self.shown().is_some()
+    }
+
+    /// Whether a file became shorter that the ring stands on, or a pool that the device maps lost
+    /// pages.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.shown().as_ref().is_some_and(Shown::is_lost)
+    }
+
+    /// How full the ring is: chains that wait, of how many.
+    pub(crate) fn fill(&self) -> Option<[u16; 2]> {
+        let shown = self.shown();
+        let Shown { gauge, memory, .. } = shown.as_ref()?;
+        Some([gauge.fill(memory, &self.posted), gauge.size()])
+    }
+
+    /// Slots of ours that the other side has. For the queue's own worker: it takes the gate, so
+    /// that the ledger sees slots of a new ring that are lent either here or where they were.
     fn held(&self) -> usize {
         let state = self.state.change();
         state.active.as_ref().map_or(0, |active| active.ring.held())
@@ -236,6 +403,7 @@ impl Queue {
     #[cold]
     fn broke(&self, state: &mut State, violation: Violation) {
         state.broken = Some(violation);
+        self.broken.store(true, Ordering::Relaxed);
         kick::ring(&self.bell);
     }
 }
@@ -337,7 +505,7 @@ impl RxQueue for Receiver {
         let Some(active) = state.usable() else {
             return 0;
         };
-        match active.receive(&mut self.receiving, burst, cache) {
+        match active.receive(&mut self.receiving, burst, cache, &self.queue.posted) {
             Ok(count) => {
                 // Before it sleeps, a worker looks once more: the wish stays if nothing came.
                 if count > 0 && std::mem::take(&mut self.asked) {
@@ -436,7 +604,7 @@ impl Sender {
         self.unsettled = None;
         let settled = state.usable().map(|active| {
             active.notify(Look::Late);
-            active.reclaim(cache)
+            active.reclaim(cache, &queue.posted)
         });
         if let Some(Err(violation)) = settled {
             queue.broke(&mut state, violation);
@@ -482,7 +650,7 @@ impl TxQueue for Sender {
         duties.remove(active.takes);
         let mut violation = None;
         let mut send = |burst: &mut Burst, cache: &mut PoolCache| {
-            let sent = active.transmit(sending, burst, cache);
+            let sent = active.transmit(sending, burst, cache, &queue.posted);
             sent.unwrap_or_else(|broken| {
                 violation = Some(broken);
                 0

@@ -11,11 +11,14 @@
 //! says up to where a device was: there the record is what makes a device replaceable. And the
 //! device before us may have been one that works out of order; what it left is done first.
 
+use super::gauge::{Gauge, Standing};
 use super::inflight::Inflight;
 use super::log::Log;
 use super::memory::Memory;
 use super::{Batch, Look, Ring, Violation};
+use linerate_core::mem::Untrusted;
 use std::fmt::Debug;
+use std::sync::Arc;
 
 /// What of a device's writes is logged.
 #[derive(Debug)]
@@ -111,8 +114,8 @@ impl<D: Recordable> Recorded<D> {
 pub(crate) trait Record: Ring + Debug + Send {
     /// Where it stands.
     fn base(&self) -> u32;
-    /// Whether a file of the record became shorter.
-    fn is_lost(&self) -> bool;
+    /// Files of the record.
+    fn files(&self) -> Vec<Arc<Untrusted>>;
 }
 
 impl<D: Recordable> Record for Recorded<D> {
@@ -120,9 +123,10 @@ impl<D: Recordable> Record for Recorded<D> {
         self.device.base()
     }
 
-    fn is_lost(&self) -> bool {
-        self.marks.as_ref().is_some_and(|marks| marks.log.is_lost())
-            || self.inflight.as_ref().is_some_and(Inflight::is_lost)
+    fn files(&self) -> Vec<Arc<Untrusted>> {
+        let log = self.marks.as_ref().map(|marks| marks.log.file());
+        let inflight = self.inflight.as_ref().map(Inflight::file);
+        log.into_iter().chain(inflight).cloned().collect()
     }
 }
 
@@ -181,7 +185,11 @@ impl<D: Recordable> Ring for Recorded<D> {
         self.inflight.as_ref().is_some_and(Inflight::is_left) || self.device.is_waiting(memory)
     }
 
-    fn fill(&self, memory: &Memory) -> u16 {
-        self.device.fill(memory)
+    fn gauge(&self) -> Gauge {
+        self.device.gauge()
+    }
+
+    fn standing(&self) -> Standing {
+        self.device.standing()
     }
 }

@@ -4,10 +4,11 @@
 pub(super) mod record;
 
 use super::buffers::Buffers;
+use super::gauge::{Gauge, Parts, Standing};
 use super::memory::{AtHand, Memory, Place};
 use super::{
     Agreed, Batch, DESCRIPTOR, DriverRing, Filled, INDIRECT, Look, MOST_SEGMENTS, NEXT, Offer,
-    Ring, Unsettled, Violation, WRITE, ids, passed,
+    Ring, Unsettled, Violation, WRITE, filled, ids, passed,
 };
 use linerate_core::mem::{CHECKED, chunk_at};
 use std::ops::Range;
@@ -40,9 +41,9 @@ pub(crate) fn bytes(size: u16) -> [usize; 3] {
 }
 
 /// The three parts of a ring, as they lie in memory.
-#[derive(Debug)]
-struct Rings {
-    size: u16,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rings {
+    pub(super) size: u16,
     at: Places,
     agreed: Agreed,
 }
@@ -116,8 +117,8 @@ impl Rings {
             .is_some_and(|[_, index, _]| index.load(Ordering::Acquire) != seen)
     }
 
-    /// How many chains the other side gave that were not taken yet.
-    fn given(&self, memory: &Memory, theirs_is_used: bool, seen: u16) -> u16 {
+    /// How many chains the other side gave that were not taken yet. `seen`: up to where they were.
+    pub(super) fn given(&self, memory: &Memory, theirs_is_used: bool, seen: u16) -> u16 {
         let words = self.words(memory, theirs_is_used);
         let index = words.map_or(seen, |[_, index, _]| index.load(Ordering::Acquire));
         index.wrapping_sub(seen).min(self.size)
@@ -411,12 +412,17 @@ impl Ring for Device {
         self.rings.is_waiting(memory, false, self.seen)
     }
 
-    fn fill(&self, memory: &Memory) -> u16 {
-        let given = self.rings.given(memory, false, self.seen);
-        match self.direction {
-            WRITE => self.rings.size - given,
-            _ => given,
+    fn gauge(&self) -> Gauge {
+        Gauge {
+            parts: Parts::Split(self.rings),
+            filled: filled(self.direction),
+            device: true,
         }
+    }
+
+    #[inline(always)]
+    fn standing(&self) -> Standing {
+        Standing::new(self.seen, 0)
     }
 }
 
@@ -674,11 +680,16 @@ impl Ring for Driver {
         self.rings.is_waiting(memory, true, self.seen)
     }
 
-    fn fill(&self, memory: &Memory) -> u16 {
-        let given = self.rings.given(memory, true, self.seen);
-        match self.filled {
-            Filled::ByDriver => (self.buffers.offered() as u16).saturating_sub(given),
-            Filled::ByDevice => given,
+    fn gauge(&self) -> Gauge {
+        Gauge {
+            parts: Parts::Split(self.rings),
+            filled: self.filled,
+            device: false,
         }
+    }
+
+    #[inline(always)]
+    fn standing(&self) -> Standing {
+        Standing::new(self.seen, self.buffers.offered())
     }
 }

@@ -6,6 +6,7 @@ mod booked;
 mod guests;
 mod hostile;
 mod lent;
+mod looks;
 mod machine;
 mod messages;
 mod migration;

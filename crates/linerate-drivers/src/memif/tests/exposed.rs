@@ -25,7 +25,7 @@ pub(super) fn exposed(small: u32) -> Pools {
 }
 
 /// A server, and a client with these pools.
-fn pair_of(pools: &Pools, options: &str) -> (Scratch, End, End) {
+pub(super) fn pair_of(pools: &Pools, options: &str) -> (Scratch, End, End) {
     let (folder, mut drivers) = (Scratch::new(), Drivers::new());
     let socket = folder.file("s");
     let server = End::start(&mut drivers, &format!("memif:{socket}"));

@@ -246,8 +246,9 @@ impl Nat {
     }
 
     /// Other rules, made with these as the ones before ([`Rules::new`]). Mappings and ports of
-    /// addresses that stay are kept, and each host keeps the address that it has. Returns the mappings that are gone: their flows must end, as
-    /// must those whose [`is_permitted`](Self::is_permitted) is false.
+    /// addresses that stay are kept, and each host keeps the address that it has. Returns the
+    /// mappings that are gone: their flows must end, as must those whose
+    /// [`is_permitted`](Self::is_permitted) is false.
     pub fn install(&mut self, rules: Arc<Rules>) -> Vec<Mapping> {
         let stays = |id: AddressId| {
             let (old, new) = (self.rules.address(id), rules.address(id));

@@ -21,6 +21,12 @@ struct New<F, S> {
     bytes: [u64; 2],
 }
 
+/// The key of a flow's answers, if it is not the reverse of its own.
+#[inline(always)]
+fn unlike_reverse<F: FlowKey<K>, const K: usize>(key: F, answers: F) -> Option<F> {
+    (answers != key.reversed()).then_some(answers)
+}
+
 impl<F, S: Copy> New<F, S> {
     /// Of its first packet.
     #[inline(always)]
@@ -61,7 +67,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         bucket: u8,
         first: First<S>,
     ) -> Result<Inserted<F, S>, Refused> {
-        let answers = Some(reverse).filter(|&reverse| reverse != forward.reversed());
+        let answers = unlike_reverse(forward, reverse);
         self.insert_either(now, forward, answers, bucket, first)
     }
 
@@ -95,7 +101,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         bucket: u8,
         first: First<S>,
     ) -> Result<Inserted<F, S>, Refused> {
-        let answers = Some(reverse).filter(|&reverse| reverse != forward.reversed());
+        let answers = unlike_reverse(forward, reverse);
         let room = self.prefetch_room(first.state, answers);
         self.begin(room, &New::of(now, forward, answers, bucket, first))
     }
@@ -106,7 +112,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// # Errors
     /// As [`insert`](FlowTable::insert); [`Refused::Taken`] too if it is there.
     pub fn put(&mut self, flow: &Flow<F, S>) -> Result<Inserted<F, S>, Refused> {
-        let answers = Some(flow.reverse).filter(|&reverse| reverse != flow.key.reversed());
+        let answers = unlike_reverse(flow.key, flow.reverse);
         let room = self.prefetch_room(flow.state, answers);
         let new = New {
             key: flow.key,

@@ -75,11 +75,19 @@ pub(super) const ROWS: &[Row] = &[
 pub(super) const INPUTS: &[Input] = &[
     Input {
         row: "gateway.fw.1k",
-        write: |path| write(path, 1_000),
+        write: |path| write(path, 1_000, Device::Firewall),
     },
     Input {
         row: "gateway.fw.1m",
-        write: |path| write(path, 1_000_000),
+        write: |path| write(path, 1_000_000, Device::Firewall),
+    },
+    Input {
+        row: "gateway.nat44.1k",
+        write: |path| write(path, 1_000, Device::Nat),
+    },
+    Input {
+        row: "gateway.nat44.1m",
+        write: |path| write(path, 1_000_000, Device::Nat),
     },
 ];
 
@@ -156,8 +164,8 @@ fn frames(remote: &[(Prefix4, u32)], flows: u64, device: Device) -> [Vec<Frame>;
 }
 
 /// Writes the captures of so many flows.
-fn write(path: &Path, flows: u64) -> Result<(), Error> {
-    let [asks, answers] = frames(&routes(), flows, Device::Firewall);
+fn write(path: &Path, flows: u64, device: Device) -> Result<(), Error> {
+    let [asks, answers] = frames(&routes(), flows, device);
     Captures::write_each(path, [&asks, &answers]).map(drop)
 }
 

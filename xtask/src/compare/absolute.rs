@@ -35,7 +35,7 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "gateway.balanced.simple",    unit: "%",      limit: Some(5.0),   on_request: false, measure: simple },
     Absolute { name: "gateway.balanced.complex",   unit: "%",      limit: Some(5.0),   on_request: false, measure: complex },
     Absolute { name: "gateway.rebalance",          unit: "packets", limit: Some(0.0),  on_request: false, measure: moves },
-    Absolute { name: "gateway.nat44.1k",           unit: "TSC cycles", limit: Some(97.0), on_request: false, measure: translated },
+    Absolute { name: "gateway.nat44.cycles",       unit: "TSC cycles", limit: Some(97.0), on_request: false, measure: translated },
     Absolute { name: "gateway.cps",                unit: "us",     limit: Some(2.0),   on_request: false, measure: connections },
     Absolute { name: "gateway.flow.bytes",         unit: "%",      limit: Some(100.0), on_request: false, measure: flow_bytes },
     Absolute { name: "memif.idle",                 unit: "%",      limit: Some(1.0),   on_request: false, measure: idle },

@@ -1,5 +1,5 @@
-//! Open vSwitch with DPDK as a stateful firewall: its own connection tracking, between the same two
-//! looping captures that ours works on, one polling thread.
+//! Open vSwitch with DPDK as a stateful firewall, or one that translates sources: its own connection
+//! tracking, between the same two looping captures that ours works on, one polling thread.
 //!
 //! Debian's build and the DPDK that it comes with: there is no other in a package. The switch runs
 //! in a name space of its own, from a scratch folder; nothing of the machine's is touched.
@@ -45,14 +45,14 @@ struct Switch {
 }
 
 /// Millions of packets a second through the switch, whose ports play the captures that
-/// `linerate bench input` wrote beside `input`.
+/// `linerate bench input` wrote beside `input`. `nat`: it translates the sources of those inside.
 pub(super) fn measure(
     pages: &Hugepages,
     cpus: &Cpus,
-    input: &Path,
+    (input, nat): (&Path, bool),
     seconds: f64,
 ) -> Result<Sample, TaskError> {
-    let switch = Switch::start(pages, cpus, input)?;
+    let switch = Switch::start(pages, cpus, (input, nat))?;
     std::thread::sleep(SETTLE);
     switch.appctl("dpif-netdev/pmd-stats-clear")?;
     let start = Instant::now();
@@ -78,6 +78,15 @@ pub(super) fn measure(
             expected: "packets received and avg cycles per packet of a polling thread",
         });
     };
+    // Both directions, as far as the switch has said so yet.
+    let established = switch.established()?;
+    if established.iter().any(|&count| count < packets / 4.0) {
+        return Err(TaskError::Unexpected {
+            who: "ovs-ofctl dump-flows".into(),
+            text: format!("{packets} packets, of which established by port: {established:?}"),
+            expected: "nearly all packets of established connections, both ways",
+        });
+    }
     let mut detail = serde_json::Map::new();
     detail.insert("cycles".into(), cycles.into());
     detail.insert("connections".into(), connections.into());
@@ -86,14 +95,21 @@ pub(super) fn measure(
     Ok(Sample {
         value: packets / elapsed / 1e6,
         pages: pages.describe(),
-        peer_name: format!("Open vSwitch {version} with DPDK, ct(commit) over two net_pcap ports"),
+        peer_name: format!(
+            "Open vSwitch {version} with DPDK, {} over two net_pcap ports",
+            if nat { "ct(commit,nat)" } else { "ct(commit)" }
+        ),
         detail,
         note: None,
     })
 }
 
 impl Switch {
-    fn start(pages: &Hugepages, cpus: &Cpus, input: &Path) -> Result<Self, TaskError> {
+    fn start(
+        pages: &Hugepages,
+        cpus: &Cpus,
+        (input, nat): (&Path, bool),
+    ) -> Result<Self, TaskError> {
         if !Path::new(DAEMON).exists() {
             return Err(TaskError::Missing {
                 what: format!("there is no {DAEMON}"),
@@ -165,7 +181,7 @@ impl Switch {
         let daemon = spawn(&mut command)?;
         until(&folder.join("br0.mgmt"))?;
         let rules = folder.join("rules");
-        std::fs::write(&rules, rules_text()).map_err(TaskError::file(&rules))?;
+        std::fs::write(&rules, rules_text(nat)).map_err(TaskError::file(&rules))?;
         let bridge = format!("unix:{}", at("br0.mgmt"));
         let rules = rules.display().to_string();
         process::run(Command::new("ovs-ofctl").args(["add-flows", &bridge, &rules]))?;
@@ -176,6 +192,21 @@ impl Switch {
         })
     }
 
+    /// Packets of established connections, by the port that they came by.
+    fn established(&self) -> Result<[f64; 2], TaskError> {
+        let bridge = format!("unix:{}", self.folder.join("br0.mgmt").display());
+        let mut command = Command::new("ovs-ofctl");
+        let text = process::read(command.args(["dump-flows", &bridge, "table=1"]))?;
+        let of = |port: u8| {
+            let marks = ["+est", &format!("in_port={port}")].map(str::to_owned);
+            let mut lines = text.lines();
+            let line = lines.find(|line| marks.iter().all(|mark| line.contains(mark)))?;
+            let count = line.split("n_packets=").nth(1)?.split(',').next()?;
+            count.parse().ok()
+        };
+        Ok([1, 2].map(|port| of(port).unwrap_or(0.0)))
+    }
+
     fn appctl(&self, what: &str) -> Result<String, TaskError> {
         let socket = self.folder.join("ctl").display().to_string();
         process::read(Command::new("ovs-appctl").args(["--target", &socket, what]))
@@ -183,9 +214,11 @@ impl Switch {
 }
 
 /// Established connections pass both ways; of new ones the last of the rules permits those from
-/// inside, port 1.
-fn rules_text() -> String {
-    let mut text = String::from("table=0,priority=10,ip,ct_state=-trk,actions=ct(table=1)\n");
+/// inside, port 1. With `nat` there are as many last ones as outside addresses: 198.18.0.0 for
+/// 10.0.0.0/12, and so on; ports are kept where they are free.
+fn rules_text(nat: bool) -> String {
+    let known = if nat { "nat," } else { "" };
+    let mut text = format!("table=0,priority=10,ip,ct_state=-trk,actions=ct({known}table=1)\n");
     for (from, to) in [(1, 2), (2, 1)] {
         let _ = writeln!(
             text,
@@ -201,8 +234,20 @@ fn rules_text() -> String {
             RULES + 999 - number
         );
     }
-    text += "table=1,priority=10,udp,ct_state=+trk+new,in_port=1,nw_src=10.0.0.0/8,\
-             actions=ct(commit),output:2\n";
+    let mut last = |from: &str, how: &str| {
+        let _ = writeln!(
+            text,
+            "table=1,priority=10,udp,ct_state=+trk+new,in_port=1,nw_src={from},\
+             actions=ct({how}),output:2"
+        );
+    };
+    match nat {
+        false => last("10.0.0.0/8", "commit"),
+        true => (0..16).for_each(|number| {
+            let outside = format!("commit,nat(src=198.18.0.{number})");
+            last(&format!("10.{}.0.0/12", 16 * number), &outside);
+        }),
+    }
     text
 }
 
@@ -234,8 +279,10 @@ fn until(socket: &Path) -> Result<(), TaskError> {
 mod tests {
     #[test]
     fn there_are_as_many_rules_as_ours_has() {
-        let text = super::rules_text();
-        let new = text.lines().filter(|line| line.contains("+new")).count();
-        assert_eq!((new, text.lines().count()), (1000, 1003));
+        for (nat, last) in [(false, 1), (true, 16)] {
+            let text = super::rules_text(nat);
+            let new = text.lines().filter(|line| line.contains("+new")).count();
+            assert_eq!((new, text.lines().count()), (999 + last, 1002 + last));
+        }
     }
 }

@@ -70,7 +70,7 @@ impl Setting<'_> {
             | Peer::Linux(_)
             | Peer::LinuxTcp { .. }
             | Peer::Guests
-            | Peer::Conntrack
+            | Peer::Conntrack { .. }
             | Peer::Pair(_) => {
                 unreachable!("peer::micro, linerate, pair, conntrack and the kernel run these")
             }

@@ -190,7 +190,7 @@ fn compare(options: &Options) -> Result<Vec<Status>, TaskError> {
 fn has_input(peer: Peer) -> bool {
     matches!(
         peer,
-        Peer::OneCoreInput { .. } | Peer::L3fwd { .. } | Peer::Conntrack
+        Peer::OneCoreInput { .. } | Peer::L3fwd { .. } | Peer::Conntrack { .. }
     )
 }
 
@@ -312,10 +312,10 @@ impl<'a> Bench<'a> {
                     | Peer::Linux(_)
                     | Peer::LinuxTcp { .. }
                     | Peer::Guests
-                    | Peer::Conntrack
+                    | Peer::Conntrack { .. }
             )
         };
-        let has_own_dpdk = |row: &Row| row.peer == Peer::Conntrack;
+        let has_own_dpdk = |row: &Row| matches!(row.peer, Peer::Conntrack { .. });
         let dpdk = (!rows.iter().all(needs_no_dpdk))
             .then(|| Dpdk::find(options.dpdk.as_deref()))
             .transpose()?;
@@ -425,12 +425,12 @@ impl<'a> Bench<'a> {
             }
             _ => None,
         };
-        if let (Peer::Conntrack, Some(input)) = (row.peer, &input) {
+        if let (Peer::Conntrack { nat }, Some(input)) = (row.peer, &input) {
             for round in 1..=wanted {
                 progress(&format!("{} round {round} of {wanted}", row.name));
                 data.ours.extend(self.ours(row, None)?);
                 let seconds = self.seconds(row);
-                let peer = conntrack::measure(&self.pages, &self.cpus, input, seconds)?;
+                let peer = conntrack::measure(&self.pages, &self.cpus, (input, nat), seconds)?;
                 data.peer.push(peer);
             }
             return Ok(());

@@ -61,8 +61,9 @@ pub(super) enum Peer {
     Linux(Middle),
     /// The same, of one TCP connection between two hosts. `plain`: without offloads anywhere.
     LinuxTcp { plain: bool },
-    /// Open vSwitch's connection tracking, on what `linerate bench input ROW` wrote.
-    Conntrack,
+    /// Open vSwitch's connection tracking, on what `linerate bench input ROW` wrote; `nat`: with
+    /// sources translated as ours translates them.
+    Conntrack { nat: bool },
     /// Two guests joined by us; the peer are the same ones without checksums and segmentation.
     Guests,
     /// Two processes on two cores that must be near, ours and in turns DPDK's.
@@ -215,8 +216,10 @@ pub(super) const ROWS: &[Row] = &[
     forward("l3fwd.lpm.1m", 1.3, Peer::OneCoreInput { once: false }),
     forward("l3fwd.em.1k",  1.5, Peer::L3fwd { lookup: "em" }),
     forward("l3fwd.em.4m",  1.3, Peer::OneCoreInput { once: false }),
-    forward("gateway.fw.1k", 4.0, Peer::Conntrack),
-    forward("gateway.fw.1m", 4.0, Peer::Conntrack),
+    forward("gateway.fw.1k", 4.0, Peer::Conntrack { nat: false }),
+    forward("gateway.fw.1m", 4.0, Peer::Conntrack { nat: false }),
+    forward("gateway.nat44.1k", 6.0, Peer::Conntrack { nat: true }),
+    forward("gateway.nat44.1m", 6.0, Peer::Conntrack { nat: true }),
     forward("router.veth.64", 1.0, Peer::Linux(Middle::Route)),
     forward("gateway.veth.est", 1.1, Peer::Linux(Middle::Established)),
     forward("gateway.veth.new", 5.0, Peer::Linux(Middle::New)),

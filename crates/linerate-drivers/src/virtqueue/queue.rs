@@ -1,11 +1,11 @@
 //! A virtqueue as a receive or transmit queue of a port: the worker's end, and what control puts in
 //! and takes out.
 
+use super::Look;
 use super::active::Active;
 use super::frames::{Receiving, Shape, Transmitting};
 use super::gauge::{Gauge, Posted};
 use super::memory::Memory;
-use super::Look;
 use crate::offload::{self, Finisher};
 use crate::peer::exposed::ExposedPools;
 use crate::peer::gate::Gate;

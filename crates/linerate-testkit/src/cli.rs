@@ -72,6 +72,14 @@ impl L2fwd {
         l2fwd
     }
 
+    /// Starts it in this process' own namespace, with ports that need no interfaces, and waits for
+    /// nothing.
+    pub fn alone(words: &str) -> Self {
+        let mut command = Command::new(binary());
+        command.args(["l2fwd", "--json"]);
+        Self(Running::start(command.args(words.split_whitespace())))
+    }
+
     /// Starts it and waits for nothing.
     pub fn begin(namespace: &Namespace, words: &str) -> Self {
         Self(namespace.start(binary(), &format!("l2fwd --json --period 0.2 {words}")))

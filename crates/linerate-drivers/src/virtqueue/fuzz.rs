@@ -1,11 +1,11 @@
 //! Any bytes as the rings of a queue, and as the record of what is in flight. Built for fuzzing
 //! alone.
 
+use super::active::AnyRing;
 use super::frames::{Receiving, Shape, Transmitting};
 use super::inflight::{self, Area};
 use super::lent::{self, Lent};
 use super::memory::{Memory, Place, Region};
-use super::queue::AnyRing;
 use super::recorded::Recorded;
 use super::{Agreed, DriverRing, Filled, Look, Ring, Violation, buffers, packed, split};
 use crate::peer::exposed::ExposedPools;

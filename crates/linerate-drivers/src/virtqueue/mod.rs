@@ -15,6 +15,7 @@
 //! one chain for a frame that it receives, and may spread one that it sends over several (mergeable
 //! buffers, 5.1.6.4); a driver's chains are its buffers, which it links to chains of the ring.
 
+pub(crate) mod active;
 pub(crate) mod buffers;
 pub(crate) mod frames;
 #[cfg(feature = "fuzz")]

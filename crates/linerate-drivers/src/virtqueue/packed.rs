@@ -2,6 +2,7 @@
 //! the device overwrites them as used. Which of the two one is say two of its flags, against a wrap
 //! counter that each side changes whenever it comes to the table's start.
 
+mod position;
 pub(super) mod record;
 
 use super::buffers::Buffers;
@@ -12,6 +13,7 @@ use super::{
     Offer, Ring, Unsettled, Violation, WRITE, filled, ids, passed,
 };
 use linerate_core::mem::{CHECKED, chunk_at};
+pub(crate) use position::Position;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Most descriptors (2.8.10.1); any number of them.
@@ -38,74 +40,6 @@ pub(crate) struct Places {
 /// Bytes of the parts.
 pub(crate) fn bytes(size: u16) -> [usize; 3] {
     [usize::from(size) * DESCRIPTOR, EVENT, EVENT]
-}
-
-/// A place in the ring, and the wrap counter there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Position {
-    at: u16,
-    wrap: bool,
-}
-
-impl Position {
-    /// Where both sides begin (2.8.1).
-    pub(crate) const START: Self = Self { at: 0, wrap: true };
-
-    /// From 15 bits of place and one of wrap counter, as vhost-user messages and event structures
-    /// have it.
-    pub(crate) fn from_bits(bits: u16) -> Self {
-        Self {
-            at: bits & 0x7fff,
-            wrap: bits >> 15 == 1,
-        }
-    }
-
-    /// The other way round.
-    #[inline(always)]
-    pub(crate) fn bits(self) -> u16 {
-        self.at | u16::from(self.wrap) << 15
-    }
-
-    /// Whether a ring of that size has it.
-    pub(crate) fn is_in(self, size: u16) -> bool {
-        self.at < size
-    }
-
-    /// `count` places on, at most the whole ring.
-    #[inline(always)]
-    fn plus(self, count: usize, size: u16) -> Self {
-        let at = usize::from(self.at) + count;
-        match at.checked_sub(usize::from(size)) {
-            None => Self {
-                at: at as u16,
-                ..self
-            },
-            Some(at) => Self {
-                at: at as u16,
-                wrap: !self.wrap,
-            },
-        }
-    }
-
-    /// The same place a lap later, or earlier.
-    fn other_lap(self) -> Self {
-        Self {
-            wrap: !self.wrap,
-            ..self
-        }
-    }
-
-    /// The flags of a descriptor that is available here (2.8.1).
-    #[inline(always)]
-    fn available(self) -> u16 {
-        if self.wrap { AVAILABLE } else { USED }
-    }
-
-    /// The flags of one that is used.
-    #[inline(always)]
-    fn used(self) -> u16 {
-        if self.wrap { AVAILABLE | USED } else { 0 }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::peer::kick::{Notifier, Wakeups, new_eventfd};
-use crate::virtqueue::queue::{self, Active, AnyRing, Receiver, Sender};
+use crate::virtqueue::active::{Active, AnyRing};
+use crate::virtqueue::queue::{self, Receiver, Sender};
 use linerate_core::packet::Offload;
 use linerate_core::port::{RxQueue, TxQueue};
 use std::sync::Arc;

@@ -1,37 +1,75 @@
-//! Numbered frames in the millions through Linux guests of QEMU, emulated.
+//! Numbered frames in the millions through Linux guests of QEMU, emulated, and guests whose peer is
+//! killed again and again.
 //!
-//! A guest's bridge sends what comes in at its interface out again there. So the guest's driver and
-//! its network stack handle each frame, and no program of the guest's, which would be slower, has
-//! to.
+//! A guest's bridge joins its interfaces: what comes in at the first goes out at the second, or,
+//! where there is but one, there again. So the guest's driver and its network stack handle each
+//! frame, and no program of the guest's, which would be slower, has to.
+//!
+//! ```text
+//! test: vhost ---- eth0 | bridge of guest a
+//! test: vhost ---- eth0 | bridge of guest a | eth1 -- vhost :l2fwd: vhost -- eth0 | bridge of b
+//! ```
 //!
 //! Nothing may be lost. Where a ring is full, its sender waits: this test as well as Linux' pktgen.
 //! What lies between two rings of a guest is bounded by how many frames are under way, which is
 //! fewer than the queue of the guest's interface holds.
+
+mod kills;
 
 use crate::booked::{Booked, Rest};
 use crate::machine::{Machine, Nic, PATIENCE};
 use crate::ovs::turn;
 use linerate_core::packet::Burst;
 use linerate_core::port::Link;
-use linerate_testkit::{Random, Scratch, guest, has};
+use linerate_testkit::cli::{L2fwd, Report};
+use linerate_testkit::{Random, Scratch, guest, has, wait};
+use rustix::process::Signal;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
+/// Rings of guests, where they are longer than QEMU's own 256.
+const LONG: &str = ",rx_queue_size=1024,tx_queue_size=1024";
 /// Frames under way: four times what a guest's ring holds, so that each is full all the time.
 const MANY: u64 = 1024;
-/// What comes in goes out again. The queue before the interface holds more than is ever under way.
+/// Fewer than the rings behind `l2fwd` hold, which drops what finds no room.
+const FEW: u64 = 512;
+/// Seconds between two reports of `l2fwd`: whoever looks that often holds no frame up.
+const PERIOD: &str = "0.2";
+
+/// Joins all interfaces of a guest, so that whatever comes in at one goes out at the others; of one
+/// there again. The queues before them hold more than is ever under way.
 const BRIDGE: &str = "mkdir /sys
 mount -t sysfs sys /sys
 echo pfifo_fast > /proc/sys/net/core/default_qdisc
 ip link add name br0 type bridge
-path=/sys/class/net/eth0
-echo 8192 > $path/tx_queue_len
-ip link set dev eth0 master br0
-echo 0 > $path/brport/learning
-echo 1 > $path/brport/hairpin_mode
-ip link set dev eth0 up
+for path in /sys/class/net/eth*; do
+    eth=$(basename $path)
+    echo 8192 > $path/tx_queue_len
+    ip link set dev $eth master br0
+    echo 0 > $path/brport/learning
+    [ -e /sys/class/net/eth1 ] || echo 1 > $path/brport/hairpin_mode
+    ip link set dev $eth up
+done
 echo 0 > /sys/class/net/br0/bridge/multicast_snooping
 ip link set dev br0 up
+echo READY > /dev/ttyS0
+while :; do sleep 3600; done";
+
+/// The same for each interface alone.
+const BRIDGES: &str = "mkdir /sys
+mount -t sysfs sys /sys
+echo pfifo_fast > /proc/sys/net/core/default_qdisc
+for path in /sys/class/net/eth*; do
+    eth=$(basename $path)
+    ip link add name br-$eth type bridge
+    echo 8192 > $path/tx_queue_len
+    ip link set dev $eth master br-$eth
+    echo 0 > $path/brport/learning
+    echo 1 > $path/brport/hairpin_mode
+    ip link set dev $eth up
+    echo 0 > /sys/class/net/br-$eth/bridge/multicast_snooping
+    ip link set dev br-$eth up
+done
 echo READY > /dev/ttyS0
 while :; do sleep 3600; done";
 
@@ -64,19 +102,64 @@ impl Lab {
         self.scratch.file(name)
     }
 
-    /// A guest with an interface at the socket of its name, and these options of the device.
-    fn boot(&self, name: &str, options: &str) -> Machine {
-        let nic = Nic {
-            socket: self.socket(name),
-            options: format!(",mac=52:54:00:00:0a:00{options}"),
+    /// A guest with an interface at each of these sockets.
+    fn boot(&self, name: &str, sockets: &[&str], options: &str, more: &[&str]) -> Machine {
+        let nic = |(at, socket): (usize, &&str)| Nic {
+            socket: self.socket(socket),
+            options: format!(",mac=52:54:00:00:0a:{at:02x}{options}"),
         };
-        Machine::boot(&self.scratch, &self.kernel, name, &[nic], &[])
+        let nics: Vec<Nic> = sockets.iter().enumerate().map(nic).collect();
+        Machine::boot(&self.scratch, &self.kernel, name, &nics, more)
+    }
+
+    /// `l2fwd` between pairs of ports, each a kind and the name of its socket.
+    fn l2fwd(&self, ports: &[[&str; 2]]) -> L2fwd {
+        let spec = |[kind, name]: &[&str; 2]| format!("{kind}:{} ", self.socket(name));
+        let specs: String = ports.iter().map(spec).collect();
+        let l2fwd = L2fwd::alone(&format!("--period {PERIOD} {specs} --no-mac-update"));
+        wait("its sockets", || {
+            let there = |[_, name]: &[&str; 2]| std::fs::exists(self.socket(name)).unwrap();
+            ports.iter().all(there)
+        });
+        l2fwd
+    }
+}
+
+/// `even` is how the books of all packets end, nobody was called a liar, and nothing was dropped
+/// but for lack of a link. Returns how many that were.
+fn ends_well(l2fwd: L2fwd) -> (Report, u64) {
+    let totals = l2fwd.stop(Signal::INT);
+    assert_eq!(totals.0["ledger"]["even"], true, "{totals}");
+    for port in totals.0["ports"].as_array().unwrap() {
+        let violations = port["violations"].as_object();
+        assert!(violations.is_none_or(|all| all.is_empty()), "{port}");
+    }
+    let drops = totals.drops().into_iter().map(|(_, count)| count).sum();
+    (totals, drops)
+}
+
+/// One whose totals are said where the test fails.
+struct Told(Option<L2fwd>);
+
+impl Told {
+    fn ends(mut self) -> L2fwd {
+        self.0.take().expect("it ends once")
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        if let Some(l2fwd) = self.0.take().filter(|_| std::thread::panicking()) {
+            eprintln!("{}", l2fwd.stop(Signal::INT));
+        }
     }
 }
 
 /// Numbered frames that a port sends, and that come back to it.
 struct Echo {
     port: Booked,
+    /// At most so many are under way.
+    window: u64,
     /// Numbers from here on have not been sent.
     sent: u64,
     /// The number that is to come back next.
@@ -85,9 +168,10 @@ struct Echo {
 }
 
 impl Echo {
-    fn new(spec: &str) -> Self {
+    fn new(spec: &str, window: u64) -> Self {
         Self {
             port: Booked::new(spec),
+            window,
             sent: 0,
             next: 0,
             rest: Rest::default(),
@@ -95,7 +179,7 @@ impl Echo {
     }
 
     /// Until a frame comes back: what was sent before the guest was ready is forgotten.
-    fn wait_up(&mut self, guest: &mut Machine) {
+    fn wait_up(&mut self, guests: &mut [&mut Machine]) {
         let (start, mut probed) = (Instant::now(), None::<Instant>);
         let mut burst = Burst::with_room(32);
         let mut last = None;
@@ -107,7 +191,7 @@ impl Echo {
             }
             last = self.port.receive(&mut burst).last().copied().or(last);
             self.port.end.cache.free(&mut burst);
-            guest.lives();
+            guests.iter_mut().for_each(|guest| guest.lives());
             assert!(start.elapsed() < PATIENCE, "nothing comes back");
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -116,7 +200,7 @@ impl Echo {
 
     /// Sends, so that no more than the window is under way and no number reaches `until`.
     fn send(&mut self, until: u64) -> u64 {
-        let room = MANY - (self.sent - self.next);
+        let room = self.window - (self.sent - self.next);
         let count = room.min(until - self.sent).min(32) as usize;
         let taken = match count {
             0 => 0,
@@ -170,9 +254,9 @@ fn frames(all: u64) -> u64 {
 
 fn there_and_back(options: &str) {
     let Some(lab) = Lab::new(BRIDGE) else { return };
-    let mut echo = Echo::new(&format!("vhost:{}", lab.socket("a")));
-    let mut guest = lab.boot("a", options);
-    echo.wait_up(&mut guest);
+    let mut echo = Echo::new(&format!("vhost:{}", lab.socket("a")), MANY);
+    let mut guest = lab.boot("a", &["a"], options, &[]);
+    echo.wait_up(&mut [&mut guest]);
     let (frames, began) = (frames(10_000_000), Instant::now());
     echo.exchange(frames);
     told("there and back", frames, began);
@@ -217,7 +301,7 @@ fn a_guest_makes_ten_million_frames() {
     );
     let Some(lab) = Lab::new(&script) else { return };
     let mut port = Booked::new(&format!("vhost:{}", lab.socket("a")));
-    let mut guest = lab.boot("a", "");
+    let mut guest = lab.boot("a", &["a"], "", &[]);
     guest.wait("READY");
     let began = Instant::now();
     let (mut random, mut rest) = (Random::new(u64::from(std::process::id())), Rest::default());
@@ -263,4 +347,31 @@ fn a_guest_makes_ten_million_frames() {
     assert!(2 * full > pauses, "the guest is held back");
     drop(guest);
     port.finish();
+}
+
+/// Two guests joined by `l2fwd`: five million frames cross it each way.
+#[test]
+#[ignore = "long: ten million frames between two emulated guests"]
+fn two_guests_exchange_ten_million_frames() {
+    let Some(lab) = Lab::new(BRIDGE) else { return };
+    let l2fwd = lab.l2fwd(&[["vhost", "left"], ["vhost", "right"]]);
+    let mut echo = Echo::new(&format!("vhost:{}", lab.socket("a")), FEW);
+    let mut left = lab.boot("a", &["a", "left"], LONG, &[]);
+    let mut right = lab.boot("b", &["right"], LONG, &[]);
+    echo.wait_up(&mut [&mut left, &mut right]);
+    let (each, began) = (frames(10_000_000) / 2, Instant::now());
+    let l2fwd = Told(Some(l2fwd));
+    echo.exchange(each);
+    let l2fwd = l2fwd.ends();
+    told("between two guests", 2 * each, began);
+    let sent = echo.sent;
+    let (totals, drops) = ends_well(l2fwd);
+    drop((left, right));
+    for port in 0..2 {
+        let [rx, tx] = ["rx_packets", "tx_packets"].map(|name| totals.count(port, name));
+        assert!(rx.min(tx) >= each && rx.max(tx) <= sent, "{totals}");
+    }
+    eprintln!("{drops} frames found no link, of {}", sent - each);
+    assert!(drops <= sent - each, "{totals}");
+    echo.port.finish();
 }

@@ -1,5 +1,6 @@
-//! Open vSwitch with DPDK as a stateful firewall, or one that translates sources: its own connection
-//! tracking, between the same two looping captures that ours works on, one polling thread.
+//! Open vSwitch with DPDK as a stateful firewall, or one that translates sources: its own
+//! connection tracking, between the same two looping captures that ours works on, one polling
+//! thread.
 //!
 //! Debian's build and the DPDK that it comes with: there is no other in a package. The switch runs
 //! in a name space of its own, from a scratch folder; nothing of the machine's is touched.

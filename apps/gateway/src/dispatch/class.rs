@@ -3,7 +3,7 @@
 //! | packet | bucket | why |
 //! |---|---|---|
 //! | to a pool's address | of its destination port | the port says who made the mapping |
-//! | the same, from a host inside | of that host | its mapping is there; behind that it goes to the port's owner |
+//! | the same, from a host inside | of that host, then as above | its mapping is there |
 //! | to a prefix of NAT64 | of the host that it comes from | its port outside is of that bucket |
 //! | to a service | of its source | the remote end is in both directions |
 //! | from or to a server of a service | of the other end | the same end |

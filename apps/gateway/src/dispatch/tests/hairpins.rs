@@ -24,6 +24,16 @@ fn of(filtering: Filtering) -> Config {
     // One outside address, so that a contact is one for all.
     let first = nat.pools[0].addresses[0].0;
     nat.pools[0].addresses = vec![(first, first)];
+    let first = "2001:db8:f::1".parse().unwrap();
+    nat.pools.push(Addresses {
+        filtering,
+        ..Addresses::new("six", vec![(first, first)])
+    });
+    nat.sources.push(SourceRule {
+        source: Some(prefix("2001:db8:a1::/48")),
+        action: Action::Pool(1),
+        ..nat.sources[0]
+    });
     nat
 }
 
@@ -56,11 +66,31 @@ fn pairs() -> impl Iterator<Item = (Endpoint, Endpoint)> {
     })
 }
 
-const FAR: [u8; 4] = [192, 0, 2, 7];
+/// The same of IPv6: one network has one owner.
+fn pairs6() -> impl Iterator<Item = (Endpoint, Endpoint)> {
+    (0..8_u16).map(|number| {
+        let host = |network: u16| {
+            let address = [0x2001, 0xdb8, 0xa1, network, 0, 0, 0, 1];
+            Endpoint::new(std::net::Ipv6Addr::from(address), 4000 + network)
+        };
+        (host(number), host(100 + number))
+    })
+}
+
+/// Somebody outside.
+fn far(host: &Endpoint) -> Endpoint {
+    match host.address.is_ipv4() {
+        true => Endpoint::new([192, 0, 2, 7], 53),
+        false => Endpoint::new(
+            std::net::Ipv6Addr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 7]),
+            53,
+        ),
+    }
+}
 
 /// The outside of a host that sends to somebody outside.
 fn outside_of(plant: &mut Plant, host: Endpoint, protocol: u8) -> Endpoint {
-    let asks = from_to(host, Endpoint::new(FAR, 53), protocol);
+    let asks = from_to(host, far(&host), protocol);
     let frame = match protocol {
         protocol::TCP => segment(&asks, INSIDE, SYN, (100, 0)),
         _ => datagram(&asks, INSIDE),
@@ -129,7 +159,7 @@ fn rfc_4787_req_9_hosts_inside_meet_by_their_outsides_whoever_owns_them() {
 #[test]
 fn rfc_5382_req_8_connections_pass_between_hosts_inside_whoever_owns_them() {
     each_filter(|plant, filtering| {
-        for (a, b) in pairs() {
+        for (a, b) in pairs().chain(pairs6()) {
             let to_a = outside_of(plant, a, protocol::TCP);
             let to_b = outside_of(plant, b, protocol::TCP);
             let there = from_to(a, to_b, protocol::TCP);
@@ -281,10 +311,7 @@ fn converse(peers: &mut [Peer; 2], each: u32, between: &mut dyn FnMut()) {
     let all: Vec<(Endpoint, Endpoint)> = pairs().collect();
     let mut outsides: BTreeMap<Endpoint, Endpoint> = BTreeMap::new();
     for host in all.iter().flat_map(|(a, b)| [*a, *b]) {
-        lan.send(&datagram(
-            &from_to(host, Endpoint::new(FAR, 53), protocol::UDP),
-            INSIDE,
-        ));
+        lan.send(&datagram(&from_to(host, far(&host), protocol::UDP), INSIDE));
         while !outsides.contains_key(&host) {
             for sent in wan.receive() {
                 outsides.insert(host, ends(&sent).src);
@@ -368,16 +395,24 @@ fn hosts_inside_meet_in_a_running_gateway_while_buckets_move() {
             let pool = format!("filtering = \"{filtering}\"\n[[nat.source]]");
             let text = text(plan, mode, "").replace("[[nat.source]]", &pool);
             let text = text.replace(", \"203.0.113.2\"", "");
-            std::fs::write(&file, text).unwrap();
+            std::fs::write(&file, &text).unwrap();
+            // Between hosts inside all is permitted, whether it is said or not.
+            let other = "[[policy]]\nfrom = \"inside\"\nto = \"inside\"\ndefault = \"permit\"\n";
+            let texts = [text.clone() + other, text];
             let mut drivers = Drivers::new();
             let mut peers = [("ring:wan,size=2048", 0), ("ring:lan,size=2048", 1)]
                 .map(|(spec, number)| Peer::new(&mut drivers, spec, number));
             let gateway = Embedded::start(GATEWAY, Path::new(&file), &mut drivers, 0).unwrap();
-            let (mut random, mut moved) = (Random::new(3), 0);
+            let (mut random, mut moved, mut reloads) = (Random::new(3), 0, 0);
             let mut next = Instant::now();
             converse(&mut peers, 60, &mut || {
                 if Instant::now() < next {
                     return;
+                }
+                if moved > 4 * reloads && reloads < 4 {
+                    std::fs::write(&file, &texts[reloads % 2]).unwrap();
+                    gateway.reload().unwrap().join().unwrap().unwrap();
+                    reloads += 1;
                 }
                 next = Instant::now() + Duration::from_millis(3);
                 let (bucket, worker) = (random.below(256), random.of(&owners));
@@ -385,7 +420,10 @@ fn hosts_inside_meet_in_a_running_gateway_while_buckets_move() {
                 let told = gateway.ask("move", asked).unwrap();
                 moved += told["buckets"].as_array().unwrap().len();
             });
-            assert!(moved > 0, "{mode} {filtering}: no bucket has moved");
+            assert!(
+                moved > 0 && reloads > 0,
+                "{mode} {filtering}: {moved}, {reloads}"
+            );
             let drops = gateway.show("drops").unwrap();
             for row in drops["rows"].as_array().unwrap() {
                 assert!(row.to_string().contains("nat_filtered"), "{mode}: {row}");

@@ -299,15 +299,16 @@ impl Nat {
         self.counted(found)
     }
 
-    /// The same of a packet whose source is an outside endpoint, wherever it came in: that of a host
-    /// inside, which another worker has translated.
+    /// The same of a packet whose source is the outside of a host inside, by another's translation.
     ///
     /// # Errors
     /// As [`destination`](Self::destination).
     pub fn destination_from_outside(&mut self, first: &First) -> Result<Destination, Refused> {
-        let id = self.rules.id(first.tuple.dst.address);
-        let found = id.ok_or(Refused::NoMapping);
-        let found = found.and_then(|id| self.mapped(first.tuple, id, false));
+        let id = self
+            .rules
+            .id(first.tuple.dst.address)
+            .ok_or(Refused::NoMapping);
+        let found = id.and_then(|id| self.mapped(first.tuple, id, false));
         self.counted(found.map(|found| Destination {
             is_from_outside: true,
             ..found

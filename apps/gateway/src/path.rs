@@ -8,6 +8,9 @@
 //!       rings to other workers
 //! ```
 //!
+//! What turns behind its flow, from a host inside to the outside of another, is taken to those
+//! rings from there.
+//!
 //! `flows` comes behind all that judges a packet alone, and before the lookup, which goes by the
 //! translated destination. The rules for a new stage are those of
 //! [`RouterPath`](linerate_routing::plane::RouterPath).
@@ -18,7 +21,7 @@ use linerate_routing::plane::stages::{
     AclIn, AclOut, HandleExceptions, Lookup, Parse, Policer, Reassembly, Receive, ReversePath,
     Rewrite, Transmit, Validate, Vlan,
 };
-use linerate_routing::plane::{Change, Context, PacketPath, Setup, Tags};
+use linerate_routing::plane::{Change, Context, PacketPath, Setup, Tags, ones};
 use linerate_routing::worker::{RouterStage, on_fast};
 
 use crate::dispatch::stage::Dispatch;
@@ -138,6 +141,34 @@ impl GatewayPath {
             dispatch.run(burst, context, out);
         }
         self.run_own(burst, context, out);
+        if let Some(dispatch) = &self.dispatch
+            && dispatch.stage().has_rest()
+        {
+            self.run_rest(context, out);
+        }
+    }
+
+    /// Packets that have turned to this worker itself.
+    #[cold]
+    fn run_rest(&mut self, context: &mut Context<'_>, out: &mut Egress) {
+        let port = self.dispatch.as_ref().and_then(|one| one.stage().port());
+        if let Some(port) = port {
+            let mut burst = Burst::new();
+            burst.port = port;
+            self.run_handed(&mut burst, context, out);
+        }
+    }
+
+    /// Packets that their flows have turn leave the burst.
+    #[cold]
+    fn turn(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        let turning = self.flows.stage().turning() & burst.mask();
+        if let Some(dispatch) = &mut self.dispatch
+            && turning != 0
+        {
+            dispatch.stage_mut().turn(turning);
+            dispatch.run(burst, context, out);
+        }
     }
 
     /// Packets whose flows are this worker's, and those that have none.
@@ -145,6 +176,12 @@ impl GatewayPath {
     fn run_own(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
         if !burst.is_empty() {
             self.flows.run(burst, context, out);
+            if self.flows.stage().turning() != 0 {
+                self.turn(burst, context, out);
+                if burst.is_empty() {
+                    return self.transmit.run(burst, context, out);
+                }
+            }
             self.lookup.run(burst, context, out);
             if context.any_acl_out() {
                 self.acl_out.run(burst, context, out);
@@ -168,11 +205,18 @@ impl GatewayPath {
             if burst.is_empty() {
                 return;
             }
-            let whole = dispatch.stage().whole();
+            let (whole, turned) = (dispatch.stage().whole(), dispatch.stage().turned());
             self.parse.run(burst, context, out);
             self.validate.run(burst, context, out);
             context.packets.marks.whole |= whole;
+            self.flows.stage_mut().have_turned(turned.is_some());
+            for index in ones(turned.unwrap_or(0)) {
+                context
+                    .packets
+                    .arrive(index, &mut burst.as_packets_mut()[index]);
+            }
             self.run_own(burst, context, out);
+            self.flows.stage_mut().have_turned(false);
         }
     }
 

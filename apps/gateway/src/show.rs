@@ -30,6 +30,7 @@ use crate::services::classify::Classify;
 use crate::services::host::Host;
 use crate::services::{self, ServiceBits};
 use crate::show_nat;
+use crate::stages::flows::turned::vrf_of;
 use crate::stages::flows::{Flows, Shared, Table as FlowTable, Tracked};
 use crate::track::State;
 
@@ -219,7 +220,7 @@ fn ends4(key: &FlowKey4) -> Ends {
         (key.src().into(), key.src_port()),
         (key.dst().into(), key.dst_port()),
     ];
-    (ends, key.protocol(), key.zone())
+    (ends, key.protocol(), vrf_of(key.zone()))
 }
 
 fn ends6(key: &FlowKey6) -> Ends {
@@ -227,7 +228,7 @@ fn ends6(key: &FlowKey6) -> Ends {
         (key.src().into(), key.src_port()),
         (key.dst().into(), key.dst_port()),
     ];
-    (ends, key.protocol(), key.zone())
+    (ends, key.protocol(), vrf_of(key.zone()))
 }
 
 /// A flow that was found, as a row has it.

@@ -61,7 +61,7 @@ pub enum Handing {
     None,
     /// Those of the role io to each other; those that have no queue to poll live on it.
     Among,
-    /// Those of the role io to those of the role eu.
+    /// Those of the role io to those of the role eu, and these on to each other.
     ToEu,
 }
 

@@ -17,6 +17,7 @@ use linerate_core::packet::{Burst, Packet, Pool, PoolCache};
 use linerate_routing::model::InterfaceId;
 
 use super::owners::Owner;
+use super::sorter::Handed;
 use crate::policy::Policy;
 use crate::services::Plan;
 
@@ -124,7 +125,9 @@ impl Across {
             By::Auto if self.readers.read(interface) => SHORT_BYTES + 1,
             By::Auto => usize::MAX,
         };
-        let is_wanted = |packet: &Packet| packet.len() >= least;
+        // What lies behind a packet that has turned would not come with a copy.
+        let is_wanted =
+            |packet: &Packet| packet.len() >= least && !packet.user::<Handed>().has_original;
         let moved = cache.copy_into(pools, packets, is_wanted);
         self.counts.by_pointer += packets.len() as u64 - moved.copied - moved.there;
         self.counts.by_copy += moved.copied;

@@ -3,6 +3,7 @@
 //! | packet | bucket | why |
 //! |---|---|---|
 //! | to a pool's address | of its destination port | the port says who made the mapping |
+//! | the same, from a host inside | of that host, then as above | its mapping is there |
 //! | to a prefix of NAT64 | of the host that it comes from | its port outside is of that bucket |
 //! | to a service | of its source | the remote end is in both directions |
 //! | from or to a server of a service | of the other end | the same end |
@@ -11,6 +12,10 @@
 //!
 //! A packet without ports goes by its remote end instead of a pool's port or a host inside: that is
 //! all that its two directions have in common.
+//!
+//! Hosts inside that reach each other by a pool's address have a flow at each one's owner: see
+//! `stages/flows/turned.rs`. Where the address is the gateway's own as well, or NAT64's, such a
+//! packet goes by its port like all others.
 //!
 //! What an address is stands in two small routing tables: the longest prefix counts, so a server
 //! with an address inside is a server. Where some ports of an address are a service's, the port
@@ -32,7 +37,7 @@ use linerate_wire::{FlowKey, FlowKey4, FlowKey6};
 
 use super::bucket::{Bucket, Hash, of_port};
 use crate::nat::Protocol;
-use crate::nat::rules::{Action, Config, Pool};
+use crate::nat::rules::{Action, Config, Nat64};
 
 /// What an address is to dispatch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +53,8 @@ pub enum Marks {
     Server = 4,
     /// Behind a prefix of NAT64: who sends to it is a host inside.
     Prefix64 = 5,
+    /// An address of a pool by which hosts inside reach each other.
+    Meeting = 6,
 }
 
 /// Networks that are something to dispatch, and ports of addresses that are.
@@ -79,8 +86,17 @@ impl Marked {
                 marked.network(inside, Marks::Inside);
             }
         }
-        for address in nat.pools.iter().flat_map(Pool::each) {
-            marked.network(Prefix::host(address), Marks::Pool);
+        for (number, pool) in nat.pools.iter().enumerate() {
+            let is_of_nat64 = |rule: &Nat64| usize::from(rule.pool) == number;
+            // Of NAT64 one flow has both ends. What nobody is mapped to at an interface's address
+            // is for the gateway, from where it comes.
+            let mark = match pool.is_interface || nat.nat64.iter().any(is_of_nat64) {
+                true => Marks::Pool,
+                false => Marks::Meeting,
+            };
+            for address in pool.each() {
+                marked.network(Prefix::host(address), mark);
+            }
         }
         for rule in &nat.statics {
             marked.network(rule.inside, Marks::Server);
@@ -145,6 +161,7 @@ const POOL: u32 = Marks::Pool as u32;
 const SERVICE: u32 = Marks::Service as u32;
 const SERVER: u32 = Marks::Server as u32;
 const PREFIX64: u32 = Marks::Prefix64 as u32;
+const MEETING: u32 = Marks::Meeting as u32;
 /// From here on an address is one of [`Tables::mixed`].
 const MIXED: u32 = 16;
 
@@ -165,8 +182,9 @@ enum By {
 #[inline(always)]
 fn by(from: u32, to: u32, ported: bool) -> By {
     match (from, to) {
-        (_, POOL) if ported => By::Port,
-        (_, POOL | SERVICE) => By::From,
+        (INSIDE, MEETING) if ported => By::Sender,
+        (_, POOL | MEETING) if ported => By::Port,
+        (_, POOL | MEETING | SERVICE) => By::From,
         (_, PREFIX64) if ported => By::Sender,
         (SERVER, SERVER) => By::Flow,
         (SERVER, _) => By::To,
@@ -312,6 +330,30 @@ impl Classes {
         }
     }
 
+    /// Whether a packet with this key is of a host inside, to where others inside have their
+    /// mappings: it [turns](super::stage::Dispatch) behind its translation.
+    pub fn turns(&self, key: &FlowKey) -> bool {
+        let Some(tables) = self.tables.as_deref() else {
+            return false;
+        };
+        let mark = |address, protocol, port| tables.exactly(tables.of(address), protocol, port);
+        let (from, to, protocol) = match key {
+            FlowKey::V4(key) => {
+                let number = key.protocol();
+                let from = mark(key.src().into(), number, key.src_port());
+                (from, mark(key.dst().into(), number, key.dst_port()), number)
+            }
+            FlowKey::V6(key) => {
+                let number = key.protocol();
+                let from = mark(key.src().into(), number, key.src_port());
+                (from, mark(key.dst().into(), number, key.dst_port()), number)
+            }
+        };
+        // The identifier of a query is nobody's mapping.
+        let has_ports = matches!(Protocol::of(protocol), Some(Protocol::Tcp | Protocol::Udp));
+        has_ports && (from, to) == (INSIDE, MEETING)
+    }
+
     /// The bucket of the host whose mapping has let a flow in, by the flow's two keys: the mapping
     /// is there as long as the flow.
     pub fn mapped_host(&self, key: &FlowKey, reverse: &FlowKey) -> Option<Bucket> {
@@ -321,12 +363,15 @@ impl Classes {
             (FlowKey::V4(key), FlowKey::V4(reverse)) => {
                 let known = tables.of(key.dst().into());
                 let mark = tables.exactly(known, key.protocol(), key.dst_port());
-                (mark == POOL).then(|| hash.host4(reverse.src().to_bits()))
+                // One that turns has not got in yet: who answers has the same address.
+                let is_in = matches!(mark, POOL | MEETING) && reverse.src() != key.dst();
+                is_in.then(|| hash.host4(reverse.src().to_bits()))
             }
             (FlowKey::V6(key), FlowKey::V6(reverse)) => {
                 let known = tables.of(key.dst().into());
                 let mark = tables.exactly(known, key.protocol(), key.dst_port());
-                (mark == POOL).then(|| hash.host6(&reverse.src().octets()))
+                let is_in = matches!(mark, POOL | MEETING) && reverse.src() != key.dst();
+                is_in.then(|| hash.host6(&reverse.src().octets()))
             }
             // Those of NAT64 are let in by mappings of IPv6 hosts.
             (FlowKey::V4(_), FlowKey::V6(reverse)) => Some(hash.host6(&reverse.src().octets())),
@@ -398,7 +443,7 @@ mod tests {
     use super::*;
     use crate::nat::nat64::Prefix64;
     use crate::nat::nptv6::Prefixes;
-    use crate::nat::rules::{Nat64, Nptv6, Place};
+    use crate::nat::rules::{Nptv6, Place, Pool};
     use linerate_routing::model::Cidr;
     use linerate_testkit::Random;
 

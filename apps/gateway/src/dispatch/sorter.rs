@@ -30,6 +30,23 @@ pub struct Handed {
     pub bucket: Bucket,
     /// Whether it was put together from fragments.
     pub is_whole: bool,
+    /// Whether it has turned: it comes from inside with an outside source.
+    pub has_turned: bool,
+    /// Whether the headers that its sender wrote lie behind it.
+    pub has_original: bool,
+}
+
+/// What is known of the packets of a burst that is sorted, besides their buckets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sorted {
+    /// Those that are sorted at all.
+    pub mask: Mask,
+    /// Those that were put together from fragments.
+    pub whole: Mask,
+    /// Whether they have turned.
+    pub turned: bool,
+    /// Those whose original headers lie behind them.
+    pub originals: Mask,
 }
 
 impl UserData for Handed {
@@ -39,6 +56,8 @@ impl UserData for Handed {
             interface: first as u16,
             bucket: (first >> 16) as u8,
             is_whole: first >> 24 & 1 != 0,
+            has_turned: first >> 25 & 1 != 0,
+            has_original: first >> 26 & 1 != 0,
         }
     }
 
@@ -46,7 +65,8 @@ impl UserData for Handed {
     fn into_words(self) -> [u64; 2] {
         let bucket = u64::from(self.bucket) << 16;
         let first = u64::from(self.interface) | bucket | u64::from(self.is_whole) << 24;
-        [first, 0]
+        let turned = u64::from(self.has_turned) << 25 | u64::from(self.has_original) << 26;
+        [first | turned, 0]
     }
 }
 
@@ -118,17 +138,17 @@ impl Sorter {
     }
 
     /// Hands those packets of `mask` over whose buckets are others'; the rest stays in the burst,
-    /// in order. `whole`: those that were put together from fragments. Returns which positions have
-    /// left.
+    /// in order. Returns which positions have left.
     #[inline]
     pub fn sort(
         &mut self,
         burst: &mut Burst,
         buckets: &[Bucket; Burst::CAPACITY],
-        (mask, whole): (Mask, Mask),
+        sorted: Sorted,
         interface: u16,
         out: &mut Egress,
     ) -> Mask {
+        let mask = sorted.mask;
         let mut owners = [0; Burst::CAPACITY];
         let mut others: Mask = 0;
         for (index, &bucket) in buckets[..burst.len()].iter().enumerate() {
@@ -154,7 +174,9 @@ impl Sorter {
             packet.set_user(Handed {
                 interface,
                 bucket: buckets[index],
-                is_whole: whole >> index & 1 != 0,
+                is_whole: sorted.whole >> index & 1 != 0,
+                has_turned: sorted.turned,
+                has_original: sorted.originals >> index & 1 != 0,
             });
         }
         let (outlets, across) = (&self.outlets, &mut self.across);

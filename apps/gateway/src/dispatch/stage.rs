@@ -5,6 +5,11 @@
 //! before, by who received them: they come by one queue. ICMP queries go by their identifiers, as
 //! their flows are known; an error goes by the packet that it quotes, reversed.
 //!
+//! A packet from one host inside to the outside of another turns: behind its flow, which has made
+//! its source an outside one, it goes to the owner of the port that it is for, as if it came from
+//! outside ([`turn`](Dispatch::turn)). One that has turned does not turn again, so that no packet
+//! is handed over more than twice.
+//!
 //! The owner of a packet that another worker has received finds its interface with it. It parses
 //! and validates once more, which a line of the frame in the cache is enough for, and does what is
 //! behind this stage; what is before, such as policers and access lists, was done.
@@ -18,12 +23,13 @@ use linerate_core::run::{DropId, Egress, Point, Stage};
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::{Context, Mesh, Tags, ones};
 use linerate_tables::parse::Mask;
+use linerate_wire::FlowKey;
 
 use super::across::Readers;
-use super::bucket::Bucket;
+use super::bucket::{Bucket, of_port};
 use super::class::Classes;
 use super::owners::Owners;
-use super::sorter::{Handed, NOBODY, ROOM, Sorter};
+use super::sorter::{Handed, NOBODY, ROOM, Sorted, Sorter};
 use crate::nat::bits::Bits;
 use crate::stages::flows::read;
 use crate::track::{Quote, Upper};
@@ -40,6 +46,10 @@ pub struct Dispatch {
     rest: VecDeque<Packet>,
     /// Packets of the burst from another worker that were put together from fragments.
     whole: Mask,
+    /// Whether that burst has turned, and then those that have their original behind them.
+    turned: Option<Mask>,
+    /// Packets of the burst that turn here.
+    turning: Mask,
     no_interface: DropId,
     /// Sorting packets by owner, with those that leave for others' rings: a part of the stage.
     hand_over: Point,
@@ -59,8 +69,10 @@ impl Dispatch {
             classes,
             handed: mesh.me.map(|me| mesh.first + me),
             buckets: Box::new([0; Burst::CAPACITY]),
-            rest: VecDeque::with_capacity(ROOM + Burst::CAPACITY),
+            rest: VecDeque::with_capacity(ROOM + 2 * Burst::CAPACITY),
             whole: 0,
+            turned: None,
+            turning: 0,
             no_interface: egress.reason("no_interface"),
             hand_over: Point::new("hand_over"),
         })
@@ -94,6 +106,23 @@ impl Dispatch {
         self.whole
     }
 
+    /// Of the burst from another worker, if its packets have turned: those that have the headers
+    /// that their senders wrote behind them.
+    pub fn turned(&self) -> Option<Mask> {
+        self.turned
+    }
+
+    /// The next run has these packets turn, which their flows have passed, and nothing else.
+    pub fn turn(&mut self, turning: Mask) {
+        self.turning = turning;
+    }
+
+    /// Whether packets that have turned, or waited, are to go on here.
+    #[inline(always)]
+    pub fn has_rest(&self) -> bool {
+        !self.rest.is_empty()
+    }
+
     /// Whether a burst that comes by this port is from another worker.
     #[inline(always)]
     pub fn is_handed(&self, port: u16) -> bool {
@@ -115,44 +144,113 @@ impl Dispatch {
     /// it, as its burst.
     fn take(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
         self.sorter.admit(burst, out);
-        while let Some((interface, whole)) = self.next(burst) {
+        while let Some((interface, whole, turned)) = self.next(burst) {
             let id = InterfaceId(interface);
             if context.has_interface(id) {
                 context.packets.begin(id, Tags::Off);
                 // It was counted where it came in, and reassembly is behind it.
                 context.packets.first_whole = Some(Burst::CAPACITY);
-                self.whole = whole;
+                (self.whole, self.turned) = (whole, turned);
                 return;
             }
             out.drop_burst(self.no_interface, burst);
         }
     }
 
-    /// Makes the burst the next packets of one interface; which of them were put together from
-    /// fragments, and the interface.
-    fn next(&mut self, burst: &mut Burst) -> Option<(u16, Mask)> {
+    /// Makes the burst the next packets of one interface, of which all have turned or none; which
+    /// of them were put together from fragments, the interface, and what [`turned`](Self::turned)
+    /// says.
+    fn next(&mut self, burst: &mut Burst) -> Option<(u16, Mask, Option<Mask>)> {
         if self.rest.is_empty() && !burst.is_empty() {
             let mut handed = burst.iter().map(Packet::user::<Handed>);
             let interface = handed.next().map_or(0, |first| first.interface);
-            let is_one = handed.all(|other| other.interface == interface && !other.is_whole);
+            let is_one = handed
+                .all(|other| other.interface == interface && !(other.is_whole | other.has_turned));
             let first: Handed = burst.as_packets()[0].user();
-            if is_one {
-                return Some((interface, first.is_whole.into()));
+            if is_one && !first.has_turned {
+                return Some((interface, first.is_whole.into(), None));
             }
         }
         self.rest.extend(burst.drain());
-        let interface = self.rest.front()?.user::<Handed>().interface;
-        let mut whole = 0;
+        let first = self.rest.front()?.user::<Handed>();
+        let (mut whole, mut originals) = (0, 0);
         while burst.room() > 0
             && let Some(handed) = self.rest.front().map(Packet::user::<Handed>)
-            && handed.interface == interface
+            && (handed.interface, handed.has_turned) == (first.interface, first.has_turned)
             && let Some(packet) = self.rest.pop_front()
         {
             whole |= Mask::from(handed.is_whole) << burst.len();
+            originals |= Mask::from(handed.has_original) << burst.len();
             // There is room.
             let _ = burst.push(packet);
         }
-        Some((interface, whole))
+        let turned = first.has_turned.then_some(originals);
+        Some((first.interface, whole, turned))
+    }
+
+    /// Takes the packets that turn out of the burst: they go to the owners of the ports that they
+    /// are for now, which may be this worker.
+    #[cold]
+    fn take_turning(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        let (all, turning) = (burst.mask(), std::mem::take(&mut self.turning));
+        let parsed = &context.packets.parsed;
+        let (v4, icmp) = (parsed.class.v4, parsed.class.icmp);
+        let mut leaving = Burst::new();
+        let mut index = 0;
+        burst.retain(&mut leaving, |_| {
+            index += 1;
+            turning >> (index - 1) & 1 == 0
+        });
+        let whole = context.packets.marks.whole;
+        let mut sorted = Sorted {
+            turned: true,
+            ..Sorted::default()
+        };
+        for (place, from) in ones(turning & all).enumerate() {
+            let packet = &mut leaving.as_packets_mut()[place];
+            let parsed = &context.packets.parsed;
+            let port = match v4 >> from & 1 {
+                1 => parsed.keys4[from].dst_port(),
+                _ => parsed.keys6[from].dst_port(),
+            };
+            let port = match icmp >> from & 1 {
+                0 => port,
+                _ => quoted_port(packet).unwrap_or(port),
+            };
+            self.buckets[place] = of_port(port);
+            sorted.mask |= 1 << place;
+            sorted.whole |= (whole >> from & 1) << place;
+            let has_original = context.packets.depart(from, packet);
+            sorted.originals |= Mask::from(has_original) << place;
+        }
+        // As they came to the first worker.
+        leaving.port = match leaving.as_packets().first() {
+            Some(first) if self.is_handed(burst.port) => first.port(),
+            _ => burst.port,
+        };
+        let (gone, port) = (turning & all, leaving.port);
+        let (owners, buckets) = (self.sorter.owners(), &self.buckets);
+        context.close_up(all, gone, |index| {
+            let place = (gone & !(Mask::MAX << index)).count_ones() as usize;
+            format!("turns, to worker {}", owners.of(buckets[place]))
+        });
+        let interface = context.packets.interface.0;
+        let before = leaving.len() as u64;
+        let left = self
+            .sorter
+            .sort(&mut leaving, &self.buckets, sorted, interface, out);
+        self.hand_over.packets += before - leaving.len() as u64;
+        for (index, mut packet) in ones(sorted.mask & !left).zip(leaving.drain()) {
+            packet.set_port(port);
+            packet.set_user(Handed {
+                interface,
+                bucket: self.buckets[index],
+                is_whole: sorted.whole >> index & 1 != 0,
+                has_turned: true,
+                has_original: sorted.originals >> index & 1 != 0,
+            });
+            self.rest.push_back(packet);
+        }
     }
 
     /// The bucket of an ICMP message: that of the query's flow, or of what an error quotes.
@@ -179,8 +277,20 @@ impl Dispatch {
     }
 }
 
+/// The port that an answer to what an ICMP error quotes would be for.
+fn quoted_port(packet: &Packet) -> Option<u16> {
+    let headers = linerate_wire::parse(packet.data()).ok()?;
+    Some(match Quote::read(packet.data(), &headers).ok()?.key {
+        FlowKey::V4(key) => key.dst_port(),
+        FlowKey::V6(key) => key.dst_port(),
+    })
+}
+
 impl Stage<Context<'_>> for Dispatch {
     fn run(&mut self, burst: &mut Burst, context: &mut Context<'_>, out: &mut Egress) {
+        if self.turning != 0 {
+            return self.take_turning(burst, context, out);
+        }
         if self.is_handed(burst.port) {
             return self.take(burst, context, out);
         }
@@ -207,7 +317,12 @@ impl Stage<Context<'_>> for Dispatch {
             }
         }
         let began = self.hand_over.starts();
-        let gone = sorter.sort(burst, &self.buckets, (tracked, whole), id, out);
+        let sorted = Sorted {
+            mask: tracked,
+            whole,
+            ..Sorted::default()
+        };
+        let gone = sorter.sort(burst, &self.buckets, sorted, id, out);
         match self.hand_over.is_watched() {
             true => self.hand_over.ends(began, all.count_ones().into()),
             false => self.hand_over.packets += u64::from(gone.count_ones()),

@@ -37,6 +37,7 @@ use crate::stages::flows::{Flows, Shared};
 mod across;
 mod ending;
 mod frames;
+mod hairpins;
 mod moving;
 mod running;
 
@@ -346,8 +347,7 @@ impl Plant {
                 workers[from].set_outlet(port, Some(TxPath::Ring(putter, bell)));
                 outs.push((from, port, taker));
             }
-            let hands_over = handing == Handing::Among || from < before;
-            for taker in (0..owners).filter(|_| hands_over) {
+            for taker in 0..owners {
                 let to = before + taker;
                 if to == from {
                     continue;

@@ -622,7 +622,7 @@ impl Rules {
 
     /// What the first rule says that would fit a packet that left to the outside, and did not come
     /// from there: that of a packet that turns round here (RFC 4787 REQ-9).
-    pub(super) fn hairpin(&self, tuple: &Tuple, from: At) -> Option<u16> {
+    pub(crate) fn hairpin(&self, tuple: &Tuple, from: At) -> Option<u16> {
         let fits = |rule: &SourceRule| match rule.action {
             Action::Pool(pool) => {
                 let is_inside = match rule.to.is_named() {

@@ -14,6 +14,7 @@
 //! fetched; `translate.rs` writes headers, `proxy.rs` what the gateway says itself in a connection
 //! that begins with a SYN cookie; `serve.rs` has services look at packets of flows that have some;
 //! `family.rs` writes headers of the other version of IP; `clear.rs` ends flows when it is told to;
+//! `turned.rs` is for packets between hosts inside by their outside endpoints;
 //! `limits.rs` says how many there may be; `buckets.rs` has flows leave for another worker and
 //! arrive from one; `shared.rs` is what control makes for all that, `asked.rs` what it asks,
 //! `notes.rs` what traces say.
@@ -33,6 +34,7 @@ mod proxy;
 mod serve;
 mod shared;
 mod translate;
+pub(crate) mod turned;
 mod usual;
 
 use std::hash::RandomState;
@@ -198,6 +200,12 @@ pub struct Flows {
     reasons: Reasons,
     counts: Counts,
     classes: Arc<Classes>,
+    /// Whether this worker hands packets to others.
+    hands_over: bool,
+    /// Whether packets of this burst have turned.
+    have_turned: bool,
+    /// Which of them turn now.
+    turning: Mask,
     /// Where buckets may come and go.
     moving: Option<Box<buckets::Moving>>,
     limits: Arc<Limits>,
@@ -271,6 +279,9 @@ impl Flows {
             reasons,
             counts: Counts::default(),
             classes: shared.classes,
+            hands_over: false,
+            have_turned: false,
+            turning: 0,
             moving: None,
             limits: shared.limits,
             services: Services::new(shared.plan, egress)?,
@@ -292,8 +303,9 @@ impl Flows {
         }
     }
 
-    /// From the beginning these buckets alone are this worker's.
+    /// From the beginning these buckets alone are this worker's, and other packets are handed over.
     pub fn own(&mut self, mine: Bits) {
+        self.hands_over = true;
         self.nat.ports = Ports::new(self.nat.rules().outsides(), mine);
     }
 
@@ -323,7 +335,7 @@ impl Flows {
     }
 
     /// Readies the keys of those that are not looked up as they are: ICMP queries, by their
-    /// identifiers, and all of a VRF besides the first. Returns ICMP errors, which have no flow of
+    /// identifiers, and all of a VRF besides the first, or that have turned. Returns ICMP errors, which have no flow of
     /// their own.
     #[cold]
     fn ready_keys(&self, mask: Mask, burst: &Burst, context: &mut Context<'_>) -> Mask {
@@ -333,8 +345,14 @@ impl Flows {
         for index in ones(mask) {
             let is_v4 = parsed.class.v4 >> index & 1 != 0;
             match is_v4 {
-                true => parsed.keys4[index].set_zone(vrf),
-                false => parsed.keys6[index].set_zone(vrf),
+                true => {
+                    let zone = self.zone_of(&Tuple::from(&parsed.keys4[index]), vrf);
+                    parsed.keys4[index].set_zone(zone);
+                }
+                false => {
+                    let zone = self.zone_of(&Tuple::from(&parsed.keys6[index]), vrf);
+                    parsed.keys6[index].set_zone(zone);
+                }
             }
             if parsed.class.icmp >> index & 1 == 0 {
                 continue;
@@ -401,10 +419,11 @@ impl Stage<Context<'_>> for Flows {
         let tracked = context.packets.live & !(marks.to_group | marks.link_local | marks.l2_group);
         let now = ticks(context.now_ns());
         let class = &context.packets.parsed.class;
-        let special = match context.interface().vrf {
-            0 => tracked & class.icmp,
+        let special = match (context.interface().vrf, self.have_turned) {
+            (0, false) => tracked & class.icmp,
             _ => tracked,
         };
+        self.turning = 0;
         let errors = match special {
             0 => 0,
             special => self.ready_keys(special, burst, context),
@@ -477,6 +496,7 @@ impl Stage<Context<'_>> for Flows {
         if self.services.wanted.is_any() {
             self.serve(burst, &mut live, context);
         }
+        self.turning &= live;
         context.packets.keep(live);
     }
 

@@ -379,9 +379,8 @@ fn shares(
     for share in &mut shares {
         share.rings.push((slow_port, slow));
     }
-    wiring::mesh(&mut shares, slow_port + 1, takers, |from| {
-        handing == Handing::Among || from < polling
-    });
+    // Those that take packets hand some of them on to each other.
+    wiring::mesh(&mut shares, slow_port + 1, takers, |_| true);
     shares.push(Share {
         role: Role::Bg,
         ..Share::default()
@@ -485,8 +484,8 @@ mod tests {
         for share in &to_eu[..2] {
             assert_eq!(share.rings, [(2, 4), (3, 2), (4, 3)]);
         }
-        for share in &to_eu[2..4] {
-            assert_eq!(share.rings, [(2, 4)]);
+        for (share, other) in to_eu[2..4].iter().zip([(4, 3), (3, 2)]) {
+            assert_eq!(share.rings, [(2, 4), other]);
             assert_eq!(share.hand_offs.len(), 2);
         }
     }

@@ -135,6 +135,12 @@ impl Packets {
             l2_group: of(l2_group),
             whole: of(whole),
         };
+        if self.translated & kept != 0 {
+            self.close_up_originals(kept);
+        }
+        for mask in self.translations() {
+            *mask = of(*mask);
+        }
         self.plain = of(self.plain);
         self.keep(of(self.live));
     }

@@ -95,6 +95,8 @@ pub struct Packets {
     originals: Box<[[u8; ORIGINAL]; Burst::CAPACITY]>,
     /// Of these: those that are of the other version of IP now.
     crossed: Mask,
+    /// Of these: those whose original is known for good, whatever translates them next.
+    settled: Mask,
     /// Of these: how many bytes longer their headers are.
     grew: [i16; Burst::CAPACITY],
     /// The number of the hop of each packet.
@@ -119,6 +121,7 @@ impl Packets {
             translated: 0,
             originals: Box::new([[0; ORIGINAL]; Burst::CAPACITY]),
             crossed: 0,
+            settled: 0,
             grew: [0; Burst::CAPACITY],
             hops: [NO_ROUTE; Burst::CAPACITY],
             exits: [0; Burst::CAPACITY],
@@ -132,15 +135,15 @@ impl Packets {
         (self.interface, self.tags) = (interface, tags);
         self.first_whole = None;
         self.here = Mask::MAX;
-        (self.translated, self.crossed) = (0, 0);
+        (self.translated, self.crossed, self.settled) = (0, 0, 0);
     }
 
     /// Notes how the untagged frame at `index` is, before somebody translates its addresses: an
     /// error that its sender gets quotes what the sender sent (RFC 5508 4.2).
     #[inline(always)]
     pub fn translate(&mut self, index: usize, frame: &[u8]) {
-        if self.crossed >> index & 1 != 0 {
-            // It is of the other version meanwhile.
+        if self.settled >> index & 1 != 0 {
+            // It is of the other version meanwhile, or another worker has translated it.
             return;
         }
         self.grew[index] = 0;
@@ -157,6 +160,7 @@ impl Packets {
     /// now, with a header that is so many bytes longer, and ends at byte `end` of its frame.
     pub fn grow(&mut self, index: usize, bytes: i16, end: usize) {
         self.crossed |= 1 << index;
+        self.settled |= 1 << index;
         self.grew[index] += bytes;
         if end > HEADER_LEN + usize::from(LOWEST_MTU6) && self.ident4(index).is_some() {
             self.plain &= !(1 << index);
@@ -198,6 +202,37 @@ impl Packets {
             false if self.crossed >> index & 1 != 0 => Headers::Lost,
             false => original::put(packet, &self.originals[index]),
         }
+    }
+
+    /// Puts behind a packet that is about to go to another worker what it was before it was
+    /// [translated](Self::translate). Whether that is there: [`arrive`](Self::arrive) takes it.
+    pub fn depart(&self, index: usize, packet: &mut Packet) -> bool {
+        self.leave_original(index, packet) == Headers::Behind
+    }
+
+    /// Notes what the packet at `index` was before another worker translated it, which lies behind
+    /// it: errors about it are about that.
+    pub fn arrive(&mut self, index: usize, packet: &mut Packet) {
+        if original::read(packet, &mut self.originals[index]) {
+            self.grew[index] = 0;
+            self.translated |= 1 << index;
+            self.settled |= 1 << index;
+        }
+    }
+
+    /// Moves what is known of translated packets to their new positions.
+    #[cold]
+    pub(super) fn close_up_originals(&mut self, kept: Mask) {
+        for (to, from) in ones(kept).enumerate() {
+            self.originals[to] = self.originals[from];
+            self.grew[to] = self.grew[from];
+        }
+    }
+
+    /// Which packets were translated, which of these are of the other version, and which have their
+    /// original for good.
+    pub(super) fn translations(&mut self) -> [&mut Mask; 3] {
+        [&mut self.translated, &mut self.crossed, &mut self.settled]
     }
 
     /// Those of `live` go on, and the next stage looks at them.

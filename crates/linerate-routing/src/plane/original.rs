@@ -81,6 +81,17 @@ pub(super) fn put(packet: &mut Packet, original: &[u8; ORIGINAL]) -> Headers {
     Headers::Behind
 }
 
+/// Reads the headers that lie behind a frame; false if there is no room for them.
+pub(super) fn read(packet: &mut Packet, original: &mut [u8; ORIGINAL]) -> bool {
+    let len = packet.len();
+    if !packet.set_len(len + ORIGINAL) {
+        return false;
+    }
+    original.copy_from_slice(&packet.data()[len..]);
+    packet.truncate(len);
+    true
+}
+
 /// Makes a packet what its sender has sent; false if that is not known.
 pub(super) fn take(packet: &mut Packet, headers: Headers) -> bool {
     let len = packet.len();

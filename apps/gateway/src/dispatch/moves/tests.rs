@@ -16,6 +16,7 @@ use linerate_testkit::Random;
 use super::*;
 use crate::dispatch::bucket::BUCKETS;
 use crate::dispatch::owners::Owners;
+use crate::dispatch::sorter::Sorted;
 
 /// Bursts of this number and up come from outside, those below from another worker.
 const OUTSIDE: u16 = 100;
@@ -57,7 +58,11 @@ impl Stage for Counting {
                 for (bucket, packet) in buckets.iter_mut().zip(burst.iter()) {
                     *bucket = packet.data()[0];
                 }
-                let gone = self.sorter.sort(burst, &buckets, (Mask::MAX, 0), 7, out);
+                let sorted = Sorted {
+                    mask: Mask::MAX,
+                    ..Sorted::default()
+                };
+                let gone = self.sorter.sort(burst, &buckets, sorted, 7, out);
                 let mut own = ones(!gone).map(|index| buckets[index]);
                 buckets = std::array::from_fn(|_| own.next().unwrap_or(0));
             }

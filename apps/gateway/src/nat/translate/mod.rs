@@ -43,6 +43,8 @@ pub struct Destination {
     pool: Option<u16>,
     /// Whether the mapping's filter is asked when the source is known: the packet turns round here.
     is_asked_later: bool,
+    /// Whether the source is an outside one already.
+    is_from_outside: bool,
 }
 
 impl Destination {
@@ -62,6 +64,7 @@ impl Destination {
             mapping: None,
             pool: None,
             is_asked_later: false,
+            is_from_outside: false,
         }
     }
 }
@@ -296,6 +299,22 @@ impl Nat {
         self.counted(found)
     }
 
+    /// The same of a packet whose source is the outside of a host inside, by another's translation.
+    ///
+    /// # Errors
+    /// As [`destination`](Self::destination).
+    pub fn destination_from_outside(&mut self, first: &First) -> Result<Destination, Refused> {
+        let id = self
+            .rules
+            .id(first.tuple.dst.address)
+            .ok_or(Refused::NoMapping);
+        let found = id.and_then(|id| self.mapped(first.tuple, id, false));
+        self.counted(found.map(|found| Destination {
+            is_from_outside: true,
+            ..found
+        }))
+    }
+
     fn destination_of(&self, first: &First) -> Result<Destination, Refused> {
         let tuple = &first.tuple;
         let same = Destination::same(tuple);
@@ -359,6 +378,7 @@ impl Nat {
             mapping: outside,
             pool: None,
             is_asked_later: turns,
+            is_from_outside: false,
         })
     }
 
@@ -490,6 +510,9 @@ impl Nat {
         let (tuple, rules) = (&destination.tuple, &self.rules);
         if let Some(pool) = destination.pool {
             return Source::Pool(pool);
+        }
+        if destination.is_from_outside {
+            return Source::Same;
         }
         // A packet that would have left to the outside, had it not been for somebody inside.
         let turns = *tuple != first.tuple;

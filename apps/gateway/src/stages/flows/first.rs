@@ -14,6 +14,7 @@ use linerate_wire::ethernet::HEADER_LEN;
 
 use super::balanced::DIRECT;
 use super::limits::owner;
+use super::turned::{TURNS, between};
 use super::{Beside, Flows, Table, Tracked, gone_of, read};
 use crate::balance::one_way;
 use crate::nat::rewrite::{Differences, Translation4, Translation6};
@@ -131,10 +132,16 @@ impl Flows {
         // Before its route is asked for: an outside address may have none, and of what nobody has
         // asked for nobody is told (RFC 5382 REQ-4).
         let chosen = self.choose(index, &tuple, context)?;
-        let destination = match &chosen {
-            Some(chosen) => Destination::decided(chosen.tuple, chosen.pool()),
-            None => {
-                let destination = self.nat.destination(&first);
+        let turns = self.turns(&key, &first);
+        let destination = match (&chosen, turns) {
+            (Some(chosen), _) => Destination::decided(chosen.tuple, chosen.pool()),
+            // Who has that endpoint is known where it turns to.
+            (None, Some(pool)) => Destination::decided(tuple, Some(pool)),
+            (None, None) => {
+                let destination = match self.have_turned {
+                    true => self.nat.destination_from_outside(&first),
+                    false => self.nat.destination(&first),
+                };
                 destination.map_err(|why| self.reasons.of_nat(why))?
             }
         };
@@ -153,14 +160,20 @@ impl Flows {
             (true, false) => aim = tuple,
             _ => {}
         }
-        let Some(to) = leaves(index, goes_to, packet, context) else {
-            return Ok(());
+        let to = match turns {
+            Some(_) => id,
+            None => match leaves(index, goes_to, packet, context) {
+                Some(to) => to,
+                None => return Ok(()),
+            },
         };
+        let is_hairpin = turns.is_some() || self.have_turned;
         let is_direct = chosen.is_some_and(|chosen| chosen.form.is_direct());
         let reasons = &self.reasons;
         let upper = read(packet, is_v4, aim.protocol, end).map_err(|why| reasons.of(why))?;
         let zone = self.policy.zone(id).number();
-        let is_full = self.is_full_of_half_open(zone);
+        // A cookie would have to be said in both flows.
+        let is_full = !is_hairpin && self.is_full_of_half_open(zone);
         let first_state = match &key {
             // Its answers may go another way.
             _ if is_direct => one_way::first(&upper),
@@ -171,7 +184,10 @@ impl Flows {
             return Err(self.reasons.of(reason));
         }
         let beside = Beside::of(packet, is_v4, &upper);
-        let services = self.permits(index, (&aim, beside), (id, to), packet, context)?;
+        let services = match turns {
+            Some(_) => ServiceBits::default(),
+            None => self.permits(index, (&aim, beside), (id, to), packet, context)?,
+        };
         let (tcp, state, onward) = match first_state {
             track::First::Begin(tcp, state) => (tcp, state, None),
             track::First::Proxy(tcp, made) => (tcp, State::Proxied, Some(made)),
@@ -198,7 +214,9 @@ impl Flows {
         let user = Tracked {
             tcp,
             differences: Differences::default(),
-            permitted_by: self.number | if is_direct { DIRECT } else { 0 },
+            permitted_by: self.number
+                | if is_direct { DIRECT } else { 0 }
+                | if is_hairpin { TURNS } else { 0 },
             services,
             backend,
             held: match is_between {
@@ -209,10 +227,19 @@ impl Flows {
         };
         let first_of = |user| First {
             state: state as u8,
-            owner: owner(&key),
+            owner: match self.have_turned {
+                // The host is counted where its other flow is.
+                true => owner(&key) ^ u64::from(tuple.src.port) << 48,
+                false => owner(&key),
+            },
             zone,
             user,
             bytes,
+        };
+        let vrf = context.interface().vrf as u16;
+        let back_zone = match turns {
+            Some(_) => between(&becomes.tuple.reversed(), vrf),
+            None => vrf,
         };
         let back = match is_between {
             true => aim.reversed().key(),
@@ -237,7 +264,7 @@ impl Flows {
         let mut differences = Differences::default();
         let begun = match (key, back) {
             (Either::V4(key), Some(Either::V4(back))) => {
-                let back = back.in_zone(key.zone());
+                let back = back.in_zone(back_zone);
                 differences = Translation4::new(&key, &back.reversed()).differences();
                 let first = first_of(Tracked {
                     differences,
@@ -247,7 +274,7 @@ impl Flows {
                     .map(|(new, gone)| (new, gone.map(|gone| gone_of(&gone))))
             }
             (Either::V6(key), Some(Either::V6(back))) => {
-                let back = back.in_zone(key.zone());
+                let back = back.in_zone(back_zone);
                 differences = Translation6::new(&key, &back.reversed()).differences();
                 let first = first_of(Tracked {
                     differences,
@@ -311,6 +338,9 @@ impl Flows {
             context.note(index, "flows", || "its SYN cookie has come back".into());
             self.counts.cookies_returned += 1;
             self.becomes(index, (Way::Onward, made), packet, context)?;
+        }
+        if turns.is_some() {
+            self.passes_to(index, back_zone);
         }
         if is_direct {
             return self.encapsulate(index, backend, packet, context);

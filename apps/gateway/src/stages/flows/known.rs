@@ -8,6 +8,7 @@ use linerate_tables::flow::{Direction, FlowKey, Hit};
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::balanced::{DIRECT, Directed, direct};
+use super::turned::TURNS;
 use super::{Beside, Flows, Table, gone_of, read};
 use crate::nat::Held;
 use crate::nat::rewrite::Differences;
@@ -129,12 +130,21 @@ macro_rules! known {
                         return self.begin(now, index, packet, context);
                     };
                     let (backend, before) = (flow.user.backend, flow.user.permitted_by);
-                    let number = number | before & DIRECT;
+                    let number = number | before & (DIRECT | TURNS);
+                    when.1 = number;
                     if before != number {
                         let (_, original, translated, _) = gone_of(&flow);
                         let tuples = (original, translated);
                         let kept = (held, beside, backend);
-                        match self.decide_again(index, hit, tuples, kept, packet, context) {
+                        let turning = match before & TURNS {
+                            0 => None,
+                            _ => self.decide_turning(hit, &tuples, held),
+                        };
+                        let decided = match turning {
+                            Some(decided) => decided,
+                            None => self.decide_again(index, hit, tuples, kept, packet, context),
+                        };
+                        match decided {
                             Ok(Some(services)) => {
                                 if let Some(user) = self.$table.user_mut(hit.flow) {
                                     user.permitted_by = number;
@@ -169,6 +179,7 @@ macro_rules! known {
                 match judged {
                     Judged::Pass(None) => Ok(()),
                     Judged::Pass(Some((to, differences))) => {
+                        self.passes_to(index, to.zone());
                         self.$write(index, to, differences, packet, context)
                     }
                     Judged::Drop(reason) => Err(self.reasons.of(reason)),

@@ -10,6 +10,7 @@ use linerate_routing::plane::settings::Settings;
 use linerate_tables::TableError;
 
 use super::balanced::DIRECT;
+use super::turned::TURNS;
 use super::{Flows, Limits};
 use crate::balance::{Balance, Tables};
 use crate::config::Stanzas;
@@ -147,7 +148,7 @@ impl Shared {
         };
         let number = match old.filter(is_same) {
             Some(same) => same.number,
-            None => NUMBER.fetch_add(1, Ordering::Relaxed) & !DIRECT,
+            None => NUMBER.fetch_add(1, Ordering::Relaxed) & !(DIRECT | TURNS),
         };
         let limits = Limits::new(stanzas, policy.zones());
         let limits = match old.filter(|old| old.limits.is(&limits)) {

@@ -125,8 +125,8 @@ impl Flows {
             return done;
         }
         let own_key = match quote.key {
-            Either::V4(key) => Either::V4(key.in_zone(vrf)),
-            Either::V6(key) => Either::V6(key.in_zone(vrf)),
+            Either::V4(key) => Either::V4(key.in_zone(self.zone_of(&Tuple::from(&key), vrf))),
+            Either::V6(key) => Either::V6(key.in_zone(self.zone_of(&Tuple::from(&key), vrf))),
         };
         let found = match own_key {
             Either::V4(key) => self.v4.lookup(key).and_then(|hit| {
@@ -168,8 +168,13 @@ impl Flows {
                 None => Ok(()),
             };
         }
+        let zone = match &to {
+            Either::V4(key) => key.zone(),
+            Either::V6(key) => key.zone(),
+        };
+        self.passes_to(index, zone);
         // RFC 5508 REQ-5 c: routers inside are not named outside.
-        let hides = hit.direction == Direction::Forward;
+        let hides = hit.direction == Direction::Forward || zone != vrf;
         let write = |frame: &mut [u8], to: &To<'_>| {
             let half = to.addresses.len() / 2;
             let router = hides.then(|| &to.addresses[..half]);

@@ -13,6 +13,7 @@ use linerate_core::ring::spsc;
 use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker};
 use linerate_drivers::Drivers;
 use linerate_gateway::config::{FlowsConfig, Stanzas};
+use linerate_gateway::dispatch::sorter::Sorted;
 use linerate_gateway::dispatch::{Bucket, Classes, Hash, Marked, Owners, Sorter};
 use linerate_gateway::nat::rules;
 use linerate_gateway::path::GatewayPath;
@@ -299,8 +300,12 @@ impl Stage for Hop {
         let mut buckets = [0; Burst::CAPACITY];
         self.sorter.admit(burst, out);
         self.parsed.class.v4 = burst.mask();
-        self.classes.buckets(&self.parsed, &mut buckets);
-        self.sorter.sort(burst, &buckets, (Mask::MAX, 0), 1, out);
+        self.classes.buckets(&self.parsed, 0, &mut buckets);
+        let sorted = Sorted {
+            mask: Mask::MAX,
+            ..Sorted::default()
+        };
+        self.sorter.sort(burst, &buckets, sorted, 1, out);
     }
 }
 

@@ -165,7 +165,7 @@ pub(crate) fn explain(question: &Question<'_>, shared: &Shared) -> Result<Value,
     }
     said.value["ways"] = ways.into();
     if verdicts.contains(&Verdict::Permit.name()) {
-        said.worker(question, shared, &first);
+        said.worker(question, shared, (&first, id));
     }
     verdicts.dedup();
     Ok(match verdicts.as_slice() {
@@ -184,7 +184,12 @@ pub(crate) fn explain(question: &Question<'_>, shared: &Shared) -> Result<Value,
 
 impl Said {
     /// Says which worker has the flow that begins with `first`.
-    fn worker(&mut self, question: &Question<'_>, shared: &Shared, first: &Tuple) {
+    fn worker(
+        &mut self,
+        question: &Question<'_>,
+        shared: &Shared,
+        (first, by): (&Tuple, InterfaceId),
+    ) {
         let Some(running) = question.running else {
             // Buckets go by a secret of the gateway at work.
             return;
@@ -203,7 +208,7 @@ impl Said {
                 Some("worker: by the query's identifier".into())
             }
             Mode::Dispatcher | Mode::Balanced => first.key().and_then(|key| {
-                let bucket = shared.classes.one(&key);
+                let bucket = shared.classes.one_from(&key, by.0);
                 let name = name(owner(running, bucket)?)?;
                 self.value["worker"] = name.into();
                 self.value["bucket"] = bucket.into();

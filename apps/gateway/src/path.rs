@@ -210,7 +210,7 @@ impl GatewayPath {
             self.validate.run(burst, context, out);
             context.packets.marks.whole |= whole;
             self.flows.stage_mut().have_turned(turned.is_some());
-            for index in ones(turned.unwrap_or(0)) {
+            for index in ones(turned.unwrap_or(0) & burst.mask()) {
                 context
                     .packets
                     .arrive(index, &mut burst.as_packets_mut()[index]);

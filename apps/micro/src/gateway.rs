@@ -308,7 +308,7 @@ impl Stage for Hop {
         let mut buckets = [0; Burst::CAPACITY];
         self.sorter.admit(burst, out);
         self.parsed.class.v4 = burst.mask();
-        self.classes.buckets(&self.parsed, &mut buckets);
+        self.classes.buckets(&self.parsed, 0, &mut buckets);
         let all = Sorted {
             mask: Mask::MAX,
             ..Sorted::default()

@@ -15,7 +15,9 @@
 //!
 //! Hosts inside that reach each other by a pool's address have a flow at each one's owner: see
 //! `stages/flows/turned.rs`. Where the address is the gateway's own as well, or NAT64's, such a
-//! packet goes by its port like all others.
+//! packet goes by its port like all others; and so does one from an interface where sources that
+//! leave there are translated, for it may be an answer
+//! ([`Rules::turns_from`](crate::nat::rules::Rules)).
 //!
 //! What an address is stands in two small routing tables: the longest prefix counts, so a server
 //! with an address inside is a server. Where some ports of an address are a service's, the port
@@ -154,6 +156,8 @@ pub struct Classes {
     hash: Hash,
     /// Absent where nothing is translated: then all packets go by their flow.
     tables: Option<Box<Tables>>,
+    /// By interface: whether packets from there turn.
+    turning: Vec<bool>,
 }
 
 const INSIDE: u32 = Marks::Inside as u32;
@@ -178,11 +182,12 @@ enum By {
     Flow,
 }
 
-/// By what a packet goes whose ends are these; `ported`: its protocol has ports.
+/// By what a packet goes whose ends are these; `ported`: its protocol has ports; `turns`: it comes
+/// from where packets turn.
 #[inline(always)]
-fn by(from: u32, to: u32, ported: bool) -> By {
+fn by(from: u32, to: u32, ported: bool, turns: bool) -> By {
     match (from, to) {
-        (INSIDE, MEETING) if ported => By::Sender,
+        (INSIDE, MEETING) if ported && turns => By::Sender,
         (_, POOL | MEETING) if ported => By::Port,
         (_, POOL | MEETING | SERVICE) => By::From,
         (_, PREFIX64) if ported => By::Sender,
@@ -206,7 +211,11 @@ impl Classes {
     /// There is no memory for the tables.
     pub fn new(hash: Hash, marked: &Marked) -> Result<Self, TableError> {
         if marked.is_empty() {
-            return Ok(Self { hash, tables: None });
+            return Ok(Self {
+                hash,
+                tables: None,
+                turning: Vec::new(),
+            });
         }
         let v4 = Lpm4Config {
             table_bytes: 4 << 20,
@@ -239,7 +248,29 @@ impl Classes {
             tables.mixed[at].ports.push((ports.clone(), *mark));
         }
         let tables = Some(tables);
-        Ok(Self { hash, tables })
+        let turning = Vec::new();
+        Ok(Self {
+            hash,
+            tables,
+            turning,
+        })
+    }
+
+    /// The same, where packets from these interfaces turn, by number.
+    #[must_use]
+    pub fn turning_from(self, turning: Vec<bool>) -> Self {
+        Self { turning, ..self }
+    }
+
+    /// From which interfaces packets turn.
+    pub fn turning(&self) -> &[bool] {
+        &self.turning
+    }
+
+    #[inline(always)]
+    fn turns_from(&self, interface: u16) -> bool {
+        let turns = self.turning.get(usize::from(interface));
+        turns.copied().unwrap_or(false)
     }
 
     /// The keyed hash.
@@ -247,20 +278,31 @@ impl Classes {
         self.hash
     }
 
-    /// Writes the bucket of each packet at the positions of `v4` and `v6` of a parsed burst.
+    /// Writes the bucket of each packet at the positions of `v4` and `v6` of a parsed burst, which
+    /// came by an interface.
     #[inline]
-    pub fn buckets(&self, parsed: &Parsed, buckets: &mut [Bucket; Burst::CAPACITY]) {
-        let class = &parsed.class;
+    pub fn buckets(
+        &self,
+        parsed: &Parsed,
+        interface: u16,
+        buckets: &mut [Bucket; Burst::CAPACITY],
+    ) {
+        let (class, turns) = (&parsed.class, self.turns_from(interface));
         if class.v4 != 0 {
-            self.buckets4(parsed, class.v4, buckets);
+            self.buckets4(parsed, (class.v4, turns), buckets);
         }
         if class.v6 != 0 {
-            self.buckets6(parsed, class.v6, buckets);
+            self.buckets6(parsed, (class.v6, turns), buckets);
         }
     }
 
     #[inline(always)]
-    fn buckets4(&self, parsed: &Parsed, v4: Mask, buckets: &mut [Bucket; Burst::CAPACITY]) {
+    fn buckets4(
+        &self,
+        parsed: &Parsed,
+        (v4, turns): (Mask, bool),
+        buckets: &mut [Bucket; Burst::CAPACITY],
+    ) {
         let count = (Mask::BITS - v4.leading_zeros()) as usize;
         let keys = &parsed.keys4[..count];
         let Some(tables) = self.tables.as_deref() else {
@@ -275,20 +317,37 @@ impl Classes {
         fib.lookup_bulk(0, &parsed.src4[..count], &mut from[..count]);
         fib.lookup_bulk(0, &parsed.dst4[..count], &mut to[..count]);
         for (index, key) in keys.iter().enumerate() {
-            buckets[index] = self.of4(tables, from[index], to[index], key);
+            buckets[index] = self.of4(tables, (from[index], to[index]), key, turns);
         }
     }
 
     #[cold]
-    fn buckets6(&self, parsed: &Parsed, mut v6: Mask, buckets: &mut [Bucket; Burst::CAPACITY]) {
+    fn buckets6(
+        &self,
+        parsed: &Parsed,
+        (mut v6, turns): (Mask, bool),
+        buckets: &mut [Bucket; Burst::CAPACITY],
+    ) {
         while v6 != 0 {
             let index = v6.trailing_zeros() as usize;
             v6 &= v6 - 1;
-            buckets[index] = self.one6(&parsed.keys6[index]);
+            buckets[index] = self.of6(&parsed.keys6[index], turns);
         }
     }
 
-    /// The bucket of a packet with this key.
+    /// The bucket of a packet with this key that comes by an interface.
+    pub fn one_from(&self, key: &FlowKey, interface: u16) -> Bucket {
+        match (key, self.tables.as_deref()) {
+            (FlowKey::V4(key), Some(tables)) => {
+                let (from, to) = (tables.of(key.src().into()), tables.of(key.dst().into()));
+                self.of4(tables, (from, to), key, self.turns_from(interface))
+            }
+            (FlowKey::V4(key), None) => self.hash.flow4(key),
+            (FlowKey::V6(key), _) => self.of6(key, self.turns_from(interface)),
+        }
+    }
+
+    /// The bucket of a packet with this key, from where none turns.
     pub fn one(&self, key: &FlowKey) -> Bucket {
         match key {
             FlowKey::V4(key) => self.one4(key),
@@ -302,13 +361,17 @@ impl Classes {
             None => self.hash.flow4(key),
             Some(tables) => {
                 let (from, to) = (tables.of(key.src().into()), tables.of(key.dst().into()));
-                self.of4(tables, from, to, key)
+                self.of4(tables, (from, to), key, false)
             }
         }
     }
 
     /// The bucket of one IPv6 packet.
     pub fn one6(&self, key: &FlowKey6) -> Bucket {
+        self.of6(key, false)
+    }
+
+    fn of6(&self, key: &FlowKey6, turns: bool) -> Bucket {
         let hash = &self.hash;
         let Some(tables) = self.tables.as_deref() else {
             return hash.flow6(key);
@@ -320,7 +383,7 @@ impl Classes {
             tables.exactly(known, key.protocol(), port)
         };
         let ported = Protocol::of(key.protocol()).is_some();
-        match by(of(src, src_port), of(dst, dst_port), ported) {
+        match by(of(src, src_port), of(dst, dst_port), ported, turns) {
             By::Port => of_port(dst_port),
             By::From => hash.end6(&src, src_port),
             By::To => hash.end6(&dst, dst_port),
@@ -330,10 +393,11 @@ impl Classes {
         }
     }
 
-    /// Whether a packet with this key is of a host inside, to where others inside have their
-    /// mappings: it [turns](super::stage::Dispatch) behind its translation.
-    pub fn turns(&self, key: &FlowKey) -> bool {
-        let Some(tables) = self.tables.as_deref() else {
+    /// Whether a packet with this key, from an interface, is of a host inside, to where others
+    /// inside have their mappings: it [turns](super::stage::Dispatch) behind its translation.
+    pub fn turns(&self, key: &FlowKey, interface: u16) -> bool {
+        let tables = self.tables.as_deref();
+        let Some(tables) = tables.filter(|_| self.turns_from(interface)) else {
             return false;
         };
         let mark = |address, protocol, port| tables.exactly(tables.of(address), protocol, port);
@@ -380,13 +444,14 @@ impl Classes {
     }
 
     #[inline(always)]
-    fn of4(&self, tables: &Tables, from: u32, to: u32, key: &FlowKey4) -> Bucket {
+    fn of4(&self, tables: &Tables, (from, to): (u32, u32), key: &FlowKey4, turns: bool) -> Bucket {
         let hash = &self.hash;
         let (src, dst) = (key.src().to_bits(), key.dst().to_bits());
         let (src_port, dst_port) = (key.src_port(), key.dst_port());
         let from = tables.exactly(from, key.protocol(), src_port);
         let to = tables.exactly(to, key.protocol(), dst_port);
-        match by(from, to, Protocol::of(key.protocol()).is_some()) {
+        let ported = Protocol::of(key.protocol()).is_some();
+        match by(from, to, ported, turns) {
             By::Port => of_port(dst_port),
             By::From => hash.end4(src, src_port),
             By::To => hash.end4(dst, dst_port),
@@ -606,7 +671,7 @@ mod tests {
                     let (src, dst) = (address(random.of(&any)), address(random.of(&any)));
                     parsed.keys6[index] = FlowKey6::new(src, dst, ports.0, ports.1, 6);
                 }
-                classes.buckets(&parsed, &mut buckets);
+                classes.buckets(&parsed, 0, &mut buckets);
                 for (index, &bucket) in buckets.iter().enumerate() {
                     if parsed.class.v4 >> index & 1 != 0 {
                         assert_eq!(bucket, classes.one4(&parsed.keys4[index]));

@@ -270,7 +270,10 @@ impl Dispatch {
             (Upper::Error, _) => {
                 let headers = linerate_wire::parse(packet.data()).ok()?;
                 let quote = Quote::read(packet.data(), &headers).ok()?;
-                Some(self.classes.one(&quote.key))
+                Some(
+                    self.classes
+                        .one_from(&quote.key, context.packets.interface.0),
+                )
             }
             _ => None,
         }
@@ -301,7 +304,9 @@ impl Stage<Context<'_>> for Dispatch {
         if tracked == 0 {
             return;
         }
-        self.classes.buckets(&packets.parsed, &mut self.buckets);
+        let from = packets.interface.0;
+        self.classes
+            .buckets(&packets.parsed, from, &mut self.buckets);
         for index in ones(tracked & packets.parsed.class.icmp) {
             if let Some(bucket) = self.of_icmp(index, &burst.as_packets()[index], context) {
                 self.buckets[index] = bucket;

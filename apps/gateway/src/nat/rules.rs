@@ -638,6 +638,14 @@ impl Rules {
         self.config.sources.iter().find_map(fits)
     }
 
+    /// Whether what hosts inside send to each other's outside addresses is known by where it comes
+    /// in: no source that leaves there is translated, so none of it is an answer.
+    pub(crate) fn turns_from(&self, at: At) -> bool {
+        let rules = || self.config.sources.iter();
+        let mut pools = rules().filter(|rule| matches!(rule.action, Action::Pool(_)));
+        pools.clone().all(|rule| !rule.to.has(at)) && pools.any(|rule| rule.from.has(at))
+    }
+
     fn is_of_family(&self, pool: u16, address: IpAddr) -> bool {
         let pool = self.config.pools.get(usize::from(pool));
         pool.is_some_and(|pool| {

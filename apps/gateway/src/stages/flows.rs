@@ -335,8 +335,8 @@ impl Flows {
     }
 
     /// Readies the keys of those that are not looked up as they are: ICMP queries, by their
-    /// identifiers, and all of a VRF besides the first, or that have turned. Returns ICMP errors, which have no flow of
-    /// their own.
+    /// identifiers, and all of a VRF besides the first, or that have turned. Returns ICMP errors,
+    /// which have no flow of their own.
     #[cold]
     fn ready_keys(&self, mask: Mask, burst: &Burst, context: &mut Context<'_>) -> Mask {
         let vrf = context.interface().vrf as u16;

@@ -433,3 +433,22 @@ fn hosts_inside_meet_in_a_running_gateway_while_buckets_move() {
         }
     }
 }
+
+/// Hosts of the other side that have addresses of those inside, too: their answers are none that
+/// turn, since sources that leave there are translated.
+#[test]
+fn answers_from_outside_meet_their_flows_whatever_addresses_are_inside() {
+    for handing in [Handing::Among, Handing::ToEu] {
+        let mut nat = of(Filtering::AddressAndPortDependent);
+        nat.sources[0].source = Some(prefix("0.0.0.0/0"));
+        let mut plant = Plant::new(handing, 3, nat);
+        for asks in hosts(protocol::UDP) {
+            let sent = plant.exchange(INSIDE, &[datagram(&asks, INSIDE).bytes()]);
+            let outside = ends(&the_one(sent, OUTSIDE).frame);
+            let back = datagram(&outside.reversed(), OUTSIDE);
+            let back = the_one(plant.exchange(OUTSIDE, &[back.bytes()]), INSIDE);
+            assert_eq!(ends(&back.frame), asks.reversed());
+        }
+        plant.is_exact();
+    }
+}

@@ -7,6 +7,7 @@ use linerate_tables::flow::{Cursor, Flow, FlowKey, Inserted};
 use linerate_wire::FlowKey as Either;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
+use super::turned::is_between;
 use super::{Flows, Table, Tracked, gone_of, ticks};
 use crate::dispatch::moves::Ties;
 use crate::dispatch::{Bucket, Classes};
@@ -249,8 +250,14 @@ where
 
 /// Ties the buckets that a flow needs the owner of.
 fn tie(ties: &mut Ties, classes: &Classes, bucket: Bucket, (key, reverse): &(Either, Either)) {
-    let back = classes.one(reverse);
-    ties.add(bucket, back);
+    let zone = match key {
+        Either::V4(key) => key.zone(),
+        Either::V6(key) => key.zone(),
+    };
+    if !is_between(zone) {
+        ties.add(bucket, classes.one(reverse));
+    }
+    // Answers to what has turned go by the host that has the mapping.
     if let Some(host) = classes.mapped_host(key, reverse) {
         ties.add(bucket, host);
     }

@@ -124,7 +124,7 @@ impl Flows {
             Some(known) => known,
             None => (self.classes.one(&key), self.random()),
         };
-        let first = nat::First {
+        let mut first = nat::First {
             tuple,
             from: self.at(id),
             bucket,
@@ -132,7 +132,14 @@ impl Flows {
         // Before its route is asked for: an outside address may have none, and of what nobody has
         // asked for nobody is told (RFC 5382 REQ-4).
         let chosen = self.choose(index, &tuple, context)?;
-        let turns = self.turns(&key, &first);
+        let turns = match chosen {
+            None => self.turns(&key, &first),
+            Some(_) => None,
+        };
+        if turns.is_some() {
+            first.bucket = self.classes.one_from(&key, id.0);
+        }
+        let (first, bucket) = (first, first.bucket);
         let destination = match (&chosen, turns) {
             (Some(chosen), _) => Destination::decided(chosen.tuple, chosen.pool()),
             // Who has that endpoint is known where it turns to.

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_appliance::error::Error;
+use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::settings::Settings;
 use linerate_tables::TableError;
 
@@ -16,7 +17,7 @@ use crate::balance::{Balance, Tables};
 use crate::config::Stanzas;
 use crate::dispatch::control::Moves;
 use crate::dispatch::{Classes, Hash, Marked};
-use crate::nat::rules::Rules;
+use crate::nat::rules::{At, Rules};
 use crate::nat::writer::Writer;
 use crate::policy::{Counts, List, Policy};
 use crate::services::{Made, Plan, Spec};
@@ -132,13 +133,20 @@ impl Shared {
         let is_alike = |old: &&Self| {
             Arc::ptr_eq(&old.rules, &rules) && old.balance.config() == balance.config()
         };
-        let classes = match old.filter(is_alike) {
+        let numbers = (0..).map(InterfaceId).take(names.len());
+        let at = numbers.map(|id| At {
+            zone: policy.zone(id).number().into(),
+            interface: id.0,
+        });
+        let turning: Vec<bool> = at.map(|at| rules.turns_from(at)).collect();
+        let is_same = |old: &&Self| is_alike(old) && old.classes.turning() == turning;
+        let classes = match old.filter(is_same) {
             Some(same) => same.classes.clone(),
             None => {
                 let hash = old.map_or_else(any_hash, |old| old.classes.hash());
                 let mut marked = Marked::of_nat(&rules.config);
                 balance.config().mark(&mut marked);
-                Arc::new(Classes::new(hash, &marked)?)
+                Arc::new(Classes::new(hash, &marked)?.turning_from(turning))
             }
         };
         let (plan, made) = plan(&stanzas.services, &policy, old)?;

@@ -35,6 +35,11 @@ pub(crate) fn vrf_of(zone: u16) -> u16 {
     zone & !(BETWEEN | DOWN)
 }
 
+/// Whether a key of this zone is between outside endpoints.
+pub(super) fn is_between(zone: u16) -> bool {
+    zone & BETWEEN != 0
+}
+
 /// The zone of a packet from one outside endpoint to another, in a VRF.
 pub(super) fn between(tuple: &Tuple, vrf: u16) -> u16 {
     let [src, dst] = [tuple.src, tuple.dst].map(|end| (end.address, end.port));
@@ -68,7 +73,7 @@ impl Flows {
         let may = self.hands_over && !self.have_turned;
         // Most go to no pool.
         let is_to_pool = may && rules.id(first.tuple.dst.address).is_some();
-        let turns = is_to_pool && self.classes.turns(key);
+        let turns = is_to_pool && self.classes.turns(key, first.from.interface);
         turns.then(|| rules.hairpin(&first.tuple, first.from))?
     }
 

@@ -51,8 +51,12 @@ impl Form {
     }
 }
 
-/// A router; with a form of dispatch, a gateway.
-pub(super) fn set_up(asked: &Asked, cpus: Cpus, form: Option<Form>) -> Result<Setup, Error> {
+/// A router; with a form of dispatch, a gateway. Without dispatch that has one lcore, however many
+/// the others of the report have.
+pub(super) fn set_up(asked: &Asked, mut cpus: Cpus, form: Option<Form>) -> Result<Setup, Error> {
+    if form == Some(Form::None) {
+        cpus.device.truncate(1);
+    }
     let what = if form.is_some() { "gateway" } else { "router" };
     let Wires {
         mut sides,
@@ -305,10 +309,6 @@ mod tests {
     #[test]
     fn the_files_are_sound_whatever_is_asked() {
         let ports = ["ring:a", "ring:b"].map(String::from);
-        let cpus = Cpus {
-            generator: vec![0],
-            device: vec![1, 2, 3],
-        };
         for rules in [0, 25, 1000] {
             let asked = Asked {
                 kind: super::super::DeviceKind::Router,
@@ -324,6 +324,11 @@ mod tests {
             };
             let forms = [Form::None, Form::Rss, Form::Dispatcher, Form::Balanced];
             for form in forms.map(Some).into_iter().chain([None]) {
+                let many = if form == Some(Form::None) { 1 } else { 3 };
+                let cpus = Cpus {
+                    generator: vec![0],
+                    device: (1..=many).collect(),
+                };
                 let text = text(&asked, &cpus, &ports, form);
                 let appliance = match form {
                     Some(_) => linerate_gateway::GATEWAY,

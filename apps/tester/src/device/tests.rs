@@ -55,6 +55,23 @@ fn set_up(asked: &Asked) -> Result<Setup, Error> {
     Setup::make(asked, cpus, Clock::calibrate())
 }
 
+#[test]
+fn every_form_of_a_gateway_starts_over_as_many_cores_as_the_others_have() {
+    let usable = linerate_core::env::allowed_cpus().unwrap();
+    let cpus = Cpus {
+        generator: usable.iter().take(1).collect(),
+        device: usable.iter().cycle().take(3).collect(),
+    };
+    for (kind, many) in DeviceKind::gateways().into_iter().zip([1, 3, 3, 3]) {
+        let mut asked = asked(kind, "ring");
+        asked.cores = 3;
+        let setup = Setup::make(&asked, cpus.clone(), Clock::calibrate()).unwrap();
+        let lcores = setup.under_test.lcores();
+        assert_eq!(lcores.len(), many, "{}: {lcores:?}", kind.name());
+        assert_eq!(setup.device.cores, many as u32);
+    }
+}
+
 /// The generator's two ports, opened by hand.
 struct Ends {
     queues: Vec<Queues>,

@@ -19,6 +19,7 @@
 //! ```
 
 pub mod pacing;
+pub mod prr;
 pub mod rtt;
 pub mod seq;
 #[cfg(test)]

@@ -19,6 +19,7 @@
 //! ```
 
 pub mod congestion;
+pub mod metrics;
 pub mod pacing;
 pub mod prr;
 pub mod rtt;

@@ -1,0 +1,480 @@
+//! What connections to the same host share over time (RFC 9040): a connection that ends leaves
+//! what it learned of the path, and the next one starts with it.
+//!
+//! | shared | what a new connection does with it | how it is merged |
+//! |---|---|---|
+//! | round trip, variation | a longer RTO than the handshake's sample gives ([`Rtt::expect`]) | a longer one at once, a shorter one by 1/8; the variation by 1/4 |
+//! | threshold | its first slow start ends there; only if configured | Linux' rules, see below |
+//! | window | nothing: it is what the path could carry, to be shown | half of old and new |
+//! | path MTU | starts with it | the newest; for 10 minutes (RFC 1191 6.3, RFC 8201 4) |
+//! | MSS that the peer announced | sizes the SYN's data with Fast Open (RFC 7413 4.1.3) | the newest |
+//! | Fast Open cookie | the next SYN carries data | the newest |
+//! | SYNs with data that got lost | no data for a while: a middlebox may drop it (RFC 7413 4.1.3.1) | counted |
+//!
+//! The threshold is not shared unless asked for, as in Linux since 5.x
+//! (`tcp_no_ssthresh_metrics_save`): one connection that met congestion for a moment would keep
+//! those of the next hour out of slow start.
+//!
+//! A host is a destination address. RFC 9040 4 would allow for the source too, but a stack with
+//! several addresses reaches a host by the same route from any of them.
+//!
+//! The room is fixed from the start. A new host takes the place of the one that was unused the
+//! longest. Only what the peer has confirmed enters: a handshake that is complete, an ICMP error
+//! that quotes a segment in flight. So strangers can push out what is known only by completing
+//! handshakes from many addresses, and it costs a few slow starts.
+//!
+//! ```
+//! use linerate_stack::tcp::metrics::{Closed, Metrics, MetricsConfig};
+//! let mut metrics = Metrics::new(&MetricsConfig::default()).expect("memory");
+//! let host = "192.0.2.1".parse().expect("an address");
+//! assert_eq!(metrics.lookup(host, 0), None);
+//! let closed = Closed { srtt_ns: Some(20_000_000), ..Closed::default() };
+//! metrics.note_closed(host, &closed, 1_000_000_000);
+//! let known = metrics.lookup(host, 2_000_000_000).expect("it has been told");
+//! assert_eq!(known.srtt_ns, Some(20_000_000));
+//! ```
+//!
+//! [`Rtt::expect`]: super::rtt::Rtt::expect
+
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+
+use linerate_tables::TableError;
+use linerate_tables::exact::{Exact, ExactConfig, Seed};
+
+const SECOND_NS: u64 = 1_000_000_000;
+/// Longest Fast Open cookie in bytes (RFC 7413 4.1.1).
+pub const COOKIE_MAX_BYTES: usize = 16;
+/// Shortest one.
+pub const COOKIE_MIN_BYTES: usize = 4;
+/// After the first SYN with data that got lost there are none for so many seconds; the time
+/// doubles with each further one, six times at most. Linux: `tfo_blackhole`'s per-host part.
+const COOKIE_PAUSE_S: u32 = 60;
+const COOKIE_PAUSE_DOUBLINGS: u8 = 6;
+
+/// No entry.
+const NIL: u32 = u32::MAX;
+
+/// How much is remembered, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricsConfig {
+    /// Hosts, at least 1: about 130 bytes each.
+    pub hosts: usize,
+    /// How long what was measured counts, in nanoseconds.
+    pub lifetime_ns: u64,
+    /// How long a path MTU counts, in nanoseconds.
+    pub pmtu_lifetime_ns: u64,
+    /// Whether slow start thresholds are shared.
+    pub is_ssthresh_shared: bool,
+    /// What the table's hash is keyed with; keep it secret.
+    pub seed: Seed,
+}
+
+impl Default for MetricsConfig {
+    /// 1024 hosts, an hour (Linux' `TCP_METRICS_TIMEOUT`), 10 minutes for a path MTU.
+    fn default() -> Self {
+        Self {
+            hosts: 1024,
+            lifetime_ns: 3600 * SECOND_NS,
+            pmtu_lifetime_ns: 600 * SECOND_NS,
+            is_ssthresh_shared: false,
+            seed: Seed::random(),
+        }
+    }
+}
+
+/// A Fast Open cookie (RFC 7413 4.1.1): 4 to 16 bytes that mean something to its server only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cookie {
+    bytes: [u8; COOKIE_MAX_BYTES],
+    len: u8,
+}
+
+impl Cookie {
+    /// A cookie of these bytes; `None` if it has a length that no cookie has: it is 4 to 16 bytes
+    /// and even (RFC 7413 4.1.1).
+    pub fn new(bytes: &[u8]) -> Option<Self> {
+        let is_sound = (COOKIE_MIN_BYTES..=COOKIE_MAX_BYTES).contains(&bytes.len())
+            && bytes.len().is_multiple_of(2);
+        is_sound.then(|| {
+            let mut cookie = Self {
+                len: bytes.len() as u8,
+                ..Self::default()
+            };
+            cookie.bytes[..bytes.len()].copy_from_slice(bytes);
+            cookie
+        })
+    }
+
+    /// Its bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len).min(COOKIE_MAX_BYTES)]
+    }
+}
+
+/// What is known of a host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Shared {
+    /// Smoothed round trip, in nanoseconds.
+    pub srtt_ns: Option<u64>,
+    /// Its mean deviation, in nanoseconds.
+    pub rttvar_ns: Option<u64>,
+    /// Slow start threshold in bytes, where it is shared.
+    pub ssthresh_bytes: Option<u32>,
+    /// Congestion window in bytes that the path could carry.
+    pub cwnd_bytes: Option<u32>,
+    /// Path MTU in bytes.
+    pub pmtu: Option<u16>,
+    /// MSS that the host announced.
+    pub mss: Option<u16>,
+    /// Cookie for a Fast Open now; none while SYNs with data are not tried.
+    pub cookie: Option<Cookie>,
+}
+
+/// How a connection's window was when it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// In its first slow start: the window is less than the path carries.
+    FirstSlowStart {
+        /// The window in bytes.
+        cwnd_bytes: u32,
+    },
+    /// In congestion avoidance, and not in a recovery: the window is what the path carries.
+    Avoidance {
+        /// The window in bytes.
+        cwnd_bytes: u32,
+        /// The threshold in bytes.
+        ssthresh_bytes: u32,
+    },
+    /// In a recovery, or a later slow start: the window says nothing.
+    Recovering {
+        /// The threshold in bytes.
+        ssthresh_bytes: u32,
+    },
+}
+
+/// What a connection has learned by its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Closed {
+    /// Smoothed round trip; `None` also where it ended while its RTO was backed off: nothing came
+    /// back in time, so nothing is known.
+    pub srtt_ns: Option<u64>,
+    /// Its mean deviation.
+    pub rttvar_ns: u64,
+    /// The window; `None` if no data was sent.
+    pub window: Option<Ended>,
+}
+
+/// What is kept of a host. 0 is unknown; round trips are in microseconds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    key: [u8; 16],
+    prev: u32,
+    next: u32,
+    measured_s: u32,
+    pmtu_s: u32,
+    srtt_us: u32,
+    rttvar_us: u32,
+    ssthresh_bytes: u32,
+    cwnd_bytes: u32,
+    pmtu: u16,
+    mss: u16,
+    cookie: Cookie,
+    syns_lost: u8,
+    syn_lost_s: u32,
+    /// Whether the index leads here.
+    is_indexed: bool,
+}
+
+/// What connections share, by host.
+pub struct Metrics {
+    index: Exact<16, u32>,
+    entries: Vec<Entry>,
+    capacity: usize,
+    /// The entry used last; `next` leads to the one used before.
+    newest: u32,
+    oldest: u32,
+    lifetime_s: u32,
+    pmtu_lifetime_s: u32,
+    is_ssthresh_shared: bool,
+}
+
+impl std::fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Metrics")
+            .field("hosts", &self.entries.len())
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+fn seconds(ns: u64) -> u32 {
+    (ns / SECOND_NS).min(u32::MAX.into()) as u32
+}
+
+fn microseconds(ns: u64) -> u32 {
+    // 0 is "unknown".
+    (ns / 1000).clamp(1, u32::MAX.into()) as u32
+}
+
+fn key(host: IpAddr) -> [u8; 16] {
+    match host {
+        IpAddr::V4(host) => host.to_ipv6_mapped().octets(),
+        IpAddr::V6(host) => host.octets(),
+    }
+}
+
+/// `value`, if it is known and `age_s` is within its lifetime.
+fn fresh<T: Default + PartialEq>(value: T, age_s: u32, lifetime_s: u32) -> Option<T> {
+    (value != T::default() && age_s <= lifetime_s).then_some(value)
+}
+
+impl Entry {
+    /// Forgets what is too old to be merged with.
+    fn expire(&mut self, now_s: u32, lifetime_s: u32) {
+        if now_s.saturating_sub(self.measured_s) > lifetime_s {
+            (self.srtt_us, self.rttvar_us) = (0, 0);
+            (self.ssthresh_bytes, self.cwnd_bytes) = (0, 0);
+        }
+    }
+
+    fn merge_rtt(&mut self, closed: &Closed) {
+        let Some(srtt_ns) = closed.srtt_ns else {
+            (self.srtt_us, self.rttvar_us) = (0, 0);
+            return;
+        };
+        let srtt = microseconds(srtt_ns);
+        let known = self.srtt_us;
+        // A longer one at once: too short an RTO costs more than too long a one.
+        self.srtt_us = match srtt >= known {
+            true => srtt,
+            false => known - (known - srtt) / 8,
+        };
+        // What the two means differ by is variation too.
+        let differs = known.abs_diff(srtt) / 2;
+        let differs = if known == 0 { 0 } else { differs };
+        let var = microseconds(closed.rttvar_ns).max(differs);
+        self.rttvar_us = match var >= self.rttvar_us {
+            true => var,
+            false => self.rttvar_us - (self.rttvar_us - var) / 4,
+        };
+    }
+
+    fn merge_window(&mut self, ended: Ended) {
+        let half = |known: u32, new: u32| match known {
+            0 => new,
+            known => known / 2 + new / 2,
+        };
+        match ended {
+            // Slow start was not over, so the path carries this at least.
+            Ended::FirstSlowStart { cwnd_bytes } => {
+                if self.ssthresh_bytes != 0 {
+                    self.ssthresh_bytes = self.ssthresh_bytes.max(cwnd_bytes / 2);
+                }
+                self.cwnd_bytes = self.cwnd_bytes.max(cwnd_bytes);
+            }
+            Ended::Avoidance {
+                cwnd_bytes,
+                ssthresh_bytes,
+            } => {
+                self.ssthresh_bytes = ssthresh_bytes.max(cwnd_bytes / 2);
+                self.cwnd_bytes = half(self.cwnd_bytes, cwnd_bytes);
+            }
+            Ended::Recovering { ssthresh_bytes } => {
+                if self.ssthresh_bytes != 0 {
+                    self.ssthresh_bytes = self.ssthresh_bytes.max(ssthresh_bytes);
+                }
+                self.cwnd_bytes = half(self.cwnd_bytes, ssthresh_bytes);
+            }
+        }
+    }
+
+    /// Whether SYNs with data are not tried at `now_s`.
+    fn is_cookie_paused(&self, now_s: u32) -> bool {
+        let doublings = self.syns_lost.saturating_sub(1).min(COOKIE_PAUSE_DOUBLINGS);
+        let pause = COOKIE_PAUSE_S << doublings;
+        self.syns_lost > 0 && now_s.saturating_sub(self.syn_lost_s) < pause
+    }
+}
+
+impl Metrics {
+    /// Without a host. All its memory is taken now.
+    ///
+    /// # Errors
+    /// [`TableError`] for no hosts or too many, and for want of memory.
+    pub fn new(config: &MetricsConfig) -> Result<Self, TableError> {
+        let index = ExactConfig::new("TCP metrics", config.hosts, config.seed).full_size();
+        Ok(Self {
+            index: Exact::new(&index)?,
+            entries: Vec::with_capacity(config.hosts),
+            capacity: config.hosts,
+            newest: NIL,
+            oldest: NIL,
+            lifetime_s: seconds(config.lifetime_ns),
+            pmtu_lifetime_s: seconds(config.pmtu_lifetime_ns),
+            is_ssthresh_shared: config.is_ssthresh_shared,
+        })
+    }
+
+    /// How many hosts are known.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// How many hosts there is room for.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    /// What is known of `host` at `now_ns` and is not too old, for a new connection to it. The
+    /// host counts as used.
+    pub fn lookup(&mut self, host: IpAddr, now_ns: u64) -> Option<Shared> {
+        let at = self.index.lookup(&key(host))?;
+        self.touch(at);
+        let now_s = seconds(now_ns);
+        let entry = &self.entries[at as usize];
+        let age = now_s.saturating_sub(entry.measured_s);
+        let pmtu_age = now_s.saturating_sub(entry.pmtu_s);
+        let ns = |us: u32| u64::from(us) * 1000;
+        let has_cookie = entry.cookie.len > 0 && !entry.is_cookie_paused(now_s);
+        let shared = Shared {
+            srtt_ns: fresh(entry.srtt_us, age, self.lifetime_s).map(ns),
+            rttvar_ns: fresh(entry.rttvar_us, age, self.lifetime_s).map(ns),
+            ssthresh_bytes: fresh(entry.ssthresh_bytes, age, self.lifetime_s)
+                .filter(|_| self.is_ssthresh_shared),
+            cwnd_bytes: fresh(entry.cwnd_bytes, age, self.lifetime_s),
+            pmtu: fresh(entry.pmtu, pmtu_age, self.pmtu_lifetime_s),
+            mss: fresh(entry.mss, 0, 0),
+            cookie: has_cookie.then_some(entry.cookie),
+        };
+        (shared != Shared::default()).then_some(shared)
+    }
+
+    /// A connection to `host` has ended, whose handshake was complete.
+    pub fn note_closed(&mut self, host: IpAddr, closed: &Closed, now_ns: u64) {
+        let (now_s, lifetime_s) = (seconds(now_ns), self.lifetime_s);
+        let Some(entry) = self.entry(host) else {
+            return;
+        };
+        entry.expire(now_s, lifetime_s);
+        entry.measured_s = now_s;
+        entry.merge_rtt(closed);
+        if let Some(ended) = closed.window {
+            entry.merge_window(ended);
+        }
+    }
+
+    /// Packets to `host` may be of `pmtu` bytes, IP header included: an ICMP error says so that
+    /// quotes a segment in flight (RFC 5927 7), or a probe (RFC 4821).
+    pub fn note_pmtu(&mut self, host: IpAddr, pmtu: u16, now_ns: u64) {
+        let now_s = seconds(now_ns);
+        if let Some(entry) = self.entry(host) {
+            (entry.pmtu, entry.pmtu_s) = (pmtu, now_s);
+        }
+    }
+
+    /// `host` has given a Fast Open cookie, or answered a SYN with data, and announced `mss`.
+    /// Without a cookie the known one stays. Lost SYNs are forgotten: the path lets them through.
+    pub fn note_fast_open(&mut self, host: IpAddr, cookie: Option<Cookie>, mss: u16) {
+        if let Some(entry) = self.entry(host) {
+            entry.cookie = cookie.unwrap_or(entry.cookie);
+            entry.mss = mss;
+            entry.syns_lost = 0;
+        }
+    }
+
+    /// A SYN with data to `host` got lost: none are tried for a minute, then two, and so on up to
+    /// 64 (RFC 7413 4.1.3.1).
+    pub fn note_fast_open_lost(&mut self, host: IpAddr, now_ns: u64) {
+        let now_s = seconds(now_ns);
+        if let Some(entry) = self.entry(host) {
+            entry.syns_lost = entry.syns_lost.saturating_add(1);
+            entry.syn_lost_s = now_s;
+        }
+    }
+
+    /// Forgets all hosts: the routes are others.
+    pub fn clear(&mut self) {
+        self.index.clear();
+        self.entries.clear();
+        (self.newest, self.oldest) = (NIL, NIL);
+    }
+
+    /// The entry of `host`, a new one if it has none. `None` only where the index cannot take the
+    /// key, since its seed is known to whoever chose all the addresses: then nothing is learned.
+    fn entry(&mut self, host: IpAddr) -> Option<&mut Entry> {
+        let key = key(host);
+        let at = match self.index.lookup(&key) {
+            Some(at) => {
+                self.touch(at);
+                at
+            }
+            None => self.insert(key)?,
+        };
+        Some(&mut self.entries[at as usize])
+    }
+
+    fn insert(&mut self, key: [u8; 16]) -> Option<u32> {
+        let is_full = self.entries.len() == self.capacity;
+        let at = match is_full {
+            true => {
+                let oldest = &self.entries[self.oldest as usize];
+                if oldest.is_indexed {
+                    self.index.remove(&oldest.key);
+                }
+                self.unlink(self.oldest)
+            }
+            false => {
+                self.entries.push(Entry::default());
+                self.entries.len() as u32 - 1
+            }
+        };
+        let is_indexed = self.index.insert(&key, at).is_ok();
+        self.entries[at as usize] = Entry {
+            key,
+            is_indexed,
+            ..Entry::default()
+        };
+        self.link(at);
+        is_indexed.then_some(at)
+    }
+
+    fn touch(&mut self, at: u32) {
+        if self.newest != at {
+            self.unlink(at);
+            self.link(at);
+        }
+    }
+
+    fn unlink(&mut self, at: u32) -> u32 {
+        let Entry { prev, next, .. } = self.entries[at as usize];
+        match prev {
+            NIL => self.newest = next,
+            prev => self.entries[prev as usize].next = next,
+        }
+        match next {
+            NIL => self.oldest = prev,
+            next => self.entries[next as usize].prev = prev,
+        }
+        at
+    }
+
+    fn link(&mut self, at: u32) {
+        let next = std::mem::replace(&mut self.newest, at);
+        (
+            self.entries[at as usize].prev,
+            self.entries[at as usize].next,
+        ) = (NIL, next);
+        match next {
+            NIL => self.oldest = at,
+            next => self.entries[next as usize].prev = at,
+        }
+    }
+}

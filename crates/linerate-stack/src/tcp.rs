@@ -18,8 +18,12 @@
 //! assert_eq!(packet[28..32], [0, 0, 0, 8]); // what it acknowledges
 //! ```
 
+pub mod cookie;
+pub mod isn;
+pub mod secret;
 #[cfg(test)]
 mod tests;
+pub mod tuple;
 
 use std::net::IpAddr;
 

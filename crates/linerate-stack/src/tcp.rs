@@ -20,6 +20,7 @@
 
 pub mod cookie;
 pub mod isn;
+pub mod rate;
 pub mod secret;
 #[cfg(test)]
 mod tests;

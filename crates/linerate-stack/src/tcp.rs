@@ -19,6 +19,7 @@
 //! ```
 
 pub mod cookie;
+pub mod fast_open;
 pub mod isn;
 pub mod rate;
 pub mod secret;

@@ -25,6 +25,7 @@ pub mod rate;
 pub mod secret;
 #[cfg(test)]
 mod tests;
+pub mod time_wait;
 pub mod tuple;
 
 use std::net::IpAddr;

@@ -24,8 +24,15 @@ pub mod pacing;
 pub mod prr;
 pub mod rtt;
 pub mod seq;
+pub mod cookie;
+pub mod fast_open;
+pub mod isn;
+pub mod rate;
+pub mod secret;
 #[cfg(test)]
 mod tests;
+pub mod time_wait;
+pub mod tuple;
 
 use std::net::IpAddr;
 

@@ -72,14 +72,18 @@ impl<'a> Ports<'a> {
 
     /// For each RETA entry that can be reached, one port.
     fn offsets(&self) -> impl Iterator<Item = u16> {
-        self.slots.iter().filter_map(|&slot| {
-            if let Some((odd, queue)) = self.pair
-                && self.inverse.reta().queue(u32::from(slot) ^ odd) != queue
-            {
-                return None;
-            }
-            Some(self.inverse.solution(self.fixed, slot)? ^ self.kept)
-        })
+        self.slots.iter().filter_map(|&slot| self.offset(slot))
+    }
+
+    /// A port of this RETA entry, if it can be reached.
+    #[inline]
+    fn offset(&self, slot: u16) -> Option<u16> {
+        if let Some((odd, queue)) = self.pair
+            && self.inverse.reta().queue(u32::from(slot) ^ odd) != queue
+        {
+            return None;
+        }
+        Some(self.inverse.solution(self.fixed, slot)? ^ self.kept)
     }
 
     fn runs(&self) -> impl Iterator<Item = Run<'a>> {
@@ -157,6 +161,24 @@ impl<'a> Ports<'a> {
             }
         }
         None
+    }
+
+    /// How many places [`at`](Self::at) has: RETA entries of the queue times ports of an entry.
+    #[inline]
+    pub fn places(&self) -> usize {
+        self.slots.len() * self.inverse.kernel().len()
+    }
+
+    /// The port at a place, in constant time: each port is at one place, and places whose ports are
+    /// out of range, excluded or not to be reached have none. For whoever tries ports in an order
+    /// of their own, which [`nth`](Self::nth) makes costly where there is a range.
+    #[inline]
+    pub fn at(&self, place: usize) -> Option<u16> {
+        let kernel = self.inverse.kernel();
+        // A kernel has a power of two of vectors.
+        let slot = *self.slots.get(place >> kernel.len().trailing_zeros())?;
+        let port = self.offset(slot)? ^ kernel[place & (kernel.len() - 1)];
+        (self.range.contains(&port) && self.is_free(port)).then_some(port)
     }
 
     /// One of them, each as likely as the others, by a random word; `None` where all are excluded.

@@ -51,6 +51,11 @@ fn check(
             ports.to_set().iter().eq(expected.iter().copied()),
             "seed {seed}"
         );
+        let mut placed: Vec<u16> = (0..ports.places()).filter_map(|p| ports.at(p)).collect();
+        assert_eq!(placed, listed, "seed {seed}");
+        placed.dedup();
+        assert_eq!(placed.len(), listed.len(), "seed {seed}");
+        assert_eq!(ports.at(ports.places()), None, "seed {seed}");
         let mut written = vec![0; listed.len() / 2 + 3];
         let count = ports.write(&mut written);
         assert_eq!(written[..count], listed[..count], "seed {seed}");

@@ -18,6 +18,7 @@
 //! assert_eq!(packet[28..32], [0, 0, 0, 8]); // what it acknowledges
 //! ```
 
+pub mod receive;
 #[cfg(test)]
 mod tests;
 

@@ -29,6 +29,7 @@ pub mod fast_open;
 pub mod isn;
 pub mod rate;
 pub mod secret;
+pub mod receive;
 #[cfg(test)]
 mod tests;
 pub mod time_wait;

@@ -3,13 +3,14 @@
 //!
 //! | shared | what a new connection does with it | how it is merged |
 //! |---|---|---|
-//! | round trip, variation | a longer RTO than the handshake's sample gives ([`Rtt::expect`]) | a longer one at once, a shorter one by 1/8; the variation by 1/4 |
-//! | threshold | its first slow start ends there; only if configured | Linux' rules, see below |
+//! | round trip | a longer RTO than by the handshake ([`Rtt::expect`]) | up at once, down by 1/8 |
+//! | its variation | with the former | up at once, down by 1/4 |
+//! | threshold | its first slow start ends there; only if configured | see [`Ended`] |
 //! | window | nothing: it is what the path could carry, to be shown | half of old and new |
-//! | path MTU | starts with it | the newest; for 10 minutes (RFC 1191 6.3, RFC 8201 4) |
-//! | MSS that the peer announced | sizes the SYN's data with Fast Open (RFC 7413 4.1.3) | the newest |
-//! | Fast Open cookie | the next SYN carries data | the newest |
-//! | SYNs with data that got lost | no data for a while: a middlebox may drop it (RFC 7413 4.1.3.1) | counted |
+//! | path MTU | starts with it | the newest, for 10 minutes (RFC 1191 6.3, 8201 4) |
+//! | MSS of the peer | sizes the data of a SYN (RFC 7413 4.1.3) | the newest |
+//! | Fast Open cookie | its SYN carries data | the newest |
+//! | lost SYNs with data | no data for a while (RFC 7413 4.1.3.1) | counted |
 //!
 //! The threshold is not shared unless asked for, as in Linux since 5.x
 //! (`tcp_no_ssthresh_metrics_save`): one connection that met congestion for a moment would keep
@@ -36,24 +37,22 @@
 //!
 //! [`Rtt::expect`]: super::rtt::Rtt::expect
 
+mod entry;
 #[cfg(test)]
 mod tests;
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use linerate_tables::TableError;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
+
+use entry::{Entry, seconds};
 
 const SECOND_NS: u64 = 1_000_000_000;
 /// Longest Fast Open cookie in bytes (RFC 7413 4.1.1).
 pub const COOKIE_MAX_BYTES: usize = 16;
 /// Shortest one.
 pub const COOKIE_MIN_BYTES: usize = 4;
-/// After the first SYN with data that got lost there are none for so many seconds; the time
-/// doubles with each further one, six times at most. Linux: `tfo_blackhole`'s per-host part.
-const COOKIE_PAUSE_S: u32 = 60;
-const COOKIE_PAUSE_DOUBLINGS: u8 = 6;
-
 /// No entry.
 const NIL: u32 = u32::MAX;
 
@@ -167,27 +166,6 @@ pub struct Closed {
     pub window: Option<Ended>,
 }
 
-/// What is kept of a host. 0 is unknown; round trips are in microseconds.
-#[derive(Clone, Copy, Debug, Default)]
-struct Entry {
-    key: [u8; 16],
-    prev: u32,
-    next: u32,
-    measured_s: u32,
-    pmtu_s: u32,
-    srtt_us: u32,
-    rttvar_us: u32,
-    ssthresh_bytes: u32,
-    cwnd_bytes: u32,
-    pmtu: u16,
-    mss: u16,
-    cookie: Cookie,
-    syns_lost: u8,
-    syn_lost_s: u32,
-    /// Whether the index leads here.
-    is_indexed: bool,
-}
-
 /// What connections share, by host.
 pub struct Metrics {
     index: Exact<16, u32>,
@@ -210,92 +188,10 @@ impl std::fmt::Debug for Metrics {
     }
 }
 
-fn seconds(ns: u64) -> u32 {
-    (ns / SECOND_NS).min(u32::MAX.into()) as u32
-}
-
-fn microseconds(ns: u64) -> u32 {
-    // 0 is "unknown".
-    (ns / 1000).clamp(1, u32::MAX.into()) as u32
-}
-
 fn key(host: IpAddr) -> [u8; 16] {
     match host {
         IpAddr::V4(host) => host.to_ipv6_mapped().octets(),
         IpAddr::V6(host) => host.octets(),
-    }
-}
-
-/// `value`, if it is known and `age_s` is within its lifetime.
-fn fresh<T: Default + PartialEq>(value: T, age_s: u32, lifetime_s: u32) -> Option<T> {
-    (value != T::default() && age_s <= lifetime_s).then_some(value)
-}
-
-impl Entry {
-    /// Forgets what is too old to be merged with.
-    fn expire(&mut self, now_s: u32, lifetime_s: u32) {
-        if now_s.saturating_sub(self.measured_s) > lifetime_s {
-            (self.srtt_us, self.rttvar_us) = (0, 0);
-            (self.ssthresh_bytes, self.cwnd_bytes) = (0, 0);
-        }
-    }
-
-    fn merge_rtt(&mut self, closed: &Closed) {
-        let Some(srtt_ns) = closed.srtt_ns else {
-            (self.srtt_us, self.rttvar_us) = (0, 0);
-            return;
-        };
-        let srtt = microseconds(srtt_ns);
-        let known = self.srtt_us;
-        // A longer one at once: too short an RTO costs more than too long a one.
-        self.srtt_us = match srtt >= known {
-            true => srtt,
-            false => known - (known - srtt) / 8,
-        };
-        // What the two means differ by is variation too.
-        let differs = known.abs_diff(srtt) / 2;
-        let differs = if known == 0 { 0 } else { differs };
-        let var = microseconds(closed.rttvar_ns).max(differs);
-        self.rttvar_us = match var >= self.rttvar_us {
-            true => var,
-            false => self.rttvar_us - (self.rttvar_us - var) / 4,
-        };
-    }
-
-    fn merge_window(&mut self, ended: Ended) {
-        let half = |known: u32, new: u32| match known {
-            0 => new,
-            known => known / 2 + new / 2,
-        };
-        match ended {
-            // Slow start was not over, so the path carries this at least.
-            Ended::FirstSlowStart { cwnd_bytes } => {
-                if self.ssthresh_bytes != 0 {
-                    self.ssthresh_bytes = self.ssthresh_bytes.max(cwnd_bytes / 2);
-                }
-                self.cwnd_bytes = self.cwnd_bytes.max(cwnd_bytes);
-            }
-            Ended::Avoidance {
-                cwnd_bytes,
-                ssthresh_bytes,
-            } => {
-                self.ssthresh_bytes = ssthresh_bytes.max(cwnd_bytes / 2);
-                self.cwnd_bytes = half(self.cwnd_bytes, cwnd_bytes);
-            }
-            Ended::Recovering { ssthresh_bytes } => {
-                if self.ssthresh_bytes != 0 {
-                    self.ssthresh_bytes = self.ssthresh_bytes.max(ssthresh_bytes);
-                }
-                self.cwnd_bytes = half(self.cwnd_bytes, ssthresh_bytes);
-            }
-        }
-    }
-
-    /// Whether SYNs with data are not tried at `now_s`.
-    fn is_cookie_paused(&self, now_s: u32) -> bool {
-        let doublings = self.syns_lost.saturating_sub(1).min(COOKIE_PAUSE_DOUBLINGS);
-        let pause = COOKIE_PAUSE_S << doublings;
-        self.syns_lost > 0 && now_s.saturating_sub(self.syn_lost_s) < pause
     }
 }
 
@@ -338,22 +234,27 @@ impl Metrics {
     pub fn lookup(&mut self, host: IpAddr, now_ns: u64) -> Option<Shared> {
         let at = self.index.lookup(&key(host))?;
         self.touch(at);
-        let now_s = seconds(now_ns);
-        let entry = &self.entries[at as usize];
-        let age = now_s.saturating_sub(entry.measured_s);
-        let pmtu_age = now_s.saturating_sub(entry.pmtu_s);
-        let ns = |us: u32| u64::from(us) * 1000;
-        let has_cookie = entry.cookie.len > 0 && !entry.is_cookie_paused(now_s);
-        let shared = Shared {
-            srtt_ns: fresh(entry.srtt_us, age, self.lifetime_s).map(ns),
-            rttvar_ns: fresh(entry.rttvar_us, age, self.lifetime_s).map(ns),
-            ssthresh_bytes: fresh(entry.ssthresh_bytes, age, self.lifetime_s)
-                .filter(|_| self.is_ssthresh_shared),
-            cwnd_bytes: fresh(entry.cwnd_bytes, age, self.lifetime_s),
-            pmtu: fresh(entry.pmtu, pmtu_age, self.pmtu_lifetime_s),
-            mss: fresh(entry.mss, 0, 0),
-            cookie: has_cookie.then_some(entry.cookie),
+        self.shared(at, now_ns)
+    }
+
+    /// All hosts of which something is known at `now_ns` that is not too old, those used last
+    /// first.
+    pub fn iter(&self, now_ns: u64) -> impl Iterator<Item = (IpAddr, Shared)> + '_ {
+        let next = |&at: &u32| Some(self.entries[at as usize].next).filter(|&next| next != NIL);
+        let first = Some(self.newest).filter(|&newest| newest != NIL);
+        let known = move |at: u32| {
+            let host = Ipv6Addr::from(self.entries[at as usize].key).to_canonical();
+            self.shared(at, now_ns).map(|shared| (host, shared))
         };
+        std::iter::successors(first, next).filter_map(known)
+    }
+
+    fn shared(&self, at: u32, now_ns: u64) -> Option<Shared> {
+        let entry = &self.entries[at as usize];
+        let mut shared = entry.shared(seconds(now_ns), self.lifetime_s, self.pmtu_lifetime_s);
+        if !self.is_ssthresh_shared {
+            shared.ssthresh_bytes = None;
+        }
         (shared != Shared::default()).then_some(shared)
     }
 

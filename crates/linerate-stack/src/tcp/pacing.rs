@@ -8,7 +8,8 @@
 //!
 //! What is kept is the time that a byte takes, not the rate: an ACK costs one division, a
 //! transmission none. A burst is what the rate allows in about a millisecond, at least two
-//! segments and at most a frame of 64 KiB.
+//! segments, and at most a frame of 64 KiB or what the rate allows in 16 us: the turn of a worker
+//! that has other things to do.
 //!
 //! ```
 //! use linerate_stack::tcp::pacing::Pacer;
@@ -23,10 +24,13 @@
 #[cfg(test)]
 mod tests;
 
-/// The most that leaves at once in bytes: what fits one frame that the NIC cuts into segments.
+/// The most that leaves at once in bytes, below 32 Gb/s: what fits one frame that the NIC cuts into
+/// segments.
 pub const BURST_MAX_BYTES: u32 = 65_536 - 256;
 /// A burst is the rate's bytes of 2^20 ns, about a millisecond (Linux: 2^-10 s).
 const BURST_SHIFT: u32 = 20;
+/// Bytes of 2^14 ns may leave at once at any rate.
+const TURN_SHIFT: u32 = 14;
 /// The time of a byte is kept in units of 2^-20 ns: one part in 20,000 at 400 Gb/s.
 const TIME_SHIFT: u32 = 20;
 const SECOND: u64 = 1_000_000_000;
@@ -116,11 +120,13 @@ impl Pacer {
     /// that delays ACKs answers each burst.
     #[inline]
     pub fn burst_bytes(&self, mss: u32) -> u32 {
-        let most = BURST_MAX_BYTES.max(2 * mss);
-        match (1_u64 << (BURST_SHIFT + TIME_SHIFT)).checked_div(self.per_byte) {
-            Some(bytes) => bytes.clamp(u64::from(2 * mss), u64::from(most)) as u32,
-            None => most,
-        }
+        let least = 2 * mss;
+        let Some(bytes) = (1_u64 << (BURST_SHIFT + TIME_SHIFT)).checked_div(self.per_byte) else {
+            return BURST_MAX_BYTES.max(least);
+        };
+        let turn = bytes >> (BURST_SHIFT - TURN_SHIFT);
+        let most = turn.clamp(BURST_MAX_BYTES.into(), 1 << 30) as u32;
+        bytes.min(most.into()).max(least.into()) as u32
     }
 
     /// `bytes` left at `now_ns`, whether new or again.

@@ -13,8 +13,9 @@
 //! ```
 //! use linerate_stack::tcp::prr::{Flight, Prr};
 //! // RFC 9937 8, in segments of one byte: 22 in flight, one lost, the third SACK comes.
-//! let mut prr = Prr::start(Flight { outstanding: 22, sacked: 3, newly_sacked: 1, newly_acked: 0 });
-//! assert_eq!(prr.on_ack(1, 18, 10, 1, false), Some(19)); // one may be sent: the retransmission
+//! let flight = Flight { outstanding: 22, sacked: 3, newly_sacked: 1, newly_acked: 0 };
+//! let mut prr = Prr::start(flight);
+//! assert_eq!(prr.on_ack(1, 18, 10, 1, false), Some(19)); // the retransmission may be sent
 //! prr.on_sent(1);
 //! assert_eq!(prr.on_ack(1, 18, 10, 1, false), Some(18)); // none
 //! ```

@@ -7,9 +7,9 @@
 //! |---|---|---|
 //! | initial RTO | 1 s | 2.1: 1 s |
 //! | initial RTO after the SYN timed out | 3 s, unless there is a sample | 5.7: 3 s |
-//! | least RTO | the mean and 200 ms: the floor is under the variation, not under the sum | 2.4: 1 s, SHOULD |
-//! | greatest RTO | 120 s | 2.5: 60 s or more, MAY |
-//! | variation | the largest of the last round trip; falls by a quarter of the difference each | 2.3: of each sample |
+//! | least RTO | the mean and 200 ms: the floor is under the variation | 2.4: SHOULD be 1 s |
+//! | greatest RTO | 120 s | 2.5: MAY be, of 60 s or more |
+//! | variation | the largest of a round trip; falls by a quarter in each | 2.3: of each sample |
 //!
 //! The floor of 200 ms is far below RFC 6298's second, as everywhere since: it only has to exceed
 //! what a delayed ACK takes. It is added to the mean, so that a path with a long and steady round

@@ -10,7 +10,7 @@
 //! - t is the sum of the times between ACKs that the window had to do with (RFC 9438 4.2: it MUST
 //!   NOT include times in which the application did not fill the window). So the curve waits.
 //! - The threshold is 0.7 of the window, not of FlightSize: RFC 9438 4.6 allows that where the
-//!   window does not grow unless it is used ([`Window::may_grow`]), and Linux does it. An
+//!   window does not grow unless it is used ([`Usage`](super::Usage)), and Linux does it. An
 //!   application that pauses does not lose the window which it had shown to fit.
 //! - RFC 9438 4.9.2: what a spurious retransmission has changed is all restored.
 
@@ -162,16 +162,15 @@ impl Congestion for Cubic {
         if ack.in_recovery {
             return;
         }
-        let may_grow = window.may_grow(ack);
         if window.is_first_slow_start() {
-            if self.hystart.on_ack(window, ack, may_grow) {
+            if self.hystart.on_ack(window, ack) {
                 // RFC 9406 4.2, RFC 9438 4.10: W_max is unknown.
                 window.prior_cwnd_bytes = window.cwnd_bytes;
                 window.ssthresh_bytes = window.cwnd_bytes;
             }
             return;
         }
-        if !may_grow {
+        if !ack.is_cwnd_limited {
             return;
         }
         let acked = match window.is_slow_start() {

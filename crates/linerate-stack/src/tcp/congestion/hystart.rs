@@ -58,12 +58,12 @@ impl HyStart {
         self.css_baseline != INFINITE
     }
 
-    /// Grows the window for an ACK, if `may_grow`. Returns whether slow start is over.
-    pub(super) fn on_ack(&mut self, window: &mut Window, ack: &Ack, may_grow: bool) -> bool {
+    /// Grows the window for an ACK, if it may. Returns whether slow start is over.
+    pub(super) fn on_ack(&mut self, window: &mut Window, ack: &Ack) -> bool {
         if !self.has_round {
             self.start_round(ack.snd_nxt);
         }
-        if may_grow {
+        if ack.is_cwnd_limited {
             let counted = ack.acked_bytes.min(window.slow_start_limit());
             window.grow(match self.is_conservative() {
                 true => counted / CSS_GROWTH_DIVISOR,

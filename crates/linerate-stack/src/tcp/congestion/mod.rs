@@ -3,6 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `window` | the window that all algorithms share; the initial window (RFC 6928), idle times |
+//! | `usage` | whether the window is what limits the sender (RFC 7661) |
 //! | `cubic` | CUBIC (RFC 9438), the default |
 //! | `hystart` | its slow start: HyStart++ (RFC 9406) |
 //! | `new_reno` | NewReno (RFC 5681, 6582) |
@@ -10,9 +11,21 @@
 //! | `rate` | samples of the delivery rate, which BBR needs |
 //!
 //! A [`Controller`] is the window and the algorithm of one connection: 96 bytes, which are copied
-//! when the connection moves. The connection tells it of each ACK, of congestion (once for each
-//! episode, not for each lost segment), timeouts, and idle times. During a fast recovery the
-//! window is that of [`Prr`](super::prr::Prr), which takes the threshold from here.
+//! when the connection moves. What a connection does, in this order:
+//!
+//! 1. *An ACK comes.* It updates its scoreboard, marks what is lost, and gives the segments that
+//!    are delivered to [`rate::Sampler`] and the round trip to [`Rtt`](super::rtt::Rtt).
+//! 2. *An episode ends* (what was outstanding at its start is acknowledged): `on_recovery_end`.
+//!    *A segment is lost*, or the peer reports a mark, and there is no episode: `on_congestion`,
+//!    then [`Prr::start`](super::prr::Prr::start). One whose retransmission was lost may be
+//!    another episode, after the end of this one (RFC 9937 6.1).
+//! 3. `on_ack`, whatever the state. In a fast recovery then [`Prr::on_ack`](super::prr::Prr), whose
+//!    window it sets, if [`Congestion::is_by_prr`].
+//! 4. It paces: [`Congestion::pacing_rate`], or the window over the round trip.
+//! 5. *It sends*: `on_idle` first, if nothing is in flight; [`Usage::note_sent`] at the end.
+//!
+//! Besides, *the timer expires*: `on_timeout`. *All of it was spurious*: `undo`, and no
+//! `on_recovery_end` for that episode.
 //!
 //! ```
 //! use linerate_stack::tcp::congestion::{Ack, Algorithm, Controller, Signal};
@@ -40,12 +53,14 @@ mod new_reno;
 pub mod rate;
 #[cfg(test)]
 mod tests;
+mod usage;
 mod window;
 
 pub use bbr::Bbr;
 pub use cubic::Cubic;
 pub use new_reno::NewReno;
 pub use rate::RateSample;
+pub use usage::Usage;
 pub use window::{CWND_MAX_BYTES, SSTHRESH_INFINITE, Window, initial_window, loss_window};
 
 /// What an ACK says to congestion control.
@@ -68,7 +83,7 @@ pub struct Ack {
     /// The smoothed round trip; 0 where there is none.
     pub srtt_ns: u64,
     /// Whether the window limited the sender in the last round trip, not the application or the
-    /// receiver's window.
+    /// receiver's window: see [`Usage`].
     pub is_cwnd_limited: bool,
     /// Whether this is a fast recovery, or the round after an ECN mark: the window is PRR's. It is
     /// not after a timeout, when the window grows by slow start.

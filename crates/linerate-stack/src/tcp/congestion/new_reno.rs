@@ -24,7 +24,7 @@ impl Congestion for NewReno {
     }
 
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
-        if ack.in_recovery || !window.may_grow(ack) {
+        if ack.in_recovery || !ack.is_cwnd_limited {
             return;
         }
         let acked = match window.is_slow_start() {

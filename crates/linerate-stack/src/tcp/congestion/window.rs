@@ -1,7 +1,5 @@
 //! The congestion window that all algorithms share, and what they do with it alike.
 
-use super::Ack;
-
 /// Slow start threshold before there was any congestion: slow start goes on until there is.
 pub const SSTHRESH_INFINITE: u32 = u32::MAX;
 
@@ -87,15 +85,6 @@ impl Window {
         self.ssthresh_bytes == SSTHRESH_INFINITE
     }
 
-    /// Whether an ACK may grow the window: only where the window is what limits the sender (RFC
-    /// 9438 4.6 and 5.8, RFC 7661 4.3). In slow start half a window in flight is enough, as in
-    /// Linux: the other half is what the last ACKs have added.
-    #[inline]
-    pub fn may_grow(&self, ack: &Ack) -> bool {
-        let half = self.cwnd_bytes / 2;
-        ack.is_cwnd_limited || (self.is_slow_start() && ack.in_flight_bytes > half)
-    }
-
     /// Adds to the window.
     #[inline(always)]
     pub fn grow(&mut self, bytes: u32) {
@@ -124,7 +113,10 @@ impl Window {
         let room = self.ssthresh_bytes.saturating_sub(self.cwnd_bytes);
         let counted = acked_bytes.min(room);
         self.grow(counted.min(self.slow_start_limit()));
-        acked_bytes - counted
+        match self.is_slow_start() {
+            true => 0,
+            false => acked_bytes - counted,
+        }
     }
 
     /// Remembers the window before it is reduced.

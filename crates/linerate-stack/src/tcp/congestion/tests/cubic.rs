@@ -149,7 +149,7 @@ fn rfc9438_4_2_and_5_8_the_curve_waits_for_the_application() {
     let mut limited = start();
     for round in 0..600 {
         let mut ack = ack(&limited, 1, 3 * S + round * 100 * MS);
-        (ack.is_cwnd_limited, ack.in_flight_bytes) = (false, MSS);
+        ack.is_cwnd_limited = false;
         limited.on_ack(&ack);
     }
     let mut idle = start();

@@ -96,7 +96,7 @@ fn slow_start_stops_at_the_threshold_and_hands_over_the_rest() {
 
 /// RFC 9438 4.6 and 5.8, RFC 7661: a window that is not used does not grow.
 #[test]
-fn windows_that_do_not_limit_do_not_grow() {
+fn rfc9438_4_6_windows_that_do_not_limit_do_not_grow() {
     for (name, ssthresh) in [
         ("reno", u32::MAX),
         ("cubic", u32::MAX),
@@ -106,17 +106,31 @@ fn windows_that_do_not_limit_do_not_grow() {
         let mut control = controller(name, 10, ssthresh);
         for round in 0..100 {
             let mut little = ack(&control, 1, round * 100 * MS);
-            (little.is_cwnd_limited, little.in_flight_bytes) = (false, 5 * MSS);
+            little.is_cwnd_limited = false;
             control.on_ack(&little);
         }
         assert_eq!(control.window.cwnd_bytes, 10 * MSS, "{name}");
     }
-    // In slow start more than half is enough: the other half is new.
-    let mut control = controller("reno", 10, u32::MAX);
-    let mut more = ack(&control, 1, 0);
-    (more.is_cwnd_limited, more.in_flight_bytes) = (false, 5 * MSS + 1);
-    control.on_ack(&more);
-    assert_eq!(control.window.cwnd_bytes, 11 * MSS);
+}
+
+/// What limits is remembered for a round trip; in slow start half a window is enough.
+#[test]
+fn rfc7661_4_usage_is_that_of_a_round_trip() {
+    let avoidance = controller("reno", 10, 5).window;
+    let slow_start = controller("reno", 10, 100).window;
+    let mut usage = Usage::new(0);
+    assert!(!usage.is_limited(&slow_start));
+    usage.note_sent(0, 10, 5 * MSS, false);
+    assert!(!usage.is_limited(&slow_start));
+    usage.note_sent(0, 20, 6 * MSS, false);
+    assert!(usage.is_limited(&slow_start) && !usage.is_limited(&avoidance));
+    usage.note_sent(5, 30, 10 * MSS, true);
+    assert!(usage.is_limited(&avoidance));
+    // Within the round trip that was limited, more room says nothing.
+    usage.note_sent(29, 50, MSS, false);
+    assert!(usage.is_limited(&avoidance));
+    usage.note_sent(30, 50, MSS, false);
+    assert!(!usage.is_limited(&avoidance) && !usage.is_limited(&slow_start));
 }
 
 /// RFC 5681 3.1 equation 4 and what follows it: the threshold is set by the first timeout of an
@@ -218,6 +232,30 @@ fn rfc5681_4_1_idle_windows_decay_to_the_restart_window() {
         let mut control = controller(name, 100, u32::MAX);
         control.on_idle(S, 300 * MS, 0);
         assert!(control.window.is_first_slow_start(), "{name}");
+    }
+}
+
+/// RFC 3465 2.1: bytes count, not ACKs: those that a receiver delays or a NIC merges grow the
+/// window as much.
+#[test]
+fn rfc3465_2_1_merged_acks_grow_the_window_as_much() {
+    for (name, cwnd) in [("reno", 100), ("cubic", 100), ("cubic", 1000)] {
+        let after = |every: u32| {
+            let mut control = controller(name, cwnd, cwnd);
+            control.on_congestion(Signal::Loss, cwnd * MSS, 0);
+            control.on_recovery_end(false, 0);
+            for round in 1..100 {
+                let acks = control.window.cwnd_bytes / MSS / every;
+                for _ in 0..acks {
+                    control.on_ack(&ack(&control, every, round * 100 * MS));
+                }
+            }
+            control.window.cwnd_bytes / MSS
+        };
+        let (one, two, many) = (after(1), after(2), after(16));
+        assert!(one.abs_diff(two) <= 2, "{name}: {one} {two}");
+        // The rest of a window below 16 segments is not acknowledged here.
+        assert!(one.abs_diff(many) <= one / 10, "{name}: {one} {many}");
     }
 }
 

@@ -25,8 +25,10 @@ pub(super) const S: u64 = 1_000 * MS;
 enum Event {
     /// The link has sent its packet.
     Leaves,
-    /// The ACK for a packet arrives; whether the packet was marked.
-    Ack(usize, u64, bool),
+    /// A packet arrives, and its ACK by the way back; whether it was marked.
+    Arrives(usize, u64, bool),
+    /// The receiver has waited long enough for a second packet; it began then.
+    Delayed(usize, u64),
     /// A flow may send.
     Send(usize),
     /// A flow's retransmission timer.
@@ -59,8 +61,12 @@ pub(super) struct Flow {
     last_sent_ns: u64,
     timer_ns: u64,
     is_waiting: bool,
-    is_cwnd_limited: bool,
+    usage: Usage,
     offered: u64,
+    /// Packets for which there is one ACK, and those that wait for it.
+    acks_every: usize,
+    waiting: Vec<(u64, bool)>,
+    waiting_since: u64,
 }
 
 /// The bottleneck.
@@ -136,8 +142,11 @@ impl Link {
             last_sent_ns: starts_ns,
             timer_ns: u64::MAX,
             is_waiting: true,
-            is_cwnd_limited: false,
+            usage: Usage::new(0),
             offered: 0,
+            acks_every: 1,
+            waiting: Vec::new(),
+            waiting_since: 0,
         });
         self.schedule(starts_ns, Event::Send(self.flows.len() - 1));
         self.flows.len() - 1
@@ -150,6 +159,11 @@ impl Link {
         let it = &mut self.flows[flow];
         (it.offers, it.offered, it.starts_ns, it.is_waiting) = (bytes_per_s, 0, now, true);
         self.schedule(now, Event::Send(flow));
+    }
+
+    /// One ACK for so many packets of a flow.
+    pub(super) fn acks_every(&mut self, flow: usize, packets: usize) {
+        self.flows[flow].acks_every = packets;
     }
 
     fn schedule(&mut self, at: u64, event: Event) {
@@ -167,9 +181,12 @@ impl Link {
             self.now_ns = at;
             match event {
                 Event::Leaves => self.leaves(),
-                Event::Ack(flow, number, mark) => {
-                    self.flows[flow].ack(at, number, mark);
-                    self.send(flow);
+                Event::Arrives(flow, number, mark) => self.arrives(flow, number, mark),
+                Event::Delayed(flow, since) => {
+                    let it = &self.flows[flow];
+                    if it.waiting_since == since && !it.waiting.is_empty() {
+                        self.acknowledge(flow);
+                    }
                 }
                 Event::Send(flow) => {
                     self.flows[flow].is_waiting = false;
@@ -184,11 +201,40 @@ impl Link {
     fn leaves(&mut self) {
         if let Some((flow, number, mark)) = self.queue.pop_front() {
             let arrives = self.now_ns + self.flows[flow].base_ns;
-            self.schedule(arrives, Event::Ack(flow, number, mark));
+            self.schedule(arrives, Event::Arrives(flow, number, mark));
         }
         if !self.queue.is_empty() {
             self.schedule(self.now_ns + self.packet_ns, Event::Leaves);
         }
+    }
+
+    /// RFC 9293 3.8.6.3: one ACK for some packets, or after 40 ms; at once where one is missing.
+    fn arrives(&mut self, index: usize, number: u64, mark: bool) {
+        let now = self.now_ns;
+        let flow = &mut self.flows[index];
+        if flow.waiting.is_empty() {
+            flow.waiting_since = now;
+            self.events.push(Reverse((
+                now + 40 * MS,
+                u64::MAX,
+                Event::Delayed(index, now),
+            )));
+        }
+        flow.waiting.push((number, mark));
+        let is_hole = flow
+            .outstanding
+            .keys()
+            .next()
+            .is_some_and(|&first| first < flow.waiting[0].0);
+        if flow.waiting.len() >= flow.acks_every || is_hole {
+            self.acknowledge(index);
+        }
+    }
+
+    fn acknowledge(&mut self, index: usize) {
+        let packets = std::mem::take(&mut self.flows[index].waiting);
+        self.flows[index].ack(self.now_ns, &packets);
+        self.send(index);
     }
 
     fn timer(&mut self, index: usize) {
@@ -209,30 +255,29 @@ impl Link {
 
     fn send(&mut self, index: usize) {
         let now = self.now_ns;
+        let mut is_limited = false;
         loop {
             let flow = &mut self.flows[index];
-            let has_room = flow.in_flight() + MSS <= flow.control.window.cwnd_bytes;
-            flow.is_cwnd_limited |= !has_room;
-            if !has_room {
+            if flow.in_flight() + MSS > flow.control.window.cwnd_bytes {
+                is_limited = true;
                 break;
             }
+            let mut later = None;
             if let Some(offers) = flow.offers {
                 let since = now - flow.starts_ns;
                 let due = (u128::from(since) * u128::from(offers) / u128::from(S)) as u64;
                 if flow.offered >= due {
-                    flow.is_cwnd_limited = false;
                     flow.delivery.on_app_limited(flow.in_flight());
-                    let next = flow.starts_ns + (flow.offered + 1) * S / offers + 1;
-                    flow.wait(next)
-                        .into_iter()
-                        .for_each(|at| self.schedule(at, Event::Send(index)));
-                    break;
+                    later = Some(flow.starts_ns + (flow.offered + 1) * S / offers + 1);
                 }
             }
             if flow.is_paced && !flow.pacer.may_send(now) {
-                let at = flow.wait(flow.pacer.next_ns());
-                at.into_iter()
-                    .for_each(|at| self.schedule(at, Event::Send(index)));
+                later = later.max(Some(flow.pacer.next_ns()));
+            }
+            if let Some(at) = later {
+                if !std::mem::replace(&mut flow.is_waiting, true) {
+                    self.schedule(at, Event::Send(index));
+                }
                 break;
             }
             let number = flow.emit(now);
@@ -240,6 +285,10 @@ impl Link {
             self.schedule(timer, Event::Timer(index));
             self.enqueue(index, number);
         }
+        let flow = &mut self.flows[index];
+        let (una, nxt) = flow.sequence();
+        let in_flight = flow.in_flight();
+        flow.usage.note_sent(una, nxt, in_flight, is_limited);
     }
 
     fn enqueue(&mut self, flow: usize, number: u64) {
@@ -272,10 +321,11 @@ impl Flow {
         self.outstanding.len() as u32 * MSS
     }
 
-    /// When to look again, if that is not known already.
-    fn wait(&mut self, at: u64) -> Option<u64> {
-        let is_new = !std::mem::replace(&mut self.is_waiting, true);
-        is_new.then_some(at)
+    /// SND.UNA and SND.NXT.
+    fn sequence(&self) -> (u32, u32) {
+        let bytes = |packets: u64| (packets * u64::from(MSS)) as u32;
+        let una = self.outstanding.keys().next().unwrap_or(&self.next);
+        (bytes(*una), bytes(self.next))
     }
 
     fn emit(&mut self, now: u64) -> u64 {
@@ -295,34 +345,45 @@ impl Flow {
         number
     }
 
-    fn ack(&mut self, now: u64, number: u64, mark: bool) {
+    fn ack(&mut self, now: u64, packets: &[(u64, bool)]) {
         let before = self.in_flight();
-        // Its loss was assumed by the timer: nothing more is to be learned from it.
-        let Some((sent_ns, stamp)) = self.outstanding.remove(&number) else {
+        let is_limited = self.usage.is_limited(&self.control.window);
+        let mut sampler = self.delivery.sampler();
+        let (mut acked, mut mark, mut newest) = (0, false, None);
+        for &(number, marked) in packets {
+            // Of others the timer has assumed the loss: nothing is to be learned from them.
+            if let Some((sent_ns, stamp)) = self.outstanding.remove(&number) {
+                sampler.deliver(&stamp, sent_ns, MSS);
+                acked += MSS;
+                mark |= marked;
+                newest = Some((number, sent_ns));
+            }
+        }
+        let Some((number, sent_ns)) = newest else {
             return;
         };
-        self.delivered += u64::from(MSS);
-        self.rtt.sample(now - sent_ns, now);
+        let rtt_ns = now - sent_ns;
+        self.delivered += u64::from(acked);
+        self.rtt.sample(rtt_ns, now);
         self.timer_ns = now + self.rtt.rto_ns();
-        let mut sampler = self.delivery.sampler();
-        sampler.deliver(&stamp, sent_ns, MSS);
         let delivery = sampler.finish(now, self.rtt.min_rtt_ns(now));
         let kept = self.outstanding.split_off(&number.saturating_sub(2));
         let lost = std::mem::replace(&mut self.outstanding, kept).len() as u32;
         self.lost += u64::from(lost);
         let una = self.outstanding.keys().next().copied().unwrap_or(self.next);
-        self.follow(now, before, lost, mark, una);
+        self.follow(now, before, acked, lost, mark, una);
         let in_recovery = matches!(self.recovery, Some((_, false)));
+        let (snd_una, snd_nxt) = self.sequence();
         self.control.on_ack(&Ack {
             now_ns: now,
-            acked_bytes: MSS,
+            acked_bytes: acked,
             in_flight_bytes: before,
             lost_bytes: lost * MSS,
-            snd_una: (una * u64::from(MSS)) as u32,
-            snd_nxt: (self.next * u64::from(MSS)) as u32,
-            rtt_ns: Some(now - sent_ns),
+            snd_una,
+            snd_nxt,
+            rtt_ns: Some(rtt_ns),
             srtt_ns: self.rtt.srtt_ns().unwrap(),
-            is_cwnd_limited: std::mem::take(&mut self.is_cwnd_limited),
+            is_cwnd_limited: is_limited,
             in_recovery,
             delivery,
         });
@@ -333,7 +394,7 @@ impl Flow {
         let window = &mut self.control.window;
         if in_recovery && self.control.algorithm.is_by_prr() {
             let target = window.ssthresh_bytes;
-            let cwnd = self.prr.on_ack(MSS, in_flight, target, MSS, lost == 0);
+            let cwnd = self.prr.on_ack(acked, in_flight, target, MSS, lost == 0);
             window.cwnd_bytes = cwnd.unwrap_or(window.cwnd_bytes);
         }
         if window.is_first_slow_start() {
@@ -356,7 +417,7 @@ impl Flow {
     }
 
     /// Begins and ends episodes.
-    fn follow(&mut self, now: u64, before: u32, lost: u32, mark: bool, una: u64) {
+    fn follow(&mut self, now: u64, before: u32, acked: u32, lost: u32, mark: bool, una: u64) {
         if let Some((end, by_timeout)) = self.recovery
             && una >= end
         {
@@ -374,8 +435,8 @@ impl Flow {
         self.recovery = Some((self.next, false));
         self.prr = Prr::start(Flight {
             outstanding: before,
-            sacked: MSS,
-            newly_sacked: MSS,
+            sacked: acked,
+            newly_sacked: acked,
             newly_acked: 0,
         });
     }

@@ -21,6 +21,7 @@
 pub mod cookie;
 pub mod fast_open;
 pub mod isn;
+pub mod ports;
 pub mod rate;
 pub mod secret;
 #[cfg(test)]

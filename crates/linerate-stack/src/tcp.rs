@@ -27,6 +27,7 @@ pub mod seq;
 pub mod cookie;
 pub mod fast_open;
 pub mod isn;
+pub mod ports;
 pub mod rate;
 pub mod secret;
 pub mod receive;

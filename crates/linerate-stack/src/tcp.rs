@@ -31,6 +31,7 @@ pub mod ports;
 pub mod rate;
 pub mod secret;
 pub mod receive;
+pub mod send_buffer;
 #[cfg(test)]
 mod tests;
 pub mod time_wait;

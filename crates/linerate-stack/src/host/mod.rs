@@ -2,7 +2,7 @@
 //! (RFC 1122 3, RFC 8504).
 //!
 //! A [`Host`] stands between ports and the protocols above IP. Those are its users: TCP,
-//! sockets. Received packets go through [`Host::receive`], which
+//! [`Udp`](udp::Udp) and [`Ping`](ping::Ping). Received packets go through [`Host::receive`], which
 //! answers ARP, Neighbor Discovery and pings, joins fragments, drops what is not for this host, and
 //! leaves in the burst what is for its users, with facts about it in an [`Inbound`]. What they send
 //! goes through [`Host::transmit`] along a [`Path`], which a connection keeps.
@@ -27,6 +27,7 @@
 //! | `refuse` | ICMP errors sent |
 //! | `path`, `routes`, `mtu` | where packets go, from which address, how long they may be |
 //! | `transmit` | headers, checksums, fragments, neighbours |
+//! | `udp`, `ping` | sockets |
 //!
 //! # What a host here does not do
 //!
@@ -77,11 +78,16 @@ mod judge;
 mod mtu;
 mod options;
 mod path;
+pub mod ping;
+mod queue;
 mod reasons;
 mod receive;
 mod refuse;
 mod routes;
+#[cfg(test)]
+mod tests;
 mod transmit;
+pub mod udp;
 
 use address::OwnAddresses;
 pub use config::{HostConfig, HostError, InterfaceConfig, InterfaceId, Unreachable};

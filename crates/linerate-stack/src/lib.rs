@@ -6,6 +6,7 @@
 //! | [`reassembly`] | which datagram do these fragments make |
 //! | [`fragment`] | how a datagram is cut to a smaller MTU |
 //! | [`icmp`] | which error the sender of a packet gets, and how often |
+//! | [`host`] | what a host does with packets, and what sockets need of it |
 //! | [`tcp`] | the reset for a segment without a listener |
 //!
 //! Everything here is driven by its caller: packets and the time are arguments, frames to send are
@@ -14,6 +15,7 @@
 
 mod bucket;
 pub mod fragment;
+pub mod host;
 pub mod icmp;
 pub mod neighbour;
 pub mod reassembly;

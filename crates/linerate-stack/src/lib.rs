@@ -7,7 +7,7 @@
 //! | [`fragment`] | how a datagram is cut to a smaller MTU |
 //! | [`icmp`] | which error the sender of a packet gets, and how often |
 //! | [`host`] | what a host does with packets, and what sockets need of it |
-//! | [`tcp`] | the reset for a segment without a listener |
+//! | [`tcp`] | what a TCP connection does with a segment, a timer and its user's calls |
 //!
 //! Everything here is driven by its caller: packets and the time are arguments, frames to send are
 //! results. Nothing here uses a port or a thread.

@@ -126,6 +126,17 @@ impl FastOpen {
         }
     }
 
+    /// Its length in bytes, without padding.
+    #[allow(clippy::len_without_is_empty)]
+    pub fn len(&self) -> usize {
+        let id = if self.is_experimental { 2 } else { 0 };
+        2 + id
+            + self
+                .cookie
+                .as_ref()
+                .map_or(0, |cookie| cookie.bytes().len())
+    }
+
     /// Writes the option, without padding; returns its length in bytes, `None` if it does not fit.
     pub fn write(&self, out: &mut [u8]) -> Option<usize> {
         let cookie = self.cookie.as_ref().map_or(&[][..], Cookie::bytes);

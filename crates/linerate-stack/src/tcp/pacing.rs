@@ -104,6 +104,12 @@ impl Pacer {
         (SECOND << TIME_SHIFT).checked_div(self.per_byte)
     }
 
+    /// Whether there is a rate.
+    #[inline(always)]
+    pub fn is_on(&self) -> bool {
+        self.per_byte != 0
+    }
+
     /// Whether something may be sent: up to [`burst_bytes`](Self::burst_bytes).
     #[inline]
     pub fn may_send(&self, now_ns: u64) -> bool {

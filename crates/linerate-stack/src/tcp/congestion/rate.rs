@@ -2,7 +2,7 @@
 //! much was delivered since the segment that it acknowledges was sent, and in what time.
 //!
 //! [`Delivery`] is the state of a connection. Each segment keeps a [`SendStamp`] from its
-//! (re)transmission until it is acknowledged or SACKed. For an ACK, [`Delivery::sampler`] takes
+//! (re)transmission until it is acknowledged or SACKed. For an ACK, a [`Sampler`] takes
 //! the stamps of all segments that it delivers, and makes a [`RateSample`].
 //!
 //! The time is the longer one of two: that in which the bytes were sent, and that in which they
@@ -10,12 +10,12 @@
 //! high rate by the second alone.
 //!
 //! ```
-//! use linerate_stack::tcp::congestion::rate::Delivery;
+//! use linerate_stack::tcp::congestion::rate::{Delivery, Sampler};
 //! let mut delivery = Delivery::default();
 //! let stamp = delivery.on_send(1_000_000_000, true);
-//! let mut sampler = delivery.sampler();
-//! sampler.deliver(&stamp, 1_000_000_000, 10_000);
-//! let sample = sampler.finish(1_010_000_000, Some(10_000_000)).expect("10 ms pass");
+//! let mut sampler = Sampler::default();
+//! sampler.deliver(&mut delivery, &stamp, 1_000_000_000, 10_000);
+//! let sample = sampler.finish(&mut delivery, 1_010_000_000, Some(10_000_000)).expect("10 ms pass");
 //! assert_eq!(sample.rate(), 1_000_000); // 10,000 bytes in 10 ms
 //! ```
 //!
@@ -115,31 +115,27 @@ impl Delivery {
     pub fn delivered(&self) -> u32 {
         self.delivered
     }
-
-    /// For one ACK.
-    #[inline]
-    pub fn sampler(&mut self) -> Sampler<'_> {
-        Sampler {
-            delivery: self,
-            newest: None,
-        }
-    }
 }
 
 /// Takes the segments that one ACK delivers.
-#[derive(Debug)]
-pub struct Sampler<'a> {
-    delivery: &'a mut Delivery,
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sampler {
     /// The stamp of the segment sent last among them, and when it was sent.
     newest: Option<(SendStamp, u32)>,
 }
 
-impl Sampler<'_> {
+impl Sampler {
     /// The ACK delivers `bytes` that were sent at `sent_ns`: acknowledges or SACKs them for the
     /// first time (draft 3.3). In any order.
     #[inline]
-    pub fn deliver(&mut self, stamp: &SendStamp, sent_ns: u64, bytes: u32) {
-        self.delivery.delivered = self.delivery.delivered.wrapping_add(bytes);
+    pub fn deliver(
+        &mut self,
+        delivery: &mut Delivery,
+        stamp: &SendStamp,
+        sent_ns: u64,
+        bytes: u32,
+    ) {
+        delivery.delivered = delivery.delivered.wrapping_add(bytes);
         let sent_at = units(sent_ns);
         // The one sent last: of two with the same count it is the later one.
         let is_newer = self.newest.is_none_or(|(newest, at)| {
@@ -155,9 +151,13 @@ impl Sampler<'_> {
     /// shorter interval is the acknowledgment of something that was sent twice, and gets an
     /// interval of 0.
     #[inline]
-    pub fn finish(self, now_ns: u64, min_rtt_ns: Option<u64>) -> Option<RateSample> {
+    pub fn finish(
+        self,
+        delivery: &mut Delivery,
+        now_ns: u64,
+        min_rtt_ns: Option<u64>,
+    ) -> Option<RateSample> {
         let (stamp, sent_at) = self.newest?;
-        let delivery = self.delivery;
         let now = units(now_ns);
         delivery.delivered_at = now;
         delivery.first_sent_at = sent_at;

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 
 use linerate_testkit::Random;
 
-use crate::tcp::congestion::rate::{Delivery, SendStamp};
+use crate::tcp::congestion::rate::{Delivery, Sampler, SendStamp};
 use crate::tcp::congestion::*;
 use crate::tcp::pacing::{Growth, Pacer};
 use crate::tcp::prr::{Flight, Prr};
@@ -348,12 +348,12 @@ impl Flow {
     fn ack(&mut self, now: u64, packets: &[(u64, bool)]) {
         let before = self.in_flight();
         let is_limited = self.usage.is_limited(&self.control.window);
-        let mut sampler = self.delivery.sampler();
+        let mut sampler = Sampler::default();
         let (mut acked, mut mark, mut newest) = (0, false, None);
         for &(number, marked) in packets {
             // Of others the timer has assumed the loss: nothing is to be learned from them.
             if let Some((sent_ns, stamp)) = self.outstanding.remove(&number) {
-                sampler.deliver(&stamp, sent_ns, MSS);
+                sampler.deliver(&mut self.delivery, &stamp, sent_ns, MSS);
                 acked += MSS;
                 mark |= marked;
                 newest = Some((number, sent_ns));
@@ -366,7 +366,7 @@ impl Flow {
         self.delivered += u64::from(acked);
         self.rtt.sample(rtt_ns, now);
         self.timer_ns = now + self.rtt.rto_ns();
-        let delivery = sampler.finish(now, self.rtt.min_rtt_ns(now));
+        let delivery = sampler.finish(&mut self.delivery, now, self.rtt.min_rtt_ns(now));
         let kept = self.outstanding.split_off(&number.saturating_sub(2));
         let lost = std::mem::replace(&mut self.outstanding, kept).len() as u32;
         self.lost += u64::from(lost);

@@ -1,14 +1,14 @@
 //! Samples of the delivery rate.
 
 use super::*;
-use crate::tcp::congestion::rate::{Delivery, SendStamp};
+use crate::tcp::congestion::rate::{Delivery, Sampler, SendStamp};
 
 fn finish(delivery: &mut Delivery, acked: &[(SendStamp, u64)], now: u64) -> Option<RateSample> {
-    let mut sampler = delivery.sampler();
+    let mut sampler = Sampler::default();
     for (stamp, sent) in acked {
-        sampler.deliver(stamp, *sent, MSS);
+        sampler.deliver(delivery, stamp, *sent, MSS);
     }
-    sampler.finish(now, Some(10 * MS))
+    sampler.finish(delivery, now, Some(10 * MS))
 }
 
 /// A segment each millisecond over a path of 10 ms: 1 MB/s.
@@ -99,9 +99,9 @@ fn counts_and_times_wrap() {
     let mut last = (delivery.on_send(now, true), now);
     for _ in 0..100 {
         now += 20 * MS;
-        let mut sampler = delivery.sampler();
-        sampler.deliver(&last.0, last.1, 1 << 27);
-        rates.push(sampler.finish(now, None).unwrap().rate());
+        let mut sampler = Sampler::default();
+        sampler.deliver(&mut delivery, &last.0, last.1, 1 << 27);
+        rates.push(sampler.finish(&mut delivery, now, None).unwrap().rate());
         last = (delivery.on_send(now, false), now);
     }
     let expected = (1_u64 << 27) * 50;

@@ -18,24 +18,8 @@
 //! assert_eq!(packet[28..32], [0, 0, 0, 8]); // what it acknowledges
 //! ```
 
-pub mod congestion;
-pub mod metrics;
-pub mod pacing;
-pub mod prr;
-pub mod rtt;
-pub mod seq;
-pub mod cookie;
-pub mod fast_open;
-pub mod isn;
-pub mod ports;
-pub mod rate;
-pub mod secret;
-pub mod receive;
-pub mod send_buffer;
 #[cfg(test)]
 mod tests;
-pub mod time_wait;
-pub mod tuple;
 
 use std::net::IpAddr;
 

@@ -1,0 +1,88 @@
+//! Settings of a stack's TCP, and what a connection starts with.
+
+use super::congestion::Algorithm;
+
+/// Whether connections agree on ECN (RFC 3168 6.1.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcnMode {
+    /// Never.
+    Off,
+    /// If the peer asks (Linux: `tcp_ecn = 2`, its default).
+    #[default]
+    Accept,
+    /// They ask for it.
+    Request,
+}
+
+/// Settings of all connections of a stack. The defaults are Linux', but where a comment says more.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// SACK (RFC 2018).
+    pub sack: bool,
+    /// Time stamps (RFC 7323 3).
+    pub timestamps: bool,
+    /// Window scaling (RFC 7323 2).
+    pub window_scaling: bool,
+    /// ECN.
+    pub ecn: EcnMode,
+    /// RACK-TLP (RFC 8985); otherwise losses are found by RFC 6675.
+    pub rack: bool,
+    /// F-RTO (RFC 5682).
+    pub frto: bool,
+    /// Congestion control.
+    pub algorithm: Algorithm,
+    /// Whether segments are paced, where the algorithm does not ask for it.
+    pub pacing: bool,
+    /// Whether a connection that was idle begins with a small window (RFC 5681 4.1).
+    pub slow_start_after_idle: bool,
+    /// Retransmissions of a SYN. RFC 9293 3.8.3 wants three minutes: 7 make 255 s (Linux has 6,
+    /// 127 s).
+    pub syn_retries: u8,
+    /// Of the answer to one.
+    pub syn_ack_retries: u8,
+    /// Of anything else (R2 of RFC 9293 3.8.3): 15 make 924 s or more.
+    pub retries: u8,
+    /// Of what the user has closed.
+    pub orphan_retries: u8,
+    /// How long FIN-WAIT-2 waits for the peer of a closed connection, in milliseconds.
+    pub fin_timeout_ms: u32,
+    /// Bytes that a connection may have received, to begin with.
+    pub receive_bytes: u32,
+    /// The most that they may become.
+    pub receive_bytes_max: u32,
+    /// Bytes that a connection's user may have written and the peer not acknowledged.
+    pub send_bytes_max: u32,
+    /// Keepalive: idle seconds, seconds between probes, probes.
+    pub keep_idle_s: u16,
+    /// Seconds between two probes.
+    pub keep_interval_s: u16,
+    /// Probes without an answer.
+    pub keep_count: u8,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            sack: true,
+            timestamps: true,
+            window_scaling: true,
+            ecn: EcnMode::default(),
+            rack: true,
+            frto: true,
+            algorithm: Algorithm::default(),
+            pacing: false,
+            slow_start_after_idle: true,
+            syn_retries: 7,
+            syn_ack_retries: 5,
+            retries: 15,
+            orphan_retries: 8,
+            fin_timeout_ms: 60_000,
+            receive_bytes: 128 << 10,
+            receive_bytes_max: 6 << 20,
+            send_bytes_max: 4 << 20,
+            keep_idle_s: 7200,
+            keep_interval_s: 75,
+            keep_count: 9,
+        }
+    }
+}

@@ -1,0 +1,410 @@
+//! How connections begin: RFC 9293 3.5, with the options of RFC 7323, 2018, 3168 and 7413.
+
+use linerate_core::packet::Packet;
+use linerate_wire::tcp::flag;
+
+use super::{Awaits, Connection, Context, Ecn, Error, Shape, State, Wire, event, is};
+use crate::tcp::config::EcnMode;
+use crate::tcp::congestion::Controller;
+use crate::tcp::receive::{Autotune, ReceiveQueue, Window};
+use crate::tcp::rtt::Rtt;
+use crate::tcp::segment::{Header, Sacks, Segment, SynOptions};
+use crate::tcp::sent::mark;
+use crate::tcp::seq;
+
+/// The segment size where a peer names none (RFC 9293 3.7.1).
+const DEFAULT_MSS: u16 = 536;
+
+/// What a connection that is opened here has to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Active {
+    /// Initial sequence number (RFC 6528).
+    pub iss: u32,
+    /// What is added to our clock in time stamps (RFC 7323 5.4).
+    pub ts_offset: u32,
+    /// Longest payload that our link takes in a segment without options, in bytes: what we tell the
+    /// peer (RFC 9293 3.7.1: MMS_R).
+    pub link_mss: u16,
+    /// The same of the path, by what is known of its MTU.
+    pub path_mss: u16,
+}
+
+/// What one has to know that is opened by a peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Passive {
+    /// As for one that is opened here.
+    pub active: Active,
+    /// The SYN's options.
+    pub syn: SynOptions,
+    /// What was agreed upon, where that is known: of a SYN cookie.
+    pub agreed: Option<Agreed>,
+}
+
+/// What a SYN cookie has kept of a handshake.
+#[derive(Clone, Copy, Debug)]
+pub struct Agreed {
+    /// Whether ECN was agreed upon.
+    pub ecn: bool,
+    /// The peer's first sequence number.
+    pub irs: u32,
+}
+
+impl Connection {
+    fn blank<W>(cx: &Context<'_, W>, own: &Active) -> Self {
+        let config = &cx.shared.config;
+        let control = Controller::new(config.algorithm, own.path_mss, config.pacing, cx.now_ns);
+        Self {
+            state: State::Closed,
+            phase: Default::default(),
+            awaits: Awaits::Nothing,
+            snd_scale: 0,
+            is: 0,
+            snd_una: own.iss,
+            snd_nxt: own.iss,
+            snd_wnd: 0,
+            snd_wl1: 0,
+            data_seq: own.iss.wrapping_add(1),
+            mss: own.path_mss,
+            path_mss: own.path_mss,
+            rcv_wup: 0,
+            quick_acks: 0,
+            ping_pong: 0,
+            retries: 0,
+            events: 0,
+            error: None,
+            probes: 0,
+            ts_offset: own.ts_offset,
+            ts_recent: 0,
+            ts_recent_at: 0,
+            last_received_ms: (cx.now_ns / 1_000_000) as u32,
+            last_data_ms: 0,
+            last_sent_ms: 0,
+            ack_delay_ms: super::output::ACK_DELAY_MIN_MS,
+            rcv_mss: DEFAULT_MSS.min(own.link_mss),
+            sent: Default::default(),
+            buffer: Default::default(),
+            queue: ReceiveQueue::new(0),
+            rcv_window: Window::new(0, 0),
+            fin_seq: 0,
+            send_at: 0,
+            ack_at: 0,
+            other_at: 0,
+            sacked: 0,
+            lost: 0,
+            retrans: 0,
+            lost_unsent: 0,
+            iss: own.iss,
+            irs: 0,
+            max_wnd: 0,
+            recovery_point: own.iss,
+            small_end: own.iss,
+            probe_point: 0,
+            has_probe_point: false,
+            has_undo: false,
+            control,
+            rtt: Rtt::new(),
+            delivery: Default::default(),
+            prr: Default::default(),
+            pacer: Default::default(),
+            autotune: Autotune::new(config.receive_bytes, 0, 0, cx.now_ns),
+            rack_sent_ns: 0,
+            rack_rtt_ns: 0,
+            rack_end: own.iss,
+            rack_fack: own.iss,
+            rack_round: own.iss,
+            rack_steps: 1,
+            rack_persist: 0,
+            dup_acks: 0,
+            undo_point: 0,
+            undo_retrans: 0,
+            retrans_stamp: 0,
+            cwnd_usage_end: own.iss,
+            max_flight: 0,
+            out_of_window: Default::default(),
+            user_timeout_ms: 0,
+            keep_idle_s: config.keep_idle_s,
+            keep_interval_s: config.keep_interval_s,
+            keep_count: config.keep_count,
+            advertised_mss: own.link_mss,
+            send_limit: config.send_bytes_max,
+        }
+    }
+
+    /// Opens a connection: a SYN is sent (RFC 9293 3.10.1).
+    pub fn connect<W: Wire>(cx: &mut Context<'_, W>, own: &Active) -> Self {
+        cx.shared.stats.opened_active += 1;
+        let mut new = Self::blank(cx, own);
+        new.state = State::SynSent;
+        let config = &cx.shared.config;
+        new.set(is::ACTIVE, true);
+        new.set(is::TIMESTAMPS, config.timestamps);
+        new.set(is::SACK, config.sack);
+        new.set(is::ECN, config.ecn == EcnMode::Request);
+        new.rcv_window = Window::new(0, new.own_scale(cx));
+        new.begin(cx);
+        new
+    }
+
+    /// A SYN has come to one that listens: it is answered (RFC 9293 3.10.7.2).
+    pub fn accept<W: Wire>(cx: &mut Context<'_, W>, own: &Passive, segment: &Segment) -> Self {
+        cx.shared.stats.opened_passive += 1;
+        let mut new = Self::blank(cx, &own.active);
+        new.state = State::SynReceived;
+        new.agree(cx, segment, &own.syn);
+        let asks = segment.flags & (flag::ECE | flag::CWR) == flag::ECE | flag::CWR;
+        new.set(is::ECN, asks && cx.shared.config.ecn != EcnMode::Off);
+        new.begin(cx);
+        new
+    }
+
+    /// The ACK of a SYN cookie has come: there is a connection, as if its SYN had been kept. The
+    /// segment is yet to be [handled](Self::on_segment).
+    pub fn resume<W: Wire>(
+        cx: &mut Context<'_, W>,
+        own: &Passive,
+        agreed: &Agreed,
+        segment: &Segment,
+    ) -> Self {
+        cx.shared.stats.opened_passive += 1;
+        let mut new = Self::blank(cx, &own.active);
+        new.state = State::SynReceived;
+        let syn = Segment {
+            seq: agreed.irs,
+            flags: flag::SYN,
+            window: segment.window,
+            timestamps: segment.timestamps,
+            ..Segment::default()
+        };
+        new.agree(cx, &syn, &own.syn);
+        new.set(is::ECN, agreed.ecn);
+        new.snd_nxt = new.iss.wrapping_add(1);
+        new
+    }
+
+    /// What both sides say is agreed upon.
+    fn agree<W: Wire>(&mut self, cx: &Context<'_, W>, syn: &Segment, options: &SynOptions) {
+        let config = &cx.shared.config;
+        self.irs = syn.seq;
+        let next = syn.seq.wrapping_add(1);
+        let buffer = config.receive_bytes;
+        self.queue = ReceiveQueue::new(next);
+        self.set(is::SACK, config.sack && options.sack_permitted);
+        let has_timestamps = config.timestamps && syn.timestamps.is_some();
+        self.set(is::TIMESTAMPS, has_timestamps);
+        if let Some((value, _)) = syn.timestamps {
+            self.ts_recent = value;
+            self.ts_recent_at = (cx.now_ns / 1_000_000_000) as u32;
+        }
+        // RFC 7323 2.2: both or none.
+        let (snd, rcv) = match options.window_scale {
+            Some(scale) if config.window_scaling => (scale, self.own_scale(cx)),
+            _ => (0, 0),
+        };
+        self.snd_scale = snd;
+        self.set(
+            is::SCALED,
+            options.window_scale.is_some() && config.window_scaling,
+        );
+        self.rcv_window = Window::new(next, rcv);
+        self.autotune = Autotune::new(buffer, next, next.wrapping_add(buffer), cx.now_ns);
+        self.rcv_wup = next;
+        self.snd_wl1 = syn.seq;
+        self.snd_wnd = syn.window.into();
+        self.max_wnd = self.snd_wnd;
+        let peer = options.mss.unwrap_or(DEFAULT_MSS);
+        self.set_mss(self.path_mss.min(peer));
+    }
+
+    /// Our shift, large enough for the largest buffer.
+    fn own_scale<W>(&self, cx: &Context<'_, W>) -> u8 {
+        match cx.shared.config.window_scaling {
+            true => Window::scale_for(cx.shared.config.receive_bytes_max),
+            false => 0,
+        }
+    }
+
+    /// Sends the SYN for the first time.
+    fn begin<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        let stamp = self.delivery.on_send(cx.now_ns, true);
+        let end = self.iss.wrapping_add(1);
+        let record = (self.iss, end);
+        if self
+            .sent
+            .push(&mut cx.shared.records, record, mark::SYN, cx.now_ns, stamp)
+            .is_none()
+        {
+            return self.finish(cx, Some(Error::Aborted));
+        }
+        self.snd_nxt = end;
+        // One that cannot be sent now is sent by the timer.
+        if !self.send_syn(cx) {
+            cx.shared.stats.no_slots += 1;
+        }
+        self.rearm(cx);
+    }
+
+    /// Sends a SYN or the answer to one, again or for the first time.
+    pub(super) fn send_syn<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
+        let config = &cx.shared.config;
+        let is_answer = self.state != State::SynSent;
+        let mut flags = flag::SYN;
+        let mut is_ecn = self.is(is::ECN);
+        if is_answer {
+            flags |= flag::ACK;
+            if is_ecn {
+                flags |= flag::ECE;
+            }
+        } else if is_ecn {
+            // RFC 3168 6.1.1.1: a peer or path that does not know ECN may drop such a SYN.
+            is_ecn = self.retries < 2;
+            if is_ecn {
+                flags |= flag::ECE | flag::CWR;
+            }
+            self.set(is::ECN, is_ecn);
+        }
+        let scale = match is_answer {
+            true => self.is(is::SCALED).then(|| self.rcv_window.scale()),
+            false => config.window_scaling.then(|| self.rcv_window.scale()),
+        };
+        let next = self.rcv_nxt();
+        let free = self.autotune.buffer();
+        let header = Header {
+            seq: self.iss,
+            ack: if is_answer { next } else { 0 },
+            flags,
+            window: self.rcv_window.offer_syn(next, free),
+            timestamps: self
+                .is(is::TIMESTAMPS)
+                .then(|| (self.ts_now(cx.now_ns), self.ts_recent)),
+            sacks: Sacks::NONE,
+            syn: Some(SynOptions {
+                mss: Some(self.advertised_mss),
+                window_scale: scale,
+                sack_permitted: self.is(is::SACK),
+                fast_open: None,
+            }),
+        };
+        let shape = Shape {
+            len: 0,
+            gso_size: 0,
+            ecn: Ecn::NotCapable,
+        };
+        let went = cx.wire.send(&header, shape, |_| 0);
+        if went {
+            cx.shared.stats.segments_out += 1;
+            self.rcv_wup = next;
+        }
+        went
+    }
+
+    /// RFC 9293 3.10.7.3.
+    pub(super) fn in_syn_sent<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        segment: &Segment,
+        packet: Packet,
+        l4: u32,
+    ) {
+        let header_len = usize::from(segment.header_len);
+        let bytes = packet.data().get(l4 as usize..).unwrap_or(&[]);
+        let options = Segment::syn_options(&bytes[..header_len.min(bytes.len())]);
+        let has_ack = segment.has(flag::ACK);
+        if has_ack && (seq::le(segment.ack, self.iss) || seq::gt(segment.ack, self.snd_nxt)) {
+            if !segment.has(flag::RST) {
+                self.send_reset_of(cx, segment.ack);
+            }
+            return cx.wire.free(packet);
+        }
+        // RFC 7323 5.3: an echo that we never sent is of another connection.
+        if has_ack
+            && self.is(is::TIMESTAMPS)
+            && let Some((_, echo)) = segment.timestamps
+            && echo != 0
+            && self.ts_now(cx.now_ns).wrapping_sub(echo) > 1 << 30
+        {
+            if !segment.has(flag::RST) {
+                self.send_reset_of(cx, segment.ack);
+            }
+            return cx.wire.free(packet);
+        }
+        if segment.has(flag::RST) {
+            if has_ack {
+                cx.shared.stats.resets_in += 1;
+                self.finish(cx, Some(Error::Refused));
+            }
+            return cx.wire.free(packet);
+        }
+        if !segment.has(flag::SYN) {
+            return cx.wire.free(packet);
+        }
+        let asked_ecn = self.is(is::ECN);
+        self.agree(cx, segment, &options);
+        self.last_received_ms = (cx.now_ns / 1_000_000) as u32;
+        if !has_ack {
+            // Both have opened it at once (RFC 9293 3.5, figure 7).
+            let asks = segment.flags & (flag::ECE | flag::CWR) == flag::ECE | flag::CWR;
+            self.set(is::ECN, asks && cx.shared.config.ecn != EcnMode::Off);
+            self.state = State::SynReceived;
+            self.send_syn(cx);
+            return cx.wire.free(packet);
+        }
+        // RFC 3168 6.1.1: ECE without CWR agrees.
+        let agrees = segment.flags & (flag::ECE | flag::CWR) == flag::ECE;
+        self.set(is::ECN, asked_ecn && agrees);
+        let retries = self.retries;
+        let plain = Segment {
+            flags: flag::ACK,
+            seq: segment.seq.wrapping_add(1),
+            len: 0,
+            ..*segment
+        };
+        self.snd_wl1 = segment.seq;
+        self.state = State::Established;
+        // The window of a SYN is not scaled.
+        let syn_window = u32::from(segment.window);
+        self.on_ack(cx, &plain);
+        self.snd_wnd = syn_window;
+        self.max_wnd = syn_window;
+        self.after_handshake(cx, retries);
+        self.is |= is::ACK_NOW;
+        cx.wire.free(packet);
+    }
+
+    /// The ACK of our SYN's answer: RFC 9293 3.10.7.4 fifth, SYN-RECEIVED. False where it is not
+    /// one.
+    pub(super) fn establish<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        segment: &Segment,
+    ) -> bool {
+        if seq::le(segment.ack, self.snd_una) || seq::gt(segment.ack, self.snd_nxt) {
+            self.send_reset_of(cx, segment.ack);
+            return false;
+        }
+        let retries = self.retries;
+        self.state = match self.is(is::FIN_QUEUED) {
+            true => State::FinWait1,
+            false => State::Established,
+        };
+        self.snd_wnd = u32::from(segment.window) << self.snd_scale;
+        self.max_wnd = self.max_wnd.max(self.snd_wnd);
+        self.snd_wl1 = segment.seq;
+        self.after_handshake(cx, retries);
+        true
+    }
+
+    fn after_handshake<W: Wire>(&mut self, cx: &mut Context<'_, W>, retries: u8) {
+        cx.shared.stats.established += 1;
+        self.events |= event::CONNECTED | event::WRITABLE;
+        self.retries = 0;
+        if retries > 0 {
+            // RFC 5681 3.1 and RFC 6298 5.7.
+            self.control.window.cwnd_bytes = self.mss.into();
+            self.rtt.handshake_timed_out();
+        }
+        self.retrans_stamp = 0;
+        self.recovery_point = self.snd_nxt;
+        self.cwnd_usage_end = self.snd_nxt;
+        self.set_other(cx);
+    }
+}

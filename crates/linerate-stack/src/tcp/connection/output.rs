@@ -1,0 +1,550 @@
+//! What is sent, and when: RFC 9293 3.8.6 (windows), 3.7.4 (Nagle), RFC 5681 (congestion window),
+//! RFC 1122 4.2.3.2 (delayed ACKs).
+
+use linerate_wire::tcp::flag;
+
+use super::{Awaits, Connection, Context, Ecn, Phase, Shape, State, Wire, is};
+use crate::tcp::segment::{Header, Sacks, TIMESTAMPS_LEN};
+use crate::tcp::sent::{NIL, Sent, mark};
+use crate::tcp::seq;
+
+/// Longest delay of an ACK (RFC 1122 4.2.3.2 has 500 ms; Linux 200).
+pub(super) const ACK_DELAY_MAX_MS: u16 = 200;
+/// Shortest.
+pub(super) const ACK_DELAY_MIN_MS: u16 = 40;
+/// How long one waits for slots that were not to be had.
+const RETRY_NS: u64 = 1_000_000;
+/// Exchanges after which the user counts as one that answers (Linux: pingpong).
+pub(super) const PING_PONG: u8 = 3;
+
+/// What came of an attempt to send.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Went {
+    /// Something went: there may be more.
+    Sent,
+    /// Nothing more may go now.
+    Done,
+    /// There are no slots.
+    NoSlots,
+}
+
+impl Connection {
+    /// Sends what may be sent: what was lost, then what is new, then an ACK if one is due.
+    #[inline]
+    pub fn push<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        let mut went = Went::Done;
+        if self.lost_unsent > 0 && !self.is_probing_timeout() {
+            went = self.retransmit_lost(cx);
+        }
+        if went != Went::NoSlots && self.has_new() {
+            went = self.send_new(cx);
+        }
+        if went == Went::NoSlots {
+            self.await_slots(cx);
+        }
+        if self.is(is::ACK_NOW) {
+            self.send_ack(cx);
+        }
+    }
+
+    #[inline(always)]
+    fn has_new(&self) -> bool {
+        if self.buffer.len() == 0 && !self.is(is::FIN_QUEUED) {
+            return false;
+        }
+        let is_open = self.state.is_synchronized();
+        is_open
+            && (seq::gt(self.data_end(), self.snd_nxt)
+                || self.is(is::FIN_QUEUED) && !self.is(is::FIN_SENT))
+    }
+
+    fn await_slots<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        cx.shared.stats.no_slots += 1;
+        self.set(is::STARVED, true);
+        self.other_at = cx.now_ns + RETRY_NS;
+    }
+
+    /// New data and the FIN.
+    #[inline]
+    fn send_new<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> Went {
+        let mut was_sent = false;
+        let went = loop {
+            match self.send_next(cx) {
+                Went::Sent => was_sent = true,
+                other => break other,
+            }
+        };
+        if was_sent {
+            let in_flight = self.in_flight();
+            self.note_usage(in_flight);
+            if self.phase == Phase::Open && self.schedule_loss_probe(cx) {
+                return went;
+            }
+            if matches!(self.awaits, Awaits::Nothing | Awaits::WindowProbe) {
+                self.rearm(cx);
+            }
+        }
+        // RFC 9293 3.8.6.1: with nothing under way somebody must ask for the window.
+        if self.sent.count() == 0 && self.has_new() && went == Went::Done {
+            self.await_window(cx);
+        }
+        went
+    }
+
+    /// The next frame of new data, if one may go.
+    #[inline]
+    fn send_next<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> Went {
+        let unsent = seq::diff(self.data_end(), self.snd_nxt).max(0) as u32;
+        let fin = self.is(is::FIN_QUEUED) && !self.is(is::FIN_SENT);
+        if unsent == 0 && !fin {
+            return Went::Done;
+        }
+        if !self.pacer.may_send(cx.now_ns) {
+            return Went::Done;
+        }
+        let mss = u32::from(self.mss);
+        let in_flight = self.in_flight();
+        let cwnd = self.control.window.cwnd_bytes;
+        let window_end = self.snd_una.wrapping_add(self.snd_wnd);
+        let window = seq::diff(window_end, self.snd_nxt).max(0) as u32;
+        if unsent == 0 {
+            // A FIN alone: RFC 9293 3.10.4. It goes by no congestion window, but by the peer's.
+            return match window > 0 || self.snd_una == self.snd_nxt {
+                true => self.send_data(cx, 0, true),
+                false => Went::Done,
+            };
+        }
+        if in_flight >= cwnd {
+            self.set(is::CWND_LIMITED, true);
+            return Went::Done;
+        }
+        let quota = match cwnd - in_flight {
+            quota if quota >= mss => quota - quota % mss,
+            // Less than a segment of the congestion window is left.
+            _ if in_flight > 0 && unsent.min(mss) > cwnd - in_flight => {
+                self.set(is::CWND_LIMITED, true);
+                return Went::Done;
+            }
+            _ => mss,
+        };
+        let most = cx.wire.gso_bytes().max(mss);
+        let most = match self.pacer.is_on() {
+            true => most.min(self.pacer.burst_bytes(mss)),
+            false => most,
+        };
+        let mut len = unsent.min(window).min(quota).min(most);
+        if len >= mss {
+            let rest = len % mss;
+            if rest != 0 && (len < unsent || !self.may_send_small(unsent, fin)) {
+                len -= rest;
+            }
+        } else if len < unsent {
+            // RFC 9293 3.8.6.2.1: neither a segment nor all there is.
+            let is_half = len > 0 && len >= self.max_wnd / 2;
+            if !is_half {
+                return Went::Done;
+            }
+        } else if !self.may_send_small(unsent, fin) {
+            return Went::Done;
+        }
+        let ends = len == unsent && fin && len <= most;
+        self.send_data(cx, len, ends)
+    }
+
+    /// Nagle's algorithm (RFC 9293 3.7.4) in Minshall's form, as Linux has it: one small segment at
+    /// a time, but full ones do not wait for it.
+    #[inline(always)]
+    fn may_send_small(&self, unsent: u32, fin: bool) -> bool {
+        if self.is(is::CORK) && !fin {
+            return false;
+        }
+        if self.is(is::NO_DELAY) || fin || unsent >= self.mss.into() && self.snd_una == self.snd_nxt
+        {
+            return true;
+        }
+        // Nothing small is under way.
+        self.snd_una == self.snd_nxt
+            || seq::le(self.small_end, self.snd_una)
+            || seq::gt(self.small_end, self.snd_nxt)
+    }
+
+    /// Sends `len` bytes from SND.NXT on, and the FIN.
+    #[inline]
+    fn send_data<W: Wire>(&mut self, cx: &mut Context<'_, W>, len: u32, fin: bool) -> Went {
+        if cx.shared.records.room() == 0 {
+            return Went::NoSlots;
+        }
+        let seq_no = self.snd_nxt;
+        let mut flags = flag::ACK;
+        if fin {
+            flags |= flag::FIN;
+        }
+        let end = seq_no.wrapping_add(len);
+        if len > 0 && end == self.data_end() {
+            flags |= flag::PSH;
+        }
+        let mut ecn = Ecn::NotCapable;
+        if self.is(is::ECN) && len > 0 {
+            ecn = Ecn::Capable;
+            if self.is(is::CWR_DUE) {
+                self.set(is::CWR_DUE, false);
+                flags |= flag::CWR;
+            }
+        }
+        if !self.transmit(cx, seq_no, len, flags, ecn) {
+            return Went::NoSlots;
+        }
+        let is_idle = self.sent.count() == 0;
+        let stamp = self.delivery.on_send(cx.now_ns, is_idle);
+        let end_seq = end.wrapping_add(fin.into());
+        let marks = if fin { mark::FIN } else { 0 };
+        let pushed = self.sent.push(
+            &mut cx.shared.records,
+            (seq_no, end_seq),
+            marks,
+            cx.now_ns,
+            stamp,
+        );
+        debug_assert!(pushed.is_some());
+        self.snd_nxt = end_seq;
+        self.set(is::FIN_SENT, self.is(is::FIN_SENT) || fin);
+        if len % u32::from(self.mss.max(1)) != 0 {
+            self.small_end = end;
+        }
+        self.pacer.sent(len, cx.now_ns);
+        if matches!(self.phase, Phase::Cwr | Phase::Recovery) {
+            self.prr.on_sent(len);
+        }
+        if len > 0 {
+            let now_ms = (cx.now_ns / 1_000_000) as u32;
+            // It answers what came a moment ago: ACKs ride on answers.
+            if now_ms.wrapping_sub(self.last_data_ms) < self.ack_delay_ms.into() {
+                self.ping_pong = self.ping_pong.saturating_add(1);
+            }
+            self.last_sent_ms = now_ms;
+        }
+        cx.shared.stats.bytes_out += u64::from(len);
+        Went::Sent
+    }
+
+    /// Retransmits what counts as lost, oldest first, as far as the congestion window allows.
+    fn retransmit_lost<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> Went {
+        let mut index = self.sent.first();
+        let mut was_sent = false;
+        let mut went = Went::Done;
+        while index != NIL && self.lost_unsent > 0 {
+            let record = cx.shared.records[index];
+            if !record.has(mark::LOST) || record.has(mark::RETRANS | mark::SACKED) {
+                index = Sent::next(&cx.shared.records, index);
+                continue;
+            }
+            let in_flight = self.in_flight();
+            let cwnd = self.control.window.cwnd_bytes;
+            if in_flight >= cwnd {
+                break;
+            }
+            if !self.pacer.may_send(cx.now_ns) {
+                break;
+            }
+            went = self.retransmit(cx, index, cwnd - in_flight);
+            if went != Went::Sent {
+                break;
+            }
+            was_sent = true;
+            index = Sent::next(&cx.shared.records, index);
+        }
+        if was_sent {
+            if matches!(self.awaits, Awaits::Nothing | Awaits::LossProbe) {
+                self.rearm(cx);
+            }
+            return match went {
+                Went::NoSlots => Went::NoSlots,
+                _ => Went::Sent,
+            };
+        }
+        went
+    }
+
+    /// Sends a record again, at most about `budget` bytes of it: the rest becomes another.
+    fn retransmit<W: Wire>(&mut self, cx: &mut Context<'_, W>, index: u32, budget: u32) -> Went {
+        let record = cx.shared.records[index];
+        let mss = u32::from(self.mss).max(1);
+        let most = (budget - budget % mss).clamp(mss, cx.wire.gso_bytes().max(mss));
+        let fin_len = u32::from(record.has(mark::FIN));
+        // RFC 9293 3.8.6: not beyond the peer's window, but for the first.
+        let window_end = self.snd_una.wrapping_add(self.snd_wnd);
+        let room = seq::diff(window_end, record.seq).max(0) as u32;
+        if room == 0 && record.seq != self.snd_una {
+            return Went::Done;
+        }
+        let most = match room {
+            0 => mss,
+            room => most.min(room.max(1)),
+        };
+        if !record.has(mark::SYN) && record.len() - fin_len > most {
+            let at = record.seq.wrapping_add(most);
+            if self.sent.split(&mut cx.shared.records, index, at).is_none() {
+                return Went::NoSlots;
+            }
+        }
+        self.resend(cx, index)
+    }
+
+    /// Sends a whole record again.
+    fn resend<W: Wire>(&mut self, cx: &mut Context<'_, W>, index: u32) -> Went {
+        let record = cx.shared.records[index];
+        let went = if record.has(mark::SYN) {
+            self.send_syn(cx)
+        } else {
+            let fin = record.has(mark::FIN);
+            let len = record.len() - u32::from(fin);
+            let mut flags = flag::ACK;
+            if fin {
+                flags |= flag::FIN;
+            }
+            if len > 0 && record.seq.wrapping_add(len) == self.data_end() {
+                flags |= flag::PSH;
+            }
+            // RFC 3168 6.1.5: retransmissions are not ECN-capable.
+            self.transmit(cx, record.seq, len, flags, Ecn::NotCapable)
+        };
+        if !went {
+            return Went::NoSlots;
+        }
+        let stamp = self.delivery.on_send(cx.now_ns, false);
+        let len = record.len();
+        if !record.has(mark::RETRANS) {
+            self.retrans += len;
+            if record.has(mark::LOST) {
+                self.lost_unsent = self.lost_unsent.saturating_sub(len);
+            }
+        }
+        self.sent
+            .resent(&mut cx.shared.records, index, cx.now_ns, stamp);
+        if self.has_undo {
+            self.undo_retrans = self.undo_retrans.saturating_add(len as i32);
+        }
+        if self.retrans_stamp == 0 {
+            self.retrans_stamp = self.ts_now(cx.now_ns).max(1);
+        }
+        self.pacer.sent(len, cx.now_ns);
+        if matches!(self.phase, Phase::Cwr | Phase::Recovery) {
+            self.prr.on_sent(len);
+        }
+        cx.shared.stats.retransmitted += 1;
+        Went::Sent
+    }
+
+    /// Sends the first record again, whatever the congestion window says: for timers.
+    pub(super) fn resend_first<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
+        let index = self.sent.first();
+        index != NIL && self.retransmit(cx, index, self.mss.into()) == Went::Sent
+    }
+
+    /// The loss probe (RFC 8985 7.3): new data, or the last segment once more.
+    pub(super) fn send_probe<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
+        let end = self.snd_nxt;
+        let window_end = self.snd_una.wrapping_add(self.snd_wnd);
+        let unsent = seq::diff(self.data_end(), self.snd_nxt).max(0) as u32;
+        let window = seq::diff(window_end, self.snd_nxt).max(0) as u32;
+        let len = unsent.min(window).min(self.mss.into());
+        if len > 0 {
+            let fin = len == unsent && self.is(is::FIN_QUEUED) && !self.is(is::FIN_SENT);
+            self.set(is::PROBE_RETRANS, false);
+            self.probe_point = end;
+            self.has_probe_point = self.send_data(cx, len, fin) == Went::Sent;
+            if self.has_probe_point {
+                self.probe_point = self.snd_nxt;
+            }
+            return self.has_probe_point;
+        }
+        let mut last = self.sent.last();
+        if last == NIL || cx.shared.records[last].has(mark::SACKED) {
+            return false;
+        }
+        let record = cx.shared.records[last];
+        if record.len() > u32::from(self.mss) + u32::from(record.has(mark::FIN)) {
+            let at = record.end.wrapping_sub(self.mss.into());
+            match self.sent.split(&mut cx.shared.records, last, at) {
+                Some(rest) => last = rest,
+                None => return false,
+            }
+        }
+        if self.resend(cx, last) != Went::Sent {
+            return false;
+        }
+        self.set(is::PROBE_RETRANS, true);
+        (self.probe_point, self.has_probe_point) = (end, true);
+        true
+    }
+
+    /// Asks for the window: one segment if it takes any, else an ACK of what was acknowledged
+    /// already, which is answered (RFC 9293 3.8.6.1; Linux does not send a byte either).
+    pub(super) fn send_window_probe<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
+        let window_end = self.snd_una.wrapping_add(self.snd_wnd);
+        let window = seq::diff(window_end, self.snd_nxt).max(0) as u32;
+        let unsent = seq::diff(self.data_end(), self.snd_nxt).max(0) as u32;
+        let len = unsent.min(window).min(self.mss.into());
+        if len > 0 {
+            return self.send_data(cx, len, false) == Went::Sent;
+        }
+        cx.shared.stats.window_probes += 1;
+        self.send_keepalive(cx)
+    }
+
+    /// An ACK from below SND.UNA, which the peer answers (RFC 9293 3.8.4).
+    pub(super) fn send_keepalive<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
+        let seq_no = self.snd_una.wrapping_sub(1);
+        self.transmit(cx, seq_no, 0, flag::ACK, Ecn::NotCapable)
+    }
+
+    /// An ACK, now.
+    #[inline]
+    pub(super) fn send_ack<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        if self.state == State::Closed {
+            return;
+        }
+        if !self.transmit(cx, self.snd_nxt, 0, flag::ACK, Ecn::NotCapable) {
+            // It is due still.
+            cx.shared.stats.no_slots += 1;
+            self.is = self.is & !is::ACK_NOW | is::ACK_DUE;
+            self.ack_at = cx.now_ns + RETRY_NS;
+        }
+    }
+
+    /// A reset, from SND.NXT on.
+    pub(super) fn send_reset<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        cx.shared.stats.resets_out += 1;
+        self.transmit(cx, self.snd_nxt, 0, flag::RST | flag::ACK, Ecn::NotCapable);
+    }
+
+    /// A reset that answers a segment with an ACK (RFC 9293 3.10.7.3).
+    pub(super) fn send_reset_of<W: Wire>(&mut self, cx: &mut Context<'_, W>, ack: u32) {
+        cx.shared.stats.resets_out += 1;
+        let header = Header {
+            seq: ack,
+            flags: flag::RST,
+            ..Header::default()
+        };
+        let shape = Shape {
+            len: 0,
+            gso_size: 0,
+            ecn: Ecn::NotCapable,
+        };
+        cx.wire.send(&header, shape, |_| 0);
+    }
+
+    /// Writes a frame. What it acknowledges is noted.
+    #[inline]
+    fn transmit<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        seq_no: u32,
+        len: u32,
+        flags: u8,
+        ecn: Ecn,
+    ) -> bool {
+        let mut flags = flags;
+        if self.is(is::ECE_DUE) {
+            flags |= flag::ECE;
+        }
+        let timestamps = self
+            .is(is::TIMESTAMPS)
+            .then(|| (self.ts_now(cx.now_ns), self.ts_recent));
+        let mut sacks = Sacks::NONE;
+        if self.is(is::SACK) && self.queue.has_sack() {
+            let mut blocks = [(0, 0); 4];
+            let count = self.queue.sack_blocks(&cx.shared.pieces, &mut blocks);
+            blocks[..count].iter().for_each(|&block| sacks.push(block));
+        }
+        let window = self.announce();
+        let header = Header {
+            seq: seq_no,
+            ack: self.rcv_nxt(),
+            flags,
+            window,
+            timestamps,
+            sacks,
+            syn: None,
+        };
+        let mss = u32::from(self.mss);
+        let shape = Shape {
+            len,
+            gso_size: if len > mss { self.mss } else { 0 },
+            ecn,
+        };
+        let offset = seq_no.wrapping_sub(self.data_seq);
+        let (buffer, chunks) = (&mut self.buffer, &cx.shared.chunks);
+        let went = cx.wire.send(&header, shape, |room| match room.len() {
+            0 => 0,
+            // What is sent is in the buffer: it is discarded when it is acknowledged, not before.
+            _ => buffer.copy_out(chunks, offset, room).unwrap_or(0),
+        });
+        if went {
+            self.acknowledged(&header);
+            cx.shared.stats.segments_out += 1;
+        }
+        went
+    }
+
+    /// An ACK has gone, by itself or with something else.
+    #[inline]
+    fn acknowledged(&mut self, header: &Header) {
+        self.is &= !(is::ACK_NOW | is::ACK_DUE);
+        self.ack_at = 0;
+        self.rcv_wup = header.ack;
+        self.quick_acks = self.quick_acks.saturating_sub(1);
+    }
+
+    /// The window to tell, as it stands in a header. Its right edge never goes back (RFC 9293
+    /// 3.8.6, RFC 7323 2.4).
+    #[inline]
+    fn announce(&mut self) -> u16 {
+        let buffer = self.autotune.buffer();
+        let free = buffer.saturating_sub(self.queue.readable());
+        self.rcv_window
+            .offer(self.queue.next(), free, buffer, self.rcv_mss.into())
+    }
+
+    /// The payload bytes of a segment: what the path and the peer allow, less the options that
+    /// every segment has (RFC 9293 3.7.1, RFC 6691).
+    pub(super) fn set_mss(&mut self, path_mss: u16) {
+        self.path_mss = path_mss;
+        let options = match self.is(is::TIMESTAMPS) {
+            true => TIMESTAMPS_LEN as u16,
+            false => 0,
+        };
+        self.mss = path_mss.saturating_sub(options).max(MIN_MSS);
+        self.control.window.set_mss(self.mss);
+    }
+
+    /// RFC 7661 and Linux: how much of the congestion window was used, by round trip.
+    fn note_usage(&mut self, in_flight: u32) {
+        let is_new_round = seq::ge(self.snd_una, self.cwnd_usage_end);
+        let is_full = in_flight + u32::from(self.mss) > self.control.window.cwnd_bytes;
+        if is_new_round || is_full || in_flight > self.max_flight {
+            if is_new_round || is_full {
+                self.set(is::CWND_LIMITED, is_full);
+            }
+            self.max_flight = in_flight;
+            self.cwnd_usage_end = self.snd_nxt;
+        }
+    }
+
+    /// Whether something may be sent that the user gave while nothing was under way for longer
+    /// than the timeout: the window begins anew (RFC 5681 4.1).
+    pub(super) fn restart_if_idle<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        if self.sent.count() > 0 || self.last_sent_ms == 0 {
+            return;
+        }
+        let now_ms = (cx.now_ns / 1_000_000) as u32;
+        let idle_ns = u64::from(now_ms.wrapping_sub(self.last_sent_ms)) * 1_000_000;
+        if idle_ns > self.rtt.rto_ns() && cx.shared.config.slow_start_after_idle {
+            self.control.on_idle(idle_ns, self.rtt.rto_ns(), cx.now_ns);
+        }
+    }
+}
+
+/// The least that a segment has room for, whatever a peer or a path says (Linux: tcp_min_snd_mss):
+/// segments of a few bytes would make much work of little data.
+pub(super) const MIN_MSS: u16 = 48;

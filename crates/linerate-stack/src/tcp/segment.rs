@@ -1,0 +1,306 @@
+//! Segments: what a received header says, and how one is written.
+//!
+//! A [`Segment`] is a header taken apart once: plain numbers, the options that matter as values, and
+//! where the payload lies. A [`Header`] is what is to be written; its length is known before, so
+//! that the payload is copied to its place at once.
+
+use linerate_wire::tcp::{self, Tcp, TcpOption, flag};
+
+use super::fast_open::FastOpen;
+
+/// Most SACK blocks of a header (RFC 2018 3: 40 bytes of options have room for four).
+pub const SACKS: usize = 4;
+
+/// Longest header in bytes, options included.
+pub const MAX_HEADER_LEN: usize = 60;
+
+/// Bytes of the time stamps option with its padding (RFC 7323 appendix A).
+pub const TIMESTAMPS_LEN: usize = 12;
+
+/// Blocks of SACK: left edge and right edge.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sacks {
+    blocks: [(u32, u32); SACKS],
+    len: u8,
+}
+
+impl Sacks {
+    /// None.
+    pub const NONE: Self = Self {
+        blocks: [(0, 0); SACKS],
+        len: 0,
+    };
+
+    /// Adds a block; one too many is left out.
+    #[inline]
+    pub fn push(&mut self, block: (u32, u32)) {
+        if let Some(place) = self.blocks.get_mut(usize::from(self.len)) {
+            *place = block;
+            self.len += 1;
+        }
+    }
+
+    /// The blocks, in their order.
+    #[inline]
+    pub fn as_slice(&self) -> &[(u32, u32)] {
+        &self.blocks[..usize::from(self.len).min(SACKS)]
+    }
+
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+/// What only a SYN says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SynOptions {
+    /// The longest segment that the sender takes, in bytes (RFC 9293 3.7.1).
+    pub mss: Option<u16>,
+    /// How far its windows are shifted (RFC 7323 2.3: at most 14).
+    pub window_scale: Option<u8>,
+    /// Whether it takes SACK (RFC 2018 2).
+    pub sack_permitted: bool,
+    /// Fast Open (RFC 7413 2): a cookie, or an empty one that asks for one.
+    pub fast_open: Option<FastOpen>,
+}
+
+/// A received segment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Segment {
+    /// Sequence number of the first byte, or of the SYN.
+    pub seq: u32,
+    /// Acknowledgment number, valid with the flag ACK.
+    pub ack: u32,
+    /// Bits of [`flag`].
+    pub flags: u8,
+    /// Window as it stands in the header.
+    pub window: u16,
+    /// Bytes of payload.
+    pub len: u32,
+    /// Where the payload begins, in bytes from the start of the header.
+    pub header_len: u8,
+    /// The sender's clock and the one that it echoes (RFC 7323 3.2).
+    pub timestamps: Option<(u32, u32)>,
+    /// Blocks of SACK.
+    pub sacks: Sacks,
+    /// Whether the network has marked it as having met congestion (RFC 3168 5).
+    pub is_ce: bool,
+}
+
+impl Segment {
+    /// Reads a segment; `bytes` end where the IP packet does. `None` where its header does not lie
+    /// within them.
+    #[inline]
+    pub fn read(bytes: &[u8]) -> Option<Self> {
+        let tcp = Tcp::new_checked(bytes).ok()?;
+        let header_len = tcp.header_len();
+        let mut segment = Self {
+            seq: tcp.seq(),
+            ack: tcp.ack(),
+            flags: tcp.flags(),
+            window: tcp.window(),
+            len: (bytes.len() - header_len) as u32,
+            header_len: header_len as u8,
+            ..Self::default()
+        };
+        let options = tcp.options();
+        match options.first_chunk::<TIMESTAMPS_LEN>() {
+            // RFC 7323 appendix A: what nearly every segment has, and nothing else.
+            Some(&[1, 1, 8, 10, a, b, c, d, e, f, g, h]) if options.len() == TIMESTAMPS_LEN => {
+                let value = u32::from_be_bytes([a, b, c, d]);
+                segment.timestamps = Some((value, u32::from_be_bytes([e, f, g, h])));
+            }
+            None if options.is_empty() => {}
+            _ => segment.read_options(options),
+        }
+        Some(segment)
+    }
+
+    fn read_options(&mut self, bytes: &[u8]) {
+        for option in tcp::options(bytes) {
+            match option {
+                TcpOption::Timestamps(value, echo) => self.timestamps = Some((value, echo)),
+                TcpOption::Sack(blocks) => {
+                    self.sacks = Sacks::NONE;
+                    for block in blocks.as_chunks::<8>().0 {
+                        let [a, b, c, d, e, f, g, h] = *block;
+                        let left = u32::from_be_bytes([a, b, c, d]);
+                        self.sacks.push((left, u32::from_be_bytes([e, f, g, h])));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// What the options of a SYN say, which are those of the same bytes.
+    pub fn syn_options(bytes: &[u8]) -> SynOptions {
+        let mut found = SynOptions::default();
+        let Ok(tcp) = Tcp::new_checked(bytes) else {
+            return found;
+        };
+        for option in tcp::options(tcp.options()) {
+            match option {
+                TcpOption::MaxSegment(mss) => found.mss = Some(mss),
+                // RFC 7323 2.3: a shift above 14 counts as 14.
+                TcpOption::WindowScale(shift) => found.window_scale = Some(shift.min(14)),
+                TcpOption::SackPermitted => found.sack_permitted = true,
+                _ => {}
+            }
+        }
+        found.fast_open = FastOpen::find(tcp::options(tcp.options()));
+        found
+    }
+
+    /// Whether a flag of these is set.
+    #[inline(always)]
+    pub fn has(&self, flags: u8) -> bool {
+        self.flags & flags != 0
+    }
+
+    /// Sequence numbers that it takes: payload, SYN and FIN (RFC 9293 3.4).
+    #[inline(always)]
+    pub fn seq_len(&self) -> u32 {
+        let controls = (self.flags & flag::SYN != 0) as u32 + (self.flags & flag::FIN != 0) as u32;
+        self.len.wrapping_add(controls)
+    }
+
+    /// The sequence number behind it.
+    #[inline(always)]
+    pub fn end(&self) -> u32 {
+        self.seq.wrapping_add(self.seq_len())
+    }
+}
+
+/// A header to be written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Header {
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgment number.
+    pub ack: u32,
+    /// Bits of [`flag`].
+    pub flags: u8,
+    /// Window as it stands in the header.
+    pub window: u16,
+    /// Time stamps.
+    pub timestamps: Option<(u32, u32)>,
+    /// Blocks of SACK; those that do not fit are left out.
+    pub sacks: Sacks,
+    /// What only a SYN says.
+    pub syn: Option<SynOptions>,
+}
+
+impl Header {
+    /// Length in bytes, options and their padding included: at most [`MAX_HEADER_LEN`].
+    #[inline]
+    pub fn len(&self) -> usize {
+        let mut len = tcp::HEADER_LEN;
+        if self.timestamps.is_some() {
+            len += TIMESTAMPS_LEN;
+        }
+        if let Some(syn) = &self.syn {
+            len += self.syn_len(syn);
+        }
+        if !self.sacks.is_empty() {
+            len += 4 + 8 * self.sacks_that_fit(len);
+        }
+        len
+    }
+
+    /// Whether it has no bytes: never.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    fn sacks_that_fit(&self, taken: usize) -> usize {
+        let room = MAX_HEADER_LEN.saturating_sub(taken + 4) / 8;
+        self.sacks.as_slice().len().min(room)
+    }
+
+    fn syn_len(&self, syn: &SynOptions) -> usize {
+        let mut len = if syn.mss.is_some() { 4 } else { 0 };
+        len += if syn.window_scale.is_some() { 4 } else { 0 };
+        len += if syn.sack_permitted { 4 } else { 0 };
+        len += syn
+            .fast_open
+            .map_or(0, |option| option.len().next_multiple_of(4));
+        len
+    }
+
+    /// Writes the header at the start of `out`, its checksum 0. Returns its length.
+    ///
+    /// # Panics
+    /// If `out` is shorter than [`len`](Self::len).
+    #[inline]
+    pub fn write(&self, src_port: u16, dst_port: u16, out: &mut [u8]) -> usize {
+        let mut base = tcp::header(src_port, dst_port, self.seq, self.ack, self.flags);
+        base[14..16].copy_from_slice(&self.window.to_be_bytes());
+        out[..tcp::HEADER_LEN].copy_from_slice(&base);
+        let mut at = tcp::HEADER_LEN;
+        if let Some(syn) = &self.syn {
+            at = write_syn(syn, out, at);
+        }
+        if let Some((value, echo)) = self.timestamps {
+            let option = &mut out[at..at + TIMESTAMPS_LEN];
+            option[..4].copy_from_slice(&[1, 1, 8, 10]);
+            option[4..8].copy_from_slice(&value.to_be_bytes());
+            option[8..].copy_from_slice(&echo.to_be_bytes());
+            at += TIMESTAMPS_LEN;
+        }
+        if !self.sacks.is_empty() {
+            let count = self.sacks_that_fit(at);
+            out[at..at + 4].copy_from_slice(&[1, 1, 5, 2 + 8 * count as u8]);
+            at += 4;
+            for (left, right) in &self.sacks.as_slice()[..count] {
+                out[at..at + 4].copy_from_slice(&left.to_be_bytes());
+                out[at + 4..at + 8].copy_from_slice(&right.to_be_bytes());
+                at += 8;
+            }
+        }
+        out[12] = (at as u8 / 4) << 4;
+        at
+    }
+}
+
+fn write_syn(syn: &SynOptions, out: &mut [u8], mut at: usize) -> usize {
+    if let Some(mss) = syn.mss {
+        let [high, low] = mss.to_be_bytes();
+        out[at..at + 4].copy_from_slice(&[2, 4, high, low]);
+        at += 4;
+    }
+    if syn.sack_permitted {
+        out[at..at + 4].copy_from_slice(&[1, 1, 4, 2]);
+        at += 4;
+    }
+    if let Some(shift) = syn.window_scale {
+        out[at..at + 4].copy_from_slice(&[1, 3, 3, shift]);
+        at += 4;
+    }
+    if let Some(option) = syn.fast_open {
+        let end = at + option.len().next_multiple_of(4);
+        out[at..end].fill(1);
+        option.write(&mut out[at..end]);
+        at = end;
+    }
+    at
+}
+
+impl Sacks {
+    /// Puts the blocks in the order of their left edges, and gives them.
+    pub fn sort(&mut self) -> &[(u32, u32)] {
+        let len = usize::from(self.len).min(SACKS);
+        let blocks = &mut self.blocks[..len];
+        // At most four.
+        for at in 1..blocks.len() {
+            let mut place = at;
+            while place > 0 && super::seq::lt(blocks[place].0, blocks[place - 1].0) {
+                blocks.swap(place, place - 1);
+                place -= 1;
+            }
+        }
+        blocks
+    }
+}

@@ -19,4 +19,5 @@ pub mod host;
 pub mod icmp;
 pub mod neighbour;
 pub mod reassembly;
+pub mod socket;
 pub mod tcp;

@@ -28,7 +28,7 @@ mod user;
 #[cfg(test)]
 mod tests;
 
-pub use open::{Active, Passive};
+pub use open::{Active, Agreed, Passive};
 pub use user::{Info, Keepalive};
 
 use linerate_core::packet::{Packet, PoolCache};

@@ -36,8 +36,6 @@ pub struct Passive {
     pub active: Active,
     /// The SYN's options.
     pub syn: SynOptions,
-    /// What was agreed upon, where that is known: of a SYN cookie.
-    pub agreed: Option<Agreed>,
 }
 
 /// What a SYN cookie has kept of a handshake.

@@ -396,3 +396,61 @@ impl Connection {
         self.sent.count() == 0 && self.awaits == Awaits::Nothing
     }
 }
+
+impl Connection {
+    /// SND.NXT, RCV.NXT, the window field of the last segment and the peer's last time stamp: what
+    /// a record in TIME-WAIT has to know.
+    pub fn last_words(&self) -> (u32, u32, u16, Option<u32>) {
+        let window = self.rcv_window.bytes(self.queue.next()) >> self.rcv_window.scale();
+        let ts_recent = self.is(is::TIMESTAMPS).then_some(self.ts_recent);
+        let window = window.min(u16::MAX.into()) as u16;
+        (self.snd_nxt, self.rcv_nxt(), window, ts_recent)
+    }
+
+    /// The path takes segments of at most so many payload bytes, options aside (RFC 1191, RFC
+    /// 8201). What was sent in longer ones is sent again (Linux: tcp_simple_retransmit).
+    pub fn set_path_mss<W: Wire>(&mut self, cx: &mut Context<'_, W>, path_mss: u16) {
+        if path_mss >= self.path_mss {
+            return;
+        }
+        self.set_mss(path_mss);
+        let mut index = self.sent.first();
+        while index != crate::tcp::sent::NIL {
+            // Of unsegmented frames each segment was as long as it could be.
+            if cx.shared.records[index].len() > self.mss.into() {
+                self.mark_lost(cx, index);
+            }
+            index = crate::tcp::sent::Sent::next(&cx.shared.records, index);
+        }
+        self.push(cx);
+    }
+
+    /// An ICMP error says that segments do not arrive. It is believed where it quotes something
+    /// under way (RFC 5927 4.1), and ends only what is not established (5.2, RFC 1122 4.2.3.9).
+    /// Whether it was believed.
+    pub fn on_unreachable<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        quoted: u32,
+        is_hard: bool,
+    ) -> bool {
+        if !self.is_under_way(quoted) {
+            return false;
+        }
+        let error = match is_hard {
+            true => Error::Refused,
+            false => Error::Unreachable,
+        };
+        if matches!(self.state, State::SynSent | State::SynReceived) {
+            if is_hard || self.state == State::SynSent && self.retries > 0 {
+                self.finish(cx, Some(error));
+            }
+        }
+        true
+    }
+
+    /// Whether a sequence number is of what is not acknowledged (RFC 5927 4.1).
+    pub fn is_under_way(&self, quoted: u32) -> bool {
+        seq::ge(quoted, self.snd_una) && seq::lt(quoted, self.snd_nxt)
+    }
+}

@@ -141,7 +141,6 @@ impl End {
                 let own = Passive {
                     active: self.own,
                     syn: Segment::syn_options(packet.data()),
-                    agreed: None,
                 };
                 self.connection = Some(Connection::accept(&mut cx, &own, &segment));
                 cx.wire.free(packet);

@@ -1,0 +1,90 @@
+//! How a stack is to be.
+
+use crate::host::HostConfig;
+use crate::host::ping::PingConfig;
+use crate::host::udp::UdpConfig;
+use crate::tcp::config::Config;
+use crate::tcp::secret::Secret;
+use crate::tcp::time_wait;
+
+/// Sizes and settings of a [`Stack`](super::Stack). All memory is taken at the start, and most of
+/// it is touched only when it is used.
+#[derive(Clone, Debug)]
+pub struct StackConfig {
+    /// The IP host.
+    pub host: HostConfig,
+    /// UDP sockets.
+    pub udp: UdpConfig,
+    /// Ping sockets.
+    pub ping: PingConfig,
+    /// What TCP connections do.
+    pub tcp: Config,
+    /// TCP connections at most, half-open ones included; at most 2^24.
+    pub connections: u32,
+    /// Records of connections in TIME-WAIT.
+    pub time_wait: time_wait::Config,
+    /// Frames that are under way and unacknowledged, of all connections.
+    pub sent_frames: usize,
+    /// Chunks of about 2 KiB for what is to be sent, of all connections.
+    pub send_chunks: u32,
+    /// Packets of received data that nobody has read, of all connections, and the bytes of their
+    /// slots.
+    pub received_pkts: u32,
+    /// The bytes of those slots.
+    pub received_bytes: u64,
+    /// Challenge ACKs a second (RFC 5961 7).
+    pub challenges_per_s: u32,
+    /// Local ports that connections opened here use (Linux: `ip_local_port_range`).
+    pub ports: std::ops::RangeInclusive<u16>,
+    /// What sequence numbers, time stamps and ports are derived from. Stacks that may get each
+    /// other's segments need the same.
+    pub secret: Secret,
+}
+
+impl Default for StackConfig {
+    fn default() -> Self {
+        Self {
+            host: HostConfig::default(),
+            udp: UdpConfig::default(),
+            ping: PingConfig::default(),
+            tcp: Config::default(),
+            connections: 65_536,
+            time_wait: time_wait::Config::default(),
+            sent_frames: 65_536,
+            send_chunks: 32_768,
+            received_pkts: 65_536,
+            received_bytes: 128 << 20,
+            challenges_per_s: crate::tcp::rate::CHALLENGES_PER_S,
+            ports: 32_768..=60_999,
+            secret: Secret::random(),
+        }
+    }
+}
+
+/// How a port is listened to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listen {
+    /// The address, or any of ours.
+    pub address: Option<std::net::IpAddr>,
+    /// The port.
+    pub port: u16,
+    /// Connections that may wait to be accepted.
+    pub backlog: u32,
+    /// Connections that may be half-open; beyond that SYNs are answered by cookies.
+    pub half_open: u32,
+    /// What its events have with them.
+    pub token: u64,
+}
+
+impl Listen {
+    /// Any address of ours.
+    pub fn on(port: u16) -> Self {
+        Self {
+            address: None,
+            port,
+            backlog: 4096,
+            half_open: 1024,
+            token: 0,
+        }
+    }
+}

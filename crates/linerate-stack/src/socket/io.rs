@@ -1,0 +1,471 @@
+//! The user's calls.
+
+use std::net::{IpAddr, SocketAddr};
+
+use linerate_core::packet::Packet;
+use linerate_core::run::Egress;
+use linerate_wire::FlowKey;
+
+use super::Stack;
+use super::config::Listen;
+use super::listener::ListenerId;
+use super::poll::Event;
+use super::receive::{Uses, local_of};
+use super::slots::{NIL, SocketId, is};
+use crate::host::Host;
+use crate::host::Unreachable;
+use crate::host::ping::Ping;
+use crate::host::udp::Udp;
+use crate::tcp::connection::{Connection, Error, Info, Keepalive};
+use crate::tcp::receive::Span;
+use crate::tcp::tuple::{self, Tuple};
+
+/// Why a connection cannot be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    /// There is no way there.
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+    /// That 4-tuple is in use (EADDRINUSE), or every port is (EADDRNOTAVAIL).
+    #[error(
+        "no local port is free for a connection to {0}; close some, or widen the range of ports"
+    )]
+    NoPort(SocketAddr),
+    /// The stack has as many connections as it may.
+    #[error("the stack has as many connections as it may; raise its limit of connections")]
+    NoRoom,
+}
+
+/// A stack at a time, with a way out: for the calls of its user. What is written leaves when the
+/// call returns.
+pub struct Io<'a> {
+    pub(super) stack: &'a mut Stack,
+    pub(super) out: &'a mut Egress,
+    pub(super) now_ns: u64,
+}
+
+impl Io<'_> {
+    /// The time in nanoseconds.
+    #[inline]
+    pub fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// UDP sockets, and what their calls need.
+    pub fn udp(&mut self) -> (&mut Udp, &mut Host, &mut Egress) {
+        (&mut self.stack.udp, &mut self.stack.host, self.out)
+    }
+
+    /// Ping sockets, and what their calls need.
+    pub fn ping(&mut self) -> (&mut Ping, &mut Host, &mut Egress) {
+        (&mut self.stack.ping, &mut self.stack.host, self.out)
+    }
+
+    /// Listens to a port; `None` where somebody does on the same address.
+    pub fn listen(&mut self, listen: Listen) -> Option<ListenerId> {
+        self.stack.listeners.add(listen)
+    }
+
+    /// Listens no more. Connections that are half-open or were not accepted are ended.
+    pub fn close_listener(&mut self, id: ListenerId) {
+        while let Some((waiting, _)) = self.accept(id) {
+            self.abort(waiting);
+        }
+        self.stack.listeners.close(id);
+        self.stack.drop_half_open(id.index, self.now_ns, self.out);
+    }
+
+    /// Takes the connection that has waited longest, and the peer's address.
+    pub fn accept(&mut self, id: ListenerId) -> Option<(SocketId, SocketAddr)> {
+        let listener = self.stack.listeners.get(id)?;
+        let index = listener.head;
+        if index == NIL {
+            return None;
+        }
+        let slot = &mut self.stack.slots[index];
+        listener.head = std::mem::replace(&mut slot.next, NIL);
+        if listener.head == NIL {
+            listener.tail = NIL;
+        }
+        listener.waiting -= 1;
+        slot.is &= !is::QUEUED;
+        slot.listener = NIL;
+        let remote = match &slot.key {
+            FlowKey::V4(key) => key.remote(),
+            FlowKey::V6(key) => key.remote(),
+        };
+        Some((self.stack.slots.id(index), remote))
+    }
+
+    /// Opens a connection, from `local` where that is given, with any port where its port is 0.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub fn connect(
+        &mut self,
+        local: Option<SocketAddr>,
+        remote: SocketAddr,
+    ) -> Result<SocketId, ConnectError> {
+        let source = local
+            .map(|local| local.ip())
+            .filter(|ip| !ip.is_unspecified());
+        let (_, source) = self.stack.host.path(source, remote.ip())?;
+        let port = local.map_or(0, |local| local.port());
+        let Some(key) = tuple::of((source, port).into(), remote) else {
+            return Err(Unreachable::Family.into());
+        };
+        let key = match port {
+            0 => self.with_port(key),
+            _ => Some(key).filter(|key| !self.stack.uses().has(key, self.now_ns)),
+        };
+        let Some(key) = key else {
+            self.stack.stats.no_port += 1;
+            return Err(ConnectError::NoPort(remote));
+        };
+        let isn = self.stack.isn_behind(&key, self.now_ns);
+        let Some((path, own)) = self.stack.own(&key, isn, self.now_ns) else {
+            return Err(Unreachable::NoRoute.into());
+        };
+        let opened = self.stack.open(&key, path, self.now_ns, self.out, |cx| {
+            Connection::connect(cx, &own)
+        });
+        let Some(index) = opened else {
+            self.stack.stats.no_room += 1;
+            return Err(ConnectError::NoRoom);
+        };
+        self.stack.slots[index].is |= is::OWNED;
+        self.stack.settle(index, self.now_ns, self.out);
+        Ok(self.stack.slots.id(index))
+    }
+
+    /// The key with a local port that is free.
+    fn with_port(&mut self, key: FlowKey) -> Option<FlowKey> {
+        let now_ns = self.now_ns;
+        let range = self.stack.ports.clone();
+        let stack = &mut *self.stack;
+        let uses = Uses {
+            slots: &stack.slots,
+            lingering4: &stack.lingering4,
+            lingering6: &stack.lingering6,
+        };
+        let port = match &key {
+            FlowKey::V4(tuple) => stack.chooser.choose(
+                tuple,
+                range,
+                |port| uses.has4(&tuple.with_local_port(port), now_ns),
+                now_ns,
+            ),
+            FlowKey::V6(tuple) => stack.chooser.choose(
+                tuple,
+                range,
+                |port| uses.has6(&tuple.with_local_port(port), now_ns),
+                now_ns,
+            ),
+        }?;
+        Some(match key {
+            FlowKey::V4(tuple) => FlowKey::V4(tuple.with_local_port(port)),
+            FlowKey::V6(tuple) => FlowKey::V6(tuple.with_local_port(port)),
+        })
+    }
+
+    /// Does something with a connection, and sends what comes of it.
+    #[inline]
+    fn with<R>(
+        &mut self,
+        id: SocketId,
+        work: impl FnOnce(
+            &mut Connection,
+            &mut crate::tcp::connection::Context<'_, super::way::Way<'_>>,
+        ) -> R,
+    ) -> Result<R, Error> {
+        if self.stack.slots.get(id).is_none() {
+            return Err(Error::NotConnected);
+        }
+        let done = self
+            .stack
+            .with(id.slot, self.now_ns, self.out, |connection, cx| {
+                let done = work(connection, cx);
+                connection.push(cx);
+                done
+            });
+        self.stack.settle(id.slot, self.now_ns, self.out);
+        Ok(done)
+    }
+
+    /// Reads up to `out.len()` bytes; 0 is the end.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] where there is nothing yet; what has ended the connection.
+    #[inline]
+    pub fn read(&mut self, id: SocketId, out: &mut [u8]) -> Result<usize, Error> {
+        self.with(id, |connection, cx| connection.read(cx, out))?
+    }
+
+    /// Takes the next piece of what can be read as it came: the packet, and where in its data the
+    /// bytes lie. `None` is the end. The packet goes back by [`give`](Self::give).
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn take(&mut self, id: SocketId) -> Result<Option<(Packet, Span)>, Error> {
+        self.with(id, |connection, cx| connection.take(cx))?
+    }
+
+    /// Gives a packet back that was taken.
+    #[inline]
+    pub fn give(&mut self, packet: Packet) {
+        self.out.cache.free_one(packet);
+    }
+
+    /// Shows `look` the next bytes that can be read, as far as they lie together (none where there
+    /// are none); it says how many of them are done with.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read), but where there is nothing `look` is not called.
+    pub fn consume(
+        &mut self,
+        id: SocketId,
+        look: impl FnOnce(&[u8]) -> usize,
+    ) -> Result<usize, Error> {
+        self.with(id, |connection, cx| {
+            if connection.readable() == 0 {
+                return connection.read(cx, &mut []);
+            }
+            let done = look(connection.front(cx));
+            Ok(connection.discard(cx, done.min(u32::MAX as usize) as u32) as usize)
+        })?
+    }
+
+    /// Writes as many bytes as there is room for.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] where there is no room now; [`Error::Closed`] after a close; what has
+    /// ended the connection.
+    #[inline]
+    pub fn write(&mut self, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
+        self.with(id, |connection, cx| connection.write(cx, bytes))?
+    }
+
+    /// The same of several slices, one after the other.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_vectored(&mut self, id: SocketId, slices: &[&[u8]]) -> Result<usize, Error> {
+        self.with(id, |connection, cx| {
+            let mut sum = 0;
+            for bytes in slices.iter().filter(|bytes| !bytes.is_empty()) {
+                match connection.write(cx, bytes) {
+                    Ok(count) if count == bytes.len() => sum += count,
+                    Ok(count) => return Ok(sum + count),
+                    Err(Error::WouldBlock) if sum > 0 => return Ok(sum),
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(sum)
+        })?
+    }
+
+    /// Has `fill` write up to `count` bytes straight to where they are sent from; it gets room for
+    /// so many or fewer, and says how many it has written.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_with(
+        &mut self,
+        id: SocketId,
+        count: usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize, Error> {
+        self.with(id, |connection, cx| {
+            let room = connection.reserve(cx, count)?;
+            let written = fill(room).min(count);
+            connection.commit(cx, written);
+            Ok(written)
+        })?
+    }
+
+    /// Bytes that a write takes now; 0 where there is no connection.
+    #[inline]
+    pub fn writable(&mut self, id: SocketId) -> usize {
+        let slot = self.stack.slots.get(id);
+        slot.map_or(0, |slot| slot.connection.writable() as usize)
+    }
+
+    /// Bytes that can be read; 0 where there is no connection.
+    #[inline]
+    pub fn readable(&mut self, id: SocketId) -> usize {
+        let slot = self.stack.slots.get(id);
+        slot.map_or(0, |slot| slot.connection.readable() as usize)
+    }
+
+    /// Says that nothing more will be written; what was written is sent first.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn shutdown(&mut self, id: SocketId) -> Result<(), Error> {
+        self.with(id, |connection, cx| connection.shutdown(cx))
+    }
+
+    /// Closes a connection: its id means nothing any more. What was written is sent first.
+    pub fn close(&mut self, id: SocketId) {
+        if self.with(id, |connection, cx| connection.close(cx)).is_ok() {
+            self.disown(id);
+        }
+    }
+
+    /// Ends a connection at once, with a reset.
+    pub fn abort(&mut self, id: SocketId) {
+        if self.with(id, |connection, cx| connection.abort(cx)).is_ok() {
+            self.disown(id);
+        }
+    }
+
+    fn disown(&mut self, id: SocketId) {
+        if self.stack.slots.get(id).is_some() {
+            self.stack.disown(id.slot, self.now_ns, self.out);
+        }
+    }
+
+    /// Sets what one wants to know of a connection (bits of [`interest`](super::interest)) and the
+    /// word that comes with it.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn register(&mut self, id: SocketId, wanted: u8, token: u64) -> Result<(), Error> {
+        self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        self.stack.set_interest(id.slot, wanted, token);
+        Ok(())
+    }
+
+    /// Writes what is ready into `events`; returns how many. What does not fit comes with the next
+    /// call.
+    #[inline]
+    pub fn poll(&mut self, events: &mut [Event]) -> usize {
+        self.stack.poll(events)
+    }
+
+    /// Our end and the peer's.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn addresses(&mut self, id: SocketId) -> Result<(SocketAddr, SocketAddr), Error> {
+        let slot = self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        let remote = match &slot.key {
+            FlowKey::V4(key) => key.remote(),
+            FlowKey::V6(key) => key.remote(),
+        };
+        Ok((local_of(&slot.key).into(), remote))
+    }
+
+    /// What is known of a connection.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn info(&mut self, id: SocketId) -> Result<Info, Error> {
+        let now_ns = self.now_ns;
+        let slot = self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        Ok(slot.connection.info(now_ns))
+    }
+
+    /// What has ended a connection, if anything has.
+    pub fn error(&mut self, id: SocketId) -> Option<Error> {
+        self.stack.slots.get(id)?.connection.error()
+    }
+
+    /// Small segments do not wait for others' ACKs (TCP_NODELAY).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_no_delay(&mut self, id: SocketId, on: bool) -> Result<(), Error> {
+        self.with(id, |connection, _| connection.set_no_delay(on))
+    }
+
+    /// Only full segments are sent, until this is taken back (TCP_CORK).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_cork(&mut self, id: SocketId, on: bool) -> Result<(), Error> {
+        self.with(id, |connection, _| connection.set_cork(on))
+    }
+
+    /// ACKs are not delayed (TCP_QUICKACK).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_quick_ack(&mut self, id: SocketId, on: bool) -> Result<(), Error> {
+        self.with(id, |connection, _| connection.set_quick_ack(on))
+    }
+
+    /// Probes an idle peer, or no longer (SO_KEEPALIVE).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_keepalive(
+        &mut self,
+        id: SocketId,
+        keepalive: Option<Keepalive>,
+    ) -> Result<(), Error> {
+        self.with(id, |connection, cx| connection.set_keepalive(cx, keepalive))
+    }
+
+    /// How long what was sent may be unacknowledged, in milliseconds; 0 for the usual
+    /// (TCP_USER_TIMEOUT).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_user_timeout(&mut self, id: SocketId, ms: u32) -> Result<(), Error> {
+        self.with(id, |connection, _| connection.set_user_timeout(ms))
+    }
+
+    /// The most that may be written and unacknowledged, in bytes (SO_SNDBUF).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_send_limit(&mut self, id: SocketId, bytes: u32) -> Result<(), Error> {
+        self.with(id, |connection, _| connection.set_send_limit(bytes))
+    }
+
+    /// The most that it is paced at, in bytes a second; 0 for no limit (SO_MAX_PACING_RATE).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_pacing_limit(&mut self, id: SocketId, bytes_per_s: u64) -> Result<(), Error> {
+        self.with(id, |connection, _| connection.set_pacing_limit(bytes_per_s))
+    }
+
+    /// Addresses, ports and facts of all connections, in no order.
+    pub fn connections(&mut self) -> impl Iterator<Item = (SocketAddr, SocketAddr, Info)> + '_ {
+        let now_ns = self.now_ns;
+        let slots = &self.stack.slots;
+        slots.indices().map(move |index| {
+            let slot = &slots[index];
+            let remote = match &slot.key {
+                FlowKey::V4(key) => key.remote(),
+                FlowKey::V6(key) => key.remote(),
+            };
+            (
+                local_of(&slot.key).into(),
+                remote,
+                slot.connection.info(now_ns),
+            )
+        })
+    }
+
+    /// Address, port, connections that wait, half-open ones, and those that found no room, of each
+    /// listener.
+    pub fn listeners(
+        &self,
+    ) -> impl Iterator<Item = (ListenerId, Option<IpAddr>, u16, u32, u32, u64)> + '_ {
+        self.stack.listeners.iter().map(|(id, listener)| {
+            let listen = &listener.listen;
+            let (waiting, half_open) = (listener.waiting, listener.half_open);
+            (
+                id,
+                listen.address,
+                listen.port,
+                waiting,
+                half_open,
+                listener.refused,
+            )
+        })
+    }
+}

@@ -1,0 +1,290 @@
+//! Sockets: TCP, UDP and ping over IPv4 and IPv6, a [`Stack`] for each lcore.
+//!
+//! A stack shares nothing with others. It gets the packets that come to its lcore
+//! ([`Stack::receive`]), is called when a timer is due ([`Stack::turn`]), and serves its user's
+//! calls through an [`Io`], which has the time and the way out. A socket is an id that means nothing
+//! to another stack; a connection that has to go to another lcore goes as a value.
+//!
+//! | file | what |
+//! |---|---|
+//! | `receive` | segments find their connections; those that have none |
+//! | `settle` | what follows when something has happened to a connection |
+//! | `io` | the user's calls |
+//! | `poll` | which sockets are ready |
+//! | `slots`, `listener` | connections and ports that are listened to |
+//! | `way` | how segments leave |
+//!
+//! ```
+//! use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
+//! use linerate_core::run::Egress;
+//! use linerate_stack::host::InterfaceConfig;
+//! use linerate_stack::socket::{Listen, Stack, StackConfig};
+//! use linerate_wire::MacAddr;
+//!
+//! let pool = Pool::new(&PoolConfig::new("rx", 256))?;
+//! let mut out = Egress::new(PoolCache::new(&[pool]));
+//! let config = StackConfig { connections: 16, ..StackConfig::default() };
+//! let mut stack = Stack::new(&config, 0, &mut out)?;
+//! let lan = InterfaceConfig {
+//!     port: 0,
+//!     mac: MacAddr::local(1),
+//!     addresses: vec![("192.0.2.1".parse()?, 24)],
+//!     ..InterfaceConfig::default()
+//! };
+//! stack.host().add_interface(lan, 0, &mut out)?;
+//! let mut io = stack.io(0, &mut out);
+//! let web = io.listen(Listen::on(80)).expect("nobody listens there yet");
+//! assert!(io.accept(web).is_none());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A stack can go to another thread, but two threads cannot have it:
+//! ```compile_fail,E0277
+//! fn shared<T: Sync>(_: &T) {}
+//! fn share(stack: &linerate_stack::socket::Stack) {
+//!     shared(stack);
+//! }
+//! ```
+
+mod config;
+mod io;
+mod listener;
+mod poll;
+mod receive;
+mod settle;
+mod slots;
+#[cfg(test)]
+mod tests;
+mod way;
+
+pub use config::{Listen, StackConfig};
+pub use io::{ConnectError, Io};
+pub use listener::ListenerId;
+pub use poll::{Event, Source, interest};
+pub use slots::SocketId;
+
+use std::cell::Cell;
+use std::marker::PhantomData;
+
+use linerate_core::packet::Burst;
+use linerate_core::run::{Egress, NEVER};
+use linerate_tables::TableError;
+use linerate_tables::wheel::Wheel;
+use linerate_wire::{FlowKey4, FlowKey6};
+
+use crate::host::ping::Ping;
+use crate::host::udp::Udp;
+use crate::host::{Host, HostError, Inbound};
+use crate::tcp::connection::Shared;
+use crate::tcp::cookie::Cookies;
+use crate::tcp::ports::Chooser;
+use crate::tcp::rate::Challenges;
+use crate::tcp::receive::Pieces;
+use crate::tcp::secret::Secret;
+use crate::tcp::send_buffer::Chunks;
+use crate::tcp::sent::Records;
+use crate::tcp::stats::Stats;
+use crate::tcp::time_wait::TimeWait;
+use listener::Listeners;
+use poll::Ready;
+use slots::Slots;
+
+/// Ticks of the timers are 2^14 ns, 16 us.
+const TICK_SHIFT: u32 = 14;
+/// Timers that one turn handles at most, and moves of them.
+const TIMERS_A_TURN: usize = 1024;
+/// Records of TIME-WAIT that one turn looks at.
+const LINGERING_A_TURN: usize = 256;
+
+/// Why there is no stack.
+#[derive(Debug, thiserror::Error)]
+pub enum StackError {
+    /// The host could not be made.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A table could not.
+    #[error(transparent)]
+    Table(#[from] TableError),
+    /// No memory.
+    #[error(transparent)]
+    Memory(#[from] linerate_core::MemError),
+}
+
+/// What has become of segments and connections, beside [`Stats`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SocketStats {
+    /// Segments that no connection or listener took; answered by a reset.
+    pub no_connection: u64,
+    /// SYNs that were answered by a cookie.
+    pub cookies_sent: u64,
+    /// Connections that came of one.
+    pub cookies_good: u64,
+    /// ACKs that were none.
+    pub cookies_bad: u64,
+    /// SYNs and last ACKs of handshakes that found the backlog full.
+    pub backlog_full: u64,
+    /// SYNs and connects that found no room for another connection.
+    pub no_room: u64,
+    /// Connections opened here that found no free port.
+    pub no_port: u64,
+    /// ICMP errors that were of no connection, or could not be.
+    pub errors_ignored: u64,
+}
+
+/// The host stack of one lcore.
+pub struct Stack {
+    host: Host,
+    udp: Udp,
+    ping: Ping,
+    inbound: Box<Inbound>,
+    slots: Slots,
+    listeners: Listeners,
+    lingering4: TimeWait<16, FlowKey4>,
+    lingering6: TimeWait<40, FlowKey6>,
+    shared: Shared,
+    cookies: Cookies,
+    chooser: Chooser,
+    secret: Secret,
+    wheel: Wheel,
+    ready: Ready,
+    /// Connections to which something has happened in this burst.
+    touched: Vec<u32>,
+    stats: SocketStats,
+    ports: std::ops::RangeInclusive<u16>,
+    /// `Send`, not `Sync`.
+    not_shared: PhantomData<Cell<()>>,
+}
+
+impl Stack {
+    /// A stack without interfaces. Drop reasons are those of `out`, and every later call gets the
+    /// same.
+    ///
+    /// # Errors
+    /// No memory, or a limit that is not possible.
+    pub fn new(config: &StackConfig, now_ns: u64, out: &mut Egress) -> Result<Self, StackError> {
+        let lingering = |config: &crate::tcp::time_wait::Config| config.clone();
+        let slots = Slots::new(config.connections)?;
+        Ok(Self {
+            host: Host::new(&config.host, now_ns, out)?,
+            udp: Udp::new(&config.udp)?,
+            ping: Ping::new(&config.ping),
+            inbound: Box::new(Inbound::new()),
+            listeners: Listeners::new(),
+            lingering4: TimeWait::new(&lingering(&config.time_wait), config.secret)?,
+            lingering6: TimeWait::new(&lingering(&config.time_wait), config.secret)?,
+            shared: Shared {
+                config: config.tcp.clone(),
+                records: Records::new(config.sent_frames),
+                pieces: Pieces::new(config.received_pkts, config.received_bytes)?,
+                chunks: Chunks::new(config.send_chunks)?,
+                stats: Stats::default(),
+                challenges: Challenges::new(config.challenges_per_s, &config.secret),
+            },
+            cookies: Cookies::new(config.secret),
+            chooser: Chooser::new(&config.secret),
+            secret: config.secret,
+            wheel: Wheel::new(
+                "tcp timers",
+                config.connections as usize,
+                now_ns >> TICK_SHIFT,
+            )?,
+            ready: Ready::default(),
+            touched: Vec::with_capacity(2 * Burst::CAPACITY),
+            stats: SocketStats::default(),
+            ports: config.ports.clone(),
+            slots,
+            not_shared: PhantomData,
+        })
+    }
+
+    /// Its host: interfaces, routes, neighbours.
+    pub fn host(&mut self) -> &mut Host {
+        &mut self.host
+    }
+
+    /// Counters of its TCP.
+    pub fn tcp_stats(&self) -> &Stats {
+        &self.shared.stats
+    }
+
+    /// Counters of its sockets.
+    pub fn stats(&self) -> &SocketStats {
+        &self.stats
+    }
+
+    /// Connections, half-open ones included.
+    pub fn connections(&self) -> u32 {
+        self.slots.used()
+    }
+
+    /// Connections in TIME-WAIT.
+    pub fn lingering(&self) -> usize {
+        self.lingering4.len() + self.lingering6.len()
+    }
+
+    /// Bytes of an idle connection: record, index, timer.
+    pub fn bytes_per_connection(&self) -> usize {
+        self.slots.bytes_per_connection() + 16
+    }
+
+    /// Settings of connections to come.
+    pub fn settings(&mut self) -> &mut crate::tcp::config::Config {
+        &mut self.shared.config
+    }
+
+    /// For the user's calls at a time.
+    #[inline]
+    pub fn io<'a>(&'a mut self, now_ns: u64, out: &'a mut Egress) -> Io<'a> {
+        Io {
+            stack: self,
+            out,
+            now_ns,
+        }
+    }
+
+    /// Handles timers. To be called when it said, or earlier. Returns when it has to be called next,
+    /// in nanoseconds; [`NEVER`] if only packets give it work.
+    pub fn turn(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
+        let mut next = self.host.turn(now_ns, out);
+        if self.host.has_waiting() {
+            let mut burst = Burst::new();
+            self.receive(&mut burst, now_ns, out);
+            next = next.min(match self.host.has_waiting() {
+                true => now_ns,
+                false => NEVER,
+            });
+        }
+        let mut budget = TIMERS_A_TURN;
+        while let Some((index, _)) = self.wheel.pop(now_ns >> TICK_SHIFT, &mut budget) {
+            self.on_timer(index, now_ns, out);
+        }
+        let mut looked = self.lingering4.expire(now_ns, LINGERING_A_TURN);
+        looked = looked.max(self.lingering6.expire(now_ns, LINGERING_A_TURN));
+        if budget == 0 || looked >= LINGERING_A_TURN {
+            return now_ns;
+        }
+        let timer = self
+            .wheel
+            .next_expiry()
+            .map(|tick| (tick + 1) << TICK_SHIFT);
+        let lingering = [
+            self.lingering4.next_expiry_ns(now_ns),
+            self.lingering6.next_expiry_ns(now_ns),
+        ];
+        let due = lingering.into_iter().chain([timer]).flatten().min();
+        next.min(due.unwrap_or(NEVER))
+    }
+
+    /// Whether its turn need not wait for its time.
+    pub fn has_waiting(&self) -> bool {
+        self.host.has_waiting()
+    }
+
+    /// Slots that it keeps, for the ledger.
+    pub fn held(&self) -> u64 {
+        self.host.held()
+            + self.udp.held()
+            + self.ping.held()
+            + u64::from(self.shared.pieces.charged_slots())
+    }
+}

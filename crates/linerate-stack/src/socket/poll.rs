@@ -1,0 +1,227 @@
+//! Which sockets are ready, as epoll says it: level, edge and one-shot.
+
+use std::collections::VecDeque;
+
+use super::Stack;
+use super::listener::ListenerId;
+use super::slots::{NIL, SocketId, is};
+use crate::tcp::connection::event;
+
+/// What one wants to know of a socket, and what an [`Event`] says: bits.
+pub mod interest {
+    use crate::tcp::connection::event;
+
+    /// There is something to read, or its end; a listener has a connection.
+    pub const READ: u8 = 1;
+    /// There is room to write; a connection that was opened here is connected.
+    pub const WRITE: u8 = 2;
+    /// The peer sends no more.
+    pub const HANG_UP: u8 = 4;
+    /// It has ended by an error. Always told.
+    pub const ERROR: u8 = 8;
+    /// Told once for each time that it happens, not as long as it is so.
+    pub const EDGE: u8 = 16;
+    /// Told once; then nothing, until it is asked for anew.
+    pub const ONE_SHOT: u8 = 32;
+
+    /// Those that events of a connection are of.
+    #[inline]
+    pub(crate) fn of_events(events: u16) -> u8 {
+        let mut found = 0;
+        if events & (event::READABLE | event::PEER_CLOSED | event::CLOSED) != 0 {
+            found |= READ;
+        }
+        if events & (event::WRITABLE | event::CONNECTED) != 0 {
+            found |= WRITE;
+        }
+        if events & (event::PEER_CLOSED | event::CLOSED) != 0 {
+            found |= HANG_UP;
+        }
+        if events & event::ERROR != 0 {
+            found |= ERROR;
+        }
+        found
+    }
+}
+
+/// What is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A connection.
+    Connection(SocketId),
+    /// A listener.
+    Listener(ListenerId),
+}
+
+/// A socket that is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Which.
+    pub source: Source,
+    /// The user's own word.
+    pub token: u64,
+    /// For what: bits of [`interest`].
+    pub ready: u8,
+}
+
+/// Those that are ready.
+#[derive(Default)]
+pub(super) struct Ready {
+    head: Option<u32>,
+    tail: u32,
+    len: usize,
+    listeners: VecDeque<u32>,
+}
+
+impl Ready {
+    pub(super) fn listener(&mut self, index: u32) {
+        if !self.listeners.contains(&index) {
+            self.listeners.push_back(index);
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.head.is_none() && self.listeners.is_empty()
+    }
+}
+
+impl Stack {
+    /// Puts a connection behind those that are ready. One that waits to be accepted is in another
+    /// list, and comes here when it is accepted.
+    #[inline]
+    pub(super) fn make_ready(&mut self, index: u32) {
+        let slot = &mut self.slots[index];
+        if slot.is & (is::READY | is::QUEUED) != 0 {
+            return;
+        }
+        slot.is |= is::READY;
+        slot.next = NIL;
+        match self.ready.head {
+            None => self.ready.head = Some(index),
+            Some(_) => {
+                let tail = self.ready.tail;
+                self.slots[tail].next = index;
+            }
+        }
+        self.ready.tail = index;
+        self.ready.len += 1;
+    }
+
+    fn next_ready(&mut self) -> Option<u32> {
+        let index = self.ready.head?;
+        let slot = &mut self.slots[index];
+        slot.is &= !is::READY;
+        let next = std::mem::replace(&mut slot.next, NIL);
+        self.ready.head = (next != NIL).then_some(next);
+        self.ready.len -= 1;
+        Some(index)
+    }
+
+    /// Takes one out that is freed: a walk, but one that was asked about nothing is not in it.
+    pub(super) fn forget_ready(&mut self, index: u32) {
+        if self.slots[index].is & is::READY == 0 {
+            return;
+        }
+        for _ in 0..self.ready.len {
+            match self.next_ready() {
+                Some(found) if found != index => self.make_ready(found),
+                _ => {}
+            }
+        }
+    }
+
+    /// What a connection is ready for now.
+    fn readiness(&self, index: u32) -> u8 {
+        let connection = &self.slots[index].connection;
+        let mut ready = 0;
+        if connection.readable() > 0 || connection.is_at_end() {
+            ready |= interest::READ;
+        }
+        if connection.writable() > 0 && connection.state().is_synchronized() {
+            ready |= interest::WRITE;
+        }
+        if connection.is_at_end() {
+            ready |= interest::HANG_UP;
+        }
+        if connection.error().is_some() {
+            ready |= interest::ERROR | interest::WRITE | interest::READ;
+        }
+        ready
+    }
+
+    /// Sets what one wants to know of a connection, and the word that comes with it.
+    pub(super) fn set_interest(&mut self, index: u32, wanted: u8, token: u64) {
+        let slot = &mut self.slots[index];
+        (slot.interest, slot.token) = (wanted | interest::ERROR, token);
+        if self.readiness(index) & self.slots[index].interest != 0 {
+            self.make_ready(index);
+        }
+    }
+
+    /// Writes what is ready into `events`, in the order in which it became so; returns how many.
+    pub(super) fn poll(&mut self, events: &mut [Event]) -> usize {
+        let mut count = 0;
+        for _ in 0..self.ready.listeners.len() {
+            if count == events.len() {
+                return count;
+            }
+            let Some(index) = self.ready.listeners.pop_front() else {
+                break;
+            };
+            let Some(listener) = self.listeners.at(index) else {
+                continue;
+            };
+            if listener.waiting == 0 || !listener.is_open {
+                continue;
+            }
+            let generation = listener.generation;
+            events[count] = Event {
+                source: Source::Listener(ListenerId { index, generation }),
+                token: listener.listen.token,
+                ready: interest::READ,
+            };
+            count += 1;
+            // As long as somebody waits it is ready.
+            self.ready.listeners.push_back(index);
+        }
+        let waiting = self.ready.len;
+        for _ in 0..waiting {
+            if count == events.len() {
+                break;
+            }
+            let Some(index) = self.next_ready() else {
+                break;
+            };
+            let wanted = self.slots[index].interest;
+            let happened = std::mem::take(&mut self.slots[index].events);
+            let now = self.readiness(index);
+            let ready = match wanted & interest::EDGE {
+                0 => now,
+                _ => now & interest::of_events(happened | event::ERROR),
+            } & wanted;
+            if ready == 0 {
+                continue;
+            }
+            let slot = &mut self.slots[index];
+            if wanted & interest::ONE_SHOT != 0 {
+                slot.interest = 0;
+            }
+            events[count] = Event {
+                token: slot.token,
+                ready,
+                source: Source::Connection(self.slots.id(index)),
+            };
+            count += 1;
+            if wanted & (interest::EDGE | interest::ONE_SHOT) == 0 {
+                self.make_ready(index);
+            }
+        }
+        count
+    }
+
+    /// Whether anything may be ready.
+    #[inline]
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+}

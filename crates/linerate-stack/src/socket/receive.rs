@@ -1,0 +1,619 @@
+//! Segments find their connections; those that have none find a listener, a record, or a reset.
+
+use linerate_core::packet::{Burst, Packet};
+use linerate_core::run::Egress;
+use linerate_wire::tcp::flag;
+use linerate_wire::{FlowKey, FlowKey4, FlowKey6, protocol};
+
+use super::Stack;
+use super::slots::{Slots, is};
+use super::way::Way;
+use crate::host::{Arrived, ErrorKind, IcmpError, Path, PathMtu};
+use crate::tcp::connection::{Active, Agreed, Connection, Context, Ecn, Passive, Shape, Wire};
+use crate::tcp::cookie::{Echo, Offer};
+use crate::tcp::isn::Offsets;
+use crate::tcp::segment::{Header, Sacks, Segment, SynOptions};
+use crate::tcp::time_wait::{self, Answer, Reply, TimeWait};
+use crate::tcp::tuple;
+
+/// What ECN marks in the traffic class (RFC 3168 5).
+const CE: u8 = 0b11;
+
+impl Stack {
+    /// Takes a received burst, in whole frames, each with the number of its port in its metadata.
+    /// Nothing stays in it.
+    pub fn receive(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
+        let mut inbound = std::mem::take(&mut self.inbound);
+        self.host.receive(burst, now_ns, &mut inbound, out);
+        for error in inbound.errors() {
+            self.on_icmp(error, now_ns, out);
+        }
+        // Both also look for errors of their own.
+        if inbound.udp() != 0 || !inbound.errors().is_empty() {
+            self.udp
+                .deliver(&mut self.host, burst, &mut inbound, now_ns, out);
+        }
+        if inbound.echo() != 0 || !inbound.errors().is_empty() {
+            self.ping
+                .deliver(&mut self.host, burst, &mut inbound, now_ns, out);
+        }
+        let tcp = inbound.tcp();
+        if tcp != 0 {
+            self.on_segments(burst, &mut inbound, now_ns, out);
+        }
+        if !burst.is_empty() {
+            self.host.drop_unclaimed(burst, &mut inbound, now_ns, out);
+        }
+        self.inbound = inbound;
+        self.settle_touched(now_ns, out);
+    }
+
+    /// All segments of a burst: looked up together, then one by one.
+    fn on_segments(
+        &mut self,
+        burst: &mut Burst,
+        inbound: &mut crate::host::Inbound,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let mut found = [None; Burst::CAPACITY];
+        let count = burst.len();
+        if inbound.v6() & inbound.tcp() != inbound.tcp() {
+            let mut keys = [[0; 16]; Burst::CAPACITY];
+            for (to, key) in keys.iter_mut().zip(inbound.keys4()) {
+                *to = key.0;
+            }
+            self.slots.find4(&keys[..count], &mut found[..count]);
+        }
+        let tcp = inbound.tcp();
+        for (index, found) in found[..count].iter_mut().enumerate() {
+            if tcp >> index & 1 == 0 {
+                continue;
+            }
+            if inbound.v6() >> index & 1 != 0 {
+                *found = self.slots.find(&inbound.key(index));
+            }
+            if let Some(slot) = *found {
+                self.slots.prefetch(slot);
+            }
+        }
+        let mut segments = Burst::new();
+        let keys: [Option<(FlowKey, Arrived)>; Burst::CAPACITY] = std::array::from_fn(|index| {
+            let is_tcp = index < count && tcp >> index & 1 != 0;
+            is_tcp.then(|| (inbound.key(index), *inbound.arrived(index)))
+        });
+        inbound.take(tcp, burst, &mut segments);
+        let facts = keys
+            .into_iter()
+            .zip(found)
+            .filter_map(|(key, found)| Some((key?, found)));
+        out.consumed(segments.len() as u64);
+        for (packet, ((key, arrived), found)) in segments.drain().zip(facts) {
+            self.on_segment(packet, key, &arrived, found, now_ns, out);
+        }
+    }
+
+    #[inline]
+    fn on_segment(
+        &mut self,
+        packet: Packet,
+        key: FlowKey,
+        arrived: &Arrived,
+        found: Option<u32>,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let Some(mut segment) = Segment::read(arrived.l4(&packet)) else {
+            return out.cache.free_one(packet);
+        };
+        segment.is_ce = arrived.tos & CE == CE;
+        // An earlier segment of the burst may have made or ended one.
+        let found = match found {
+            Some(slot) if self.slots[slot].is & is::INDEXED != 0 && self.slots[slot].key == key => {
+                Some(slot)
+            }
+            _ => self.slots.find(&key),
+        };
+        let Some(index) = found else {
+            return self.on_stranger(packet, key, arrived, &segment, now_ns, out);
+        };
+        self.deliver(index, &segment, packet, arrived, now_ns, out);
+    }
+
+    #[inline]
+    fn deliver(
+        &mut self,
+        index: u32,
+        segment: &Segment,
+        packet: Packet,
+        arrived: &Arrived,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let l4 = arrived.l4.into();
+        self.with(index, now_ns, out, |connection, cx| {
+            connection.on_segment(cx, segment, packet, l4);
+        });
+        self.touch(index);
+    }
+
+    /// A segment of no connection.
+    #[cold]
+    fn on_stranger(
+        &mut self,
+        packet: Packet,
+        key: FlowKey,
+        arrived: &Arrived,
+        segment: &Segment,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        if arrived.is_group {
+            // RFC 9293 3.9.2.3: never.
+            return out.cache.free_one(packet);
+        }
+        let mut isn = None;
+        if let Some(answer) = self.ask_lingering(&key, segment, now_ns) {
+            match answer {
+                Answer::Reuse { isn: next } => isn = Some(next),
+                answer => {
+                    self.answer_for(&key, answer, now_ns, out);
+                    return out.cache.free_one(packet);
+                }
+            }
+        }
+        let (local, port) = local_of(&key);
+        let Some(listener) = self.listeners.find(local, port) else {
+            return self.refuse(packet, &key, segment, now_ns, out);
+        };
+        match segment.flags & (flag::SYN | flag::ACK | flag::RST) {
+            flag::SYN => {
+                let bytes = arrived.l4(&packet);
+                let options = Segment::syn_options(bytes);
+                self.on_syn(listener, &key, segment, &options, isn, now_ns, out);
+                out.cache.free_one(packet);
+            }
+            flag::ACK => match self.open_by_cookie(listener, &key, segment, now_ns, out) {
+                Some(index) => self.deliver(index, segment, packet, arrived, now_ns, out),
+                None => self.refuse(packet, &key, segment, now_ns, out),
+            },
+            _ => self.refuse(packet, &key, segment, now_ns, out),
+        }
+    }
+
+    /// A SYN for a listener: RFC 9293 3.10.7.2, RFC 4987.
+    #[allow(clippy::too_many_arguments)] // what a SYN is
+    fn on_syn(
+        &mut self,
+        listener_index: u32,
+        key: &FlowKey,
+        segment: &Segment,
+        options: &SynOptions,
+        isn: Option<u32>,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let Some(listener) = self.listeners.at(listener_index) else {
+            return;
+        };
+        if listener.waiting >= listener.listen.backlog {
+            listener.refused += 1;
+            self.stats.backlog_full += 1;
+            return;
+        }
+        let is_flooded = listener.half_open >= listener.listen.half_open;
+        // A connection that follows one in TIME-WAIT has to begin above it.
+        if (is_flooded || self.slots.room() == 0) && isn.is_none() {
+            return self.send_cookie(key, segment, options, now_ns, out);
+        }
+        let Some((path, own)) = self.own(key, isn, now_ns) else {
+            return;
+        };
+        let passive = Passive {
+            active: own,
+            syn: *options,
+        };
+        let Some(index) = self.open(key, path, now_ns, out, |cx| {
+            Connection::accept(cx, &passive, segment)
+        }) else {
+            self.stats.no_room += 1;
+            return;
+        };
+        if let Some(listener) = self.listeners.at(listener_index) {
+            listener.half_open += 1;
+        }
+        let slot = &mut self.slots[index];
+        slot.listener = listener_index;
+        slot.is |= is::HALF_OPEN;
+        self.settle(index, now_ns, out);
+    }
+
+    /// What a connection of a 4-tuple begins with, and its path. `None` where there is none.
+    pub(super) fn own(
+        &mut self,
+        key: &FlowKey,
+        isn: Option<u32>,
+        now_ns: u64,
+    ) -> Option<(Path, Active)> {
+        let (local, _) = local_of(key);
+        let (remote, header_len) = match key {
+            FlowKey::V4(key) => (key.src().into(), 40),
+            FlowKey::V6(key) => (key.src().into(), 60),
+        };
+        let (path, _) = self.host.path(Some(local), remote).ok()?;
+        let PathMtu { bytes, .. } = self.host.mtu(path, remote, now_ns);
+        let offsets = match key {
+            FlowKey::V4(key) => Offsets::of(&self.secret, key),
+            FlowKey::V6(key) => Offsets::of(&self.secret, key),
+        };
+        let active = Active {
+            iss: isn.unwrap_or_else(|| offsets.isn(now_ns)),
+            ts_offset: offsets.ts,
+            link_mss: path.link_mtu().saturating_sub(header_len),
+            path_mss: bytes.saturating_sub(header_len),
+        };
+        Some((path, active))
+    }
+
+    /// Makes a connection and gives it a slot.
+    pub(super) fn open(
+        &mut self,
+        key: &FlowKey,
+        mut path: Path,
+        now_ns: u64,
+        out: &mut Egress,
+        make: impl FnOnce(&mut Context<'_, Way<'_>>) -> Connection,
+    ) -> Option<u32> {
+        if self.slots.room() == 0 {
+            return None;
+        }
+        let mut way = Way {
+            host: &mut self.host,
+            out,
+            key: *key,
+            path: &mut path,
+            now_ns,
+        };
+        let mut cx = Context {
+            now_ns,
+            shared: &mut self.shared,
+            wire: &mut way,
+        };
+        let connection = make(&mut cx);
+        self.slots.insert(connection, *key, path)
+    }
+
+    /// Answers a SYN without keeping anything of it.
+    fn send_cookie(
+        &mut self,
+        key: &FlowKey,
+        segment: &Segment,
+        options: &SynOptions,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let Some((path, own)) = self.own(key, None, now_ns) else {
+            return;
+        };
+        let config = &self.shared.config;
+        let has_ts = config.timestamps && segment.timestamps.is_some();
+        let asks = segment.flags & (flag::ECE | flag::CWR) == flag::ECE | flag::CWR;
+        let offer = Offer {
+            mss: options.mss.unwrap_or(536),
+            window_scale: options
+                .window_scale
+                .filter(|_| config.window_scaling && has_ts),
+            sack: config.sack && options.sack_permitted && has_ts,
+            ecn: asks && has_ts && config.ecn != crate::tcp::config::EcnMode::Off,
+            has_ts,
+        };
+        let cookie = match key {
+            FlowKey::V4(key) => self.cookies.make(key, segment.seq, &offer, now_ns),
+            FlowKey::V6(key) => self.cookies.make(key, segment.seq, &offer, now_ns),
+        };
+        let config = &self.shared.config;
+        let scale = crate::tcp::receive::Window::scale_for(config.receive_bytes_max);
+        let echo = segment.timestamps.map_or(0, |(value, _)| value);
+        let header = Header {
+            seq: cookie.isn,
+            ack: segment.seq.wrapping_add(1),
+            flags: flag::SYN | flag::ACK | if offer.ecn { flag::ECE } else { 0 },
+            window: config.receive_bytes.min(u16::MAX.into()) as u16,
+            timestamps: cookie.ts_val.map(|value| (value, echo)),
+            sacks: Sacks::NONE,
+            syn: Some(SynOptions {
+                mss: Some(own.link_mss),
+                window_scale: offer.window_scale.map(|_| scale),
+                sack_permitted: offer.sack,
+                fast_open: None,
+            }),
+        };
+        if self.send_bare(key, path, &header, now_ns, out) {
+            self.stats.cookies_sent += 1;
+        }
+    }
+
+    /// The ACK of a cookie makes a connection, which its listener counts at once.
+    fn open_by_cookie(
+        &mut self,
+        listener_index: u32,
+        key: &FlowKey,
+        segment: &Segment,
+        now_ns: u64,
+        out: &mut Egress,
+    ) -> Option<u32> {
+        if !self.cookies.are_out(now_ns) {
+            return None;
+        }
+        let echo = Echo {
+            seq: segment.seq,
+            ack: segment.ack,
+            ts_ecr: segment.timestamps.map(|(_, echo)| echo),
+        };
+        let offer = match key {
+            FlowKey::V4(key) => self.cookies.check(key, &echo, now_ns),
+            FlowKey::V6(key) => self.cookies.check(key, &echo, now_ns),
+        };
+        let Some(offer) = offer else {
+            self.stats.cookies_bad += 1;
+            return None;
+        };
+        let listener = self.listeners.at(listener_index)?;
+        if listener.waiting >= listener.listen.backlog {
+            listener.refused += 1;
+            self.stats.backlog_full += 1;
+            return None;
+        }
+        let (path, own) = self.own(key, Some(segment.ack.wrapping_sub(1)), now_ns)?;
+        let passive = Passive {
+            active: own,
+            syn: SynOptions {
+                mss: Some(offer.mss),
+                window_scale: offer.window_scale,
+                sack_permitted: offer.sack,
+                fast_open: None,
+            },
+        };
+        let agreed = Agreed {
+            ecn: offer.ecn,
+            irs: segment.seq.wrapping_sub(1),
+        };
+        let index = self.open(key, path, now_ns, out, |cx| {
+            Connection::resume(cx, &passive, &agreed, segment)
+        });
+        let Some(index) = index else {
+            self.stats.no_room += 1;
+            return None;
+        };
+        if let Some(listener) = self.listeners.at(listener_index) {
+            listener.half_open += 1;
+        }
+        let slot = &mut self.slots[index];
+        slot.listener = listener_index;
+        slot.is |= is::HALF_OPEN;
+        self.stats.cookies_good += 1;
+        Some(index)
+    }
+
+    fn ask_lingering(&mut self, key: &FlowKey, segment: &Segment, now_ns: u64) -> Option<Answer> {
+        let segment = time_wait::Segment {
+            seq: segment.seq,
+            ack: segment.ack,
+            flags: segment.flags,
+            payload_bytes: segment.len,
+            ts: segment.timestamps,
+        };
+        match key {
+            FlowKey::V4(_) if self.lingering4.is_empty() => None,
+            FlowKey::V6(_) if self.lingering6.is_empty() => None,
+            FlowKey::V4(key) => self.lingering4.on_segment(key, &segment, now_ns),
+            FlowKey::V6(key) => self.lingering6.on_segment(key, &segment, now_ns),
+        }
+    }
+
+    fn answer_for(&mut self, key: &FlowKey, answer: Answer, now_ns: u64, out: &mut Egress) {
+        let reply = match answer {
+            Answer::Ack(reply) => reply,
+            Answer::Challenge(reply) if self.shared.challenges.allow(now_ns) => reply,
+            Answer::Reset { seq } => {
+                let header = Header {
+                    seq,
+                    flags: flag::RST,
+                    ..Header::default()
+                };
+                return self.send_to(key, &header, now_ns, out);
+            }
+            _ => return,
+        };
+        let Reply {
+            seq,
+            ack,
+            window,
+            ts,
+        } = reply;
+        let header = Header {
+            seq,
+            ack,
+            flags: flag::ACK,
+            window,
+            timestamps: ts,
+            ..Header::default()
+        };
+        self.send_to(key, &header, now_ns, out);
+    }
+
+    /// The reset that a segment without a connection gets (RFC 9293 3.10.7.1).
+    fn refuse(
+        &mut self,
+        packet: Packet,
+        key: &FlowKey,
+        segment: &Segment,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        out.cache.free_one(packet);
+        self.stats.no_connection += 1;
+        if segment.has(flag::RST) {
+            return;
+        }
+        let header = match segment.has(flag::ACK) {
+            true => Header {
+                seq: segment.ack,
+                flags: flag::RST,
+                ..Header::default()
+            },
+            false => Header {
+                ack: segment.end(),
+                flags: flag::RST | flag::ACK,
+                ..Header::default()
+            },
+        };
+        self.shared.stats.resets_out += 1;
+        self.send_to(key, &header, now_ns, out);
+    }
+
+    /// Sends a header alone, along a path that is looked up for it.
+    fn send_to(&mut self, key: &FlowKey, header: &Header, now_ns: u64, out: &mut Egress) {
+        let (local, _) = local_of(key);
+        let remote = match key {
+            FlowKey::V4(key) => key.src().into(),
+            FlowKey::V6(key) => key.src().into(),
+        };
+        if let Ok((path, _)) = self.host.path(Some(local), remote) {
+            self.send_bare(key, path, header, now_ns, out);
+        }
+    }
+
+    fn send_bare(
+        &mut self,
+        key: &FlowKey,
+        mut path: Path,
+        header: &Header,
+        now_ns: u64,
+        out: &mut Egress,
+    ) -> bool {
+        let mut way = Way {
+            host: &mut self.host,
+            out,
+            key: *key,
+            path: &mut path,
+            now_ns,
+        };
+        let shape = Shape {
+            len: 0,
+            gso_size: 0,
+            ecn: Ecn::NotCapable,
+        };
+        way.send(header, shape, |_| 0)
+    }
+
+    /// An ICMP error about something that we sent (RFC 5927, RFC 1191, RFC 8201).
+    fn on_icmp(&mut self, error: &IcmpError, now_ns: u64, out: &mut Egress) {
+        if error.protocol != protocol::TCP {
+            return;
+        }
+        let key = tuple::of(error.local, error.remote);
+        let Some(index) = key.and_then(|key| self.slots.find(&key)) else {
+            self.stats.errors_ignored += 1;
+            return;
+        };
+        let seq = error.seq;
+        let is_believed = match error.kind {
+            ErrorKind::TooBig { mtu } => {
+                let connection = &self.slots[index].connection;
+                let is_ours = connection.is_under_way(seq);
+                if is_ours {
+                    self.on_too_big(index, error, mtu, now_ns, out);
+                }
+                is_ours
+            }
+            kind => self.with(index, now_ns, out, |connection, cx| {
+                connection.on_unreachable(cx, seq, kind.is_hard())
+            }),
+        };
+        self.stats.errors_ignored += u64::from(!is_believed);
+        self.settle(index, now_ns, out);
+    }
+
+    fn on_too_big(
+        &mut self,
+        index: u32,
+        error: &IcmpError,
+        mtu: u16,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let remote = error.remote.ip();
+        if let Some(PathMtu { bytes, .. }) = self.host.note_too_big(remote, mtu, now_ns) {
+            let header_len = if remote.is_ipv4() { 40 } else { 60 };
+            self.with(index, now_ns, out, |connection, cx| {
+                connection.set_path_mss(cx, bytes.saturating_sub(header_len));
+            });
+        }
+    }
+
+    /// Who uses which 4-tuples.
+    pub(super) fn uses(&self) -> Uses<'_> {
+        Uses {
+            slots: &self.slots,
+            lingering4: &self.lingering4,
+            lingering6: &self.lingering6,
+        }
+    }
+
+    /// With which sequence number a connection begins that follows a lingering one.
+    pub(super) fn isn_behind(&self, key: &FlowKey, now_ns: u64) -> Option<u32> {
+        match key {
+            FlowKey::V4(key) => self.lingering4.reconnect(key, now_ns),
+            FlowKey::V6(key) => self.lingering6.reconnect(key, now_ns),
+        }
+    }
+
+    /// Half-open connections of a listener that has closed are ended.
+    pub(super) fn drop_half_open(&mut self, listener: u32, now_ns: u64, out: &mut Egress) {
+        let all: Vec<u32> = self.slots.indices().collect();
+        for index in all {
+            let slot = &self.slots[index];
+            if slot.is & is::HALF_OPEN != 0 && slot.listener == listener {
+                self.with(index, now_ns, out, |connection, cx| connection.abort(cx));
+                self.settle(index, now_ns, out);
+            }
+        }
+    }
+}
+
+/// Which 4-tuples are in use, by connections or by what lingers of them.
+pub(super) struct Uses<'a> {
+    pub(super) slots: &'a Slots,
+    pub(super) lingering4: &'a TimeWait<16, FlowKey4>,
+    pub(super) lingering6: &'a TimeWait<40, FlowKey6>,
+}
+
+impl Uses<'_> {
+    pub(super) fn has4(&self, key: &FlowKey4, now_ns: u64) -> bool {
+        self.slots.find(&FlowKey::V4(*key)).is_some()
+            || self.lingering4.lookup(key, now_ns).is_some()
+                && self.lingering4.reconnect(key, now_ns).is_none()
+    }
+
+    pub(super) fn has6(&self, key: &FlowKey6, now_ns: u64) -> bool {
+        self.slots.find(&FlowKey::V6(*key)).is_some()
+            || self.lingering6.lookup(key, now_ns).is_some()
+                && self.lingering6.reconnect(key, now_ns).is_none()
+    }
+
+    pub(super) fn has(&self, key: &FlowKey, now_ns: u64) -> bool {
+        match key {
+            FlowKey::V4(key) => self.has4(key, now_ns),
+            FlowKey::V6(key) => self.has6(key, now_ns),
+        }
+    }
+}
+
+/// Our address and port, of a key as segments have it that arrive.
+pub(super) fn local_of(key: &FlowKey) -> (std::net::IpAddr, u16) {
+    match key {
+        FlowKey::V4(key) => (key.dst().into(), key.dst_port()),
+        FlowKey::V6(key) => (key.dst().into(), key.dst_port()),
+    }
+}

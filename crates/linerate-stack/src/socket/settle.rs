@@ -1,0 +1,227 @@
+//! What follows when something has happened to a connection: its timer, its user, its end.
+
+use linerate_core::run::Egress;
+use linerate_wire::FlowKey;
+
+use super::poll::interest;
+use super::slots::{NIL, is};
+use super::way::Way;
+use super::{Stack, TICK_SHIFT};
+use crate::tcp::connection::{Connection, Context, State, event};
+use crate::tcp::time_wait::{Kind, Lingering};
+
+impl Stack {
+    /// Does something with a connection.
+    #[inline]
+    pub(super) fn with<R>(
+        &mut self,
+        index: u32,
+        now_ns: u64,
+        out: &mut Egress,
+        work: impl FnOnce(&mut Connection, &mut Context<'_, Way<'_>>) -> R,
+    ) -> R {
+        let slot = &mut self.slots[index];
+        let mut way = Way {
+            host: &mut self.host,
+            out,
+            key: slot.key,
+            path: &mut slot.path,
+            now_ns,
+        };
+        let mut cx = Context {
+            now_ns,
+            shared: &mut self.shared,
+            wire: &mut way,
+        };
+        work(&mut slot.connection, &mut cx)
+    }
+
+    pub(super) fn on_timer(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
+        if self.slots[index].is & is::USED == 0 {
+            return;
+        }
+        let due = self.slots[index].connection.deadline_ns();
+        if due.is_some_and(|due| due <= now_ns) {
+            self.with(index, now_ns, out, |connection, cx| connection.on_timer(cx));
+        }
+        self.settle(index, now_ns, out);
+    }
+
+    /// Notes that a connection is to be settled at the end of the burst.
+    #[inline]
+    pub(super) fn touch(&mut self, index: u32) {
+        let slot = &mut self.slots[index];
+        if slot.is & is::TOUCHED == 0 {
+            slot.is |= is::TOUCHED;
+            self.touched.push(index);
+        }
+    }
+
+    /// Sends and settles what was touched.
+    #[inline]
+    pub(super) fn settle_touched(&mut self, now_ns: u64, out: &mut Egress) {
+        let mut touched = std::mem::take(&mut self.touched);
+        for index in touched.drain(..) {
+            let slot = &mut self.slots[index];
+            slot.is &= !is::TOUCHED;
+            if slot.is & is::USED == 0 {
+                continue;
+            }
+            self.with(index, now_ns, out, |connection, cx| connection.push(cx));
+            self.settle(index, now_ns, out);
+        }
+        self.touched = touched;
+    }
+
+    /// Looks at what has become of a connection.
+    #[inline]
+    pub(super) fn settle(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
+        let slot = &mut self.slots[index];
+        let events = slot.connection.take_events();
+        if events & (event::CONNECTED | event::CLOSED | event::TIME_WAIT) != 0 {
+            self.on_change(index, events, now_ns, out);
+            if self.slots[index].is & is::USED == 0 {
+                return;
+            }
+        }
+        let slot = &mut self.slots[index];
+        if events != 0 {
+            slot.events |= events;
+            let wants = interest::of_events(events) & slot.interest;
+            if wants != 0 {
+                self.make_ready(index);
+            }
+        }
+        self.set_timer(index);
+    }
+
+    /// Sets the timer, if it is to fire earlier than it does: one that fires too early is set anew.
+    #[inline]
+    fn set_timer(&mut self, index: u32) {
+        if let Some(due) = self.slots[index].connection.deadline_ns() {
+            let tick = (due >> TICK_SHIFT) + 1;
+            if self.wheel.deadline(index).is_none_or(|known| tick < known) {
+                self.wheel.schedule(index, tick);
+            }
+        }
+    }
+
+    fn on_change(&mut self, index: u32, events: u16, now_ns: u64, out: &mut Egress) {
+        if events & event::CONNECTED != 0 {
+            self.on_connected(index, now_ns, out);
+        }
+        if events & event::TIME_WAIT != 0 {
+            self.linger(index, now_ns);
+        }
+        if events & (event::CLOSED | event::TIME_WAIT) != 0 {
+            self.slots.unindex(index);
+            self.leave_listener(index);
+            if self.slots[index].is & is::OWNED == 0 {
+                self.free(index, now_ns, out);
+            }
+        }
+    }
+
+    /// A handshake is over: a connection of a listener waits to be accepted.
+    fn on_connected(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
+        let slot = &mut self.slots[index];
+        // A new connection takes the place of what lingered.
+        match &slot.key {
+            FlowKey::V4(key) if !self.lingering4.is_empty() => {
+                self.lingering4.remove(key);
+            }
+            FlowKey::V6(key) if !self.lingering6.is_empty() => {
+                self.lingering6.remove(key);
+            }
+            _ => {}
+        }
+        if slot.is & is::HALF_OPEN == 0 {
+            return;
+        }
+        slot.is &= !is::HALF_OPEN;
+        let listener_index = slot.listener;
+        let Some(listener) = self.listeners.at(listener_index) else {
+            return;
+        };
+        listener.half_open -= 1;
+        if !listener.is_open || listener.waiting >= listener.listen.backlog {
+            listener.refused += 1;
+            self.stats.backlog_full += 1;
+            self.with(index, now_ns, out, |connection, cx| connection.abort(cx));
+            self.slots.unindex(index);
+            return self.free(index, now_ns, out);
+        }
+        listener.waiting += 1;
+        let tail = std::mem::replace(&mut listener.tail, index);
+        match tail {
+            NIL => listener.head = index,
+            tail => self.slots[tail].next = index,
+        }
+        let slot = &mut self.slots[index];
+        slot.is |= is::QUEUED | is::OWNED;
+        slot.next = NIL;
+        self.ready.listener(listener_index);
+    }
+
+    /// Takes a connection out of its listener's counts.
+    fn leave_listener(&mut self, index: u32) {
+        let slot = &mut self.slots[index];
+        if slot.is & is::HALF_OPEN != 0 {
+            slot.is &= !is::HALF_OPEN;
+            let listener = slot.listener;
+            if let Some(listener) = self.listeners.at(listener) {
+                listener.half_open -= 1;
+            }
+        }
+    }
+
+    /// A record takes over for twice the lifetime of segments.
+    fn linger(&mut self, index: u32, now_ns: u64) {
+        let slot = &mut self.slots[index];
+        let facts = slot.connection.lingering(Kind::TimeWait);
+        slot.is |= is::LINGERED;
+        // One that does not fit is forgotten: its 4-tuple is in use no more.
+        let _ = match &slot.key {
+            FlowKey::V4(key) => self.lingering4.insert(key, &facts, now_ns),
+            FlowKey::V6(key) => self.lingering6.insert(key, &facts, now_ns),
+        };
+    }
+
+    /// Frees a connection that nobody knows any more.
+    pub(super) fn free(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
+        self.with(index, now_ns, out, |connection, cx| connection.release(cx));
+        self.leave_listener(index);
+        self.wheel.cancel(index);
+        self.forget_ready(index);
+        self.slots.remove(index);
+    }
+
+    /// The user knows it no more: it goes on by itself until its end.
+    pub(super) fn disown(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
+        let slot = &mut self.slots[index];
+        slot.is &= !is::OWNED;
+        slot.interest = 0;
+        let is_over = matches!(slot.connection.state(), State::Closed | State::TimeWait);
+        if is_over {
+            if slot.connection.state() == State::TimeWait && slot.is & is::LINGERED == 0 {
+                self.linger(index, now_ns);
+            }
+            self.slots.unindex(index);
+            self.free(index, now_ns, out);
+        }
+    }
+}
+
+impl Connection {
+    /// What a record in TIME-WAIT has to know.
+    fn lingering(&self, kind: Kind) -> Lingering {
+        let (snd_nxt, rcv_nxt, window, ts_recent) = self.last_words();
+        Lingering {
+            kind,
+            snd_nxt,
+            rcv_nxt,
+            window,
+            ts_recent,
+        }
+    }
+}

@@ -1,0 +1,1 @@
+//! Two stacks over a wire in memory.

@@ -1,0 +1,318 @@
+//! What the calls do.
+
+use super::*;
+
+#[test]
+fn a_question_is_answered_over_both_families() {
+    for v6 in [false, true] {
+        let mut pair = Pair::new();
+        let now_ns = pair.now_ns;
+        let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+        assert!(pair.ends[1].io(now_ns).listen(Listen::on(80)).is_none());
+        let (client, server) = pair.open(listener, v6, 80);
+        let now_ns = pair.now_ns;
+        assert_eq!(
+            pair.ends[0].io(now_ns).write(client, b"question").unwrap(),
+            8
+        );
+        pair.calm();
+        let now_ns = pair.now_ns;
+        let mut io = pair.ends[1].io(now_ns);
+        let mut buffer = [0; 100];
+        assert_eq!(io.read(server, &mut buffer).unwrap(), 8);
+        assert_eq!(&buffer[..8], b"question");
+        assert_eq!(io.read(server, &mut buffer), Err(Error::WouldBlock));
+        let written = io.write_with(server, 100, |room| {
+            room[..6].copy_from_slice(b"answer");
+            6
+        });
+        assert_eq!(written, Ok(6));
+        pair.calm();
+        let now_ns = pair.now_ns;
+        let mut io = pair.ends[0].io(now_ns);
+        let (packet, span) = io.take(client).unwrap().unwrap();
+        let bytes = &packet.data()[span.start as usize..][..span.len as usize];
+        assert_eq!(bytes, b"answer");
+        io.give(packet);
+        let (local, remote) = io.addresses(client).unwrap();
+        assert_eq!(
+            (local.ip(), remote),
+            (Pair::at(0, v6, 0).ip(), Pair::at(1, v6, 80))
+        );
+        io.close(client);
+        assert_eq!(io.write(client, b"more"), Err(Error::NotConnected));
+        pair.calm();
+        let now_ns = pair.now_ns;
+        let mut io = pair.ends[1].io(now_ns);
+        assert_eq!(io.read(server, &mut buffer), Ok(0));
+        io.close(server);
+        pair.calm();
+        assert_eq!(
+            pair.ends.each_ref().map(|end| end.stack.connections()),
+            [0, 0]
+        );
+        assert_eq!(
+            pair.ends.each_ref().map(|end| end.stack.lingering()),
+            [1, 0]
+        );
+        pair.pass(61 * S);
+        assert_eq!(pair.ends[0].stack.lingering(), 0);
+        pair.ends.iter_mut().for_each(Station::check_slots);
+    }
+}
+
+#[test]
+fn a_port_that_nobody_listens_to_refuses() {
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let id = pair.ends[0]
+        .io(now_ns)
+        .connect(None, Pair::at(1, false, 81))
+        .unwrap();
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[0].io(now_ns);
+    assert_eq!(io.error(id), Some(Error::Refused));
+    assert_eq!(io.read(id, &mut [0]), Err(Error::Refused));
+    assert_eq!(io.write(id, &[0]), Err(Error::Refused));
+    io.close(id);
+    assert_eq!(pair.ends[0].stack.connections(), 0);
+    assert_eq!(pair.ends[1].stack.stats().no_connection, 1);
+}
+
+#[test]
+fn a_megabyte_each_way_with_losses() {
+    let mut pair = Pair::new();
+    let mut count = 0;
+    pair.loses = Box::new(move |frame| {
+        count += 1;
+        frame.len() > 200 && count % 53 == 0
+    });
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let (client, server) = pair.open(listener, true, 80);
+    let ids = [client, server];
+    let (mut sent, mut got) = ([0_usize; 2], [0_usize; 2]);
+    const TOTAL: usize = 1 << 20;
+    let byte = |at: usize| (at % 253) as u8;
+    while got != [TOTAL; 2] {
+        assert!(pair.now_ns < 1000 * S, "{sent:?} {got:?}");
+        for end in 0..2 {
+            let now_ns = pair.now_ns;
+            let mut io = pair.ends[end].io(now_ns);
+            let more = (TOTAL - sent[end]).min(10_000);
+            let bytes: Vec<u8> = (sent[end]..sent[end] + more).map(byte).collect();
+            if let Ok(count) = io.write(ids[end], &bytes) {
+                sent[end] += count;
+            }
+            let seen = &mut got[end];
+            while let Ok(count @ 1..) = io.consume(ids[end], |bytes| {
+                for &found in bytes {
+                    assert_eq!(found, byte(*seen));
+                    *seen += 1;
+                }
+                bytes.len()
+            }) {
+                assert!(count > 0);
+            }
+        }
+        pair.round();
+        if sent == [TOTAL; 2] {
+            pair.pass(5 * MS);
+        }
+    }
+    for end in 0..2 {
+        let now_ns = pair.now_ns;
+        pair.ends[end].io(now_ns).close(ids[end]);
+        pair.calm();
+    }
+    pair.pass(200 * S);
+    for end in &mut pair.ends {
+        assert_eq!((end.stack.connections(), end.stack.lingering()), (0, 0));
+        end.check_slots();
+    }
+}
+
+#[test]
+fn epoll_level_edge_and_one_shot() {
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let listen = Listen {
+        token: 99,
+        ..Listen::on(80)
+    };
+    let listener = pair.ends[1].io(now_ns).listen(listen).unwrap();
+    let mut events = [Event {
+        source: Source::Listener(listener),
+        token: 0,
+        ready: 0,
+    }; 8];
+    assert_eq!(pair.ends[1].io(now_ns).poll(&mut events), 0);
+    let opened = pair.ends[0]
+        .io(now_ns)
+        .connect(None, Pair::at(1, false, 80))
+        .unwrap();
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[1].io(now_ns);
+    // Level: as long as one waits.
+    for _ in 0..3 {
+        assert_eq!(io.poll(&mut events), 1);
+        assert_eq!((events[0].token, events[0].ready), (99, interest::READ));
+    }
+    let (server, _) = io.accept(listener).unwrap();
+    assert_eq!(io.poll(&mut events), 0);
+    io.register(server, interest::READ, 5).unwrap();
+    assert_eq!(io.poll(&mut events), 0);
+    pair.ends[0].io(now_ns).write(opened, b"abc").unwrap();
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[1].io(now_ns);
+    for _ in 0..3 {
+        assert_eq!(io.poll(&mut events), 1);
+        assert_eq!((events[0].token, events[0].ready), (5, interest::READ));
+        assert_eq!(events[0].source, Source::Connection(server));
+    }
+    io.register(server, interest::READ | interest::EDGE, 6)
+        .unwrap();
+    assert_eq!((io.poll(&mut events), events[0].token), (1, 6));
+    assert_eq!(io.poll(&mut events), 0);
+    pair.ends[0].io(now_ns).write(opened, b"def").unwrap();
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[1].io(now_ns);
+    assert_eq!(io.poll(&mut events), 1);
+    assert_eq!(io.poll(&mut events), 0);
+    io.register(server, interest::READ | interest::ONE_SHOT, 7)
+        .unwrap();
+    assert_eq!((io.poll(&mut events), events[0].token), (1, 7));
+    pair.ends[0].io(now_ns).write(opened, b"ghi").unwrap();
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[1].io(now_ns);
+    assert_eq!(io.poll(&mut events), 0);
+    // The end is always told.
+    io.register(server, interest::READ | interest::HANG_UP, 8)
+        .unwrap();
+    let mut all = [0; 100];
+    assert_eq!(io.read(server, &mut all), Ok(9));
+    assert_eq!(io.poll(&mut events), 0);
+    pair.ends[0].io(now_ns).abort(opened);
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[1].io(now_ns);
+    assert_eq!(io.poll(&mut events), 1);
+    assert_ne!(events[0].ready & interest::ERROR, 0);
+    assert_eq!(io.error(server), Some(Error::Reset));
+}
+
+#[test]
+fn connections_to_one_host_have_different_ports_until_there_are_none() {
+    let config = StackConfig {
+        ports: 40_000..=40_063,
+        ..small()
+    };
+    let mut pair = Pair::with(&config, &small());
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let mut ports = Vec::new();
+    let mut ids = Vec::new();
+    for _ in 0..64 {
+        let (client, _) = pair.open(listener, false, 80);
+        let now_ns = pair.now_ns;
+        ports.push(pair.ends[0].io(now_ns).addresses(client).unwrap().0.port());
+        ids.push(client);
+    }
+    ports.sort_unstable();
+    assert!(ports.into_iter().eq(40_000..=40_063));
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[0].io(now_ns);
+    let refused = io.connect(None, Pair::at(1, false, 80));
+    assert!(matches!(refused, Err(ConnectError::NoPort(_))));
+    assert!(io.connect(None, Pair::at(1, true, 80)).is_ok());
+    let same = io.addresses(ids[3]).unwrap();
+    assert!(matches!(
+        io.connect(Some(same.0), same.1),
+        Err(ConnectError::NoPort(_))
+    ));
+}
+
+#[test]
+fn a_listener_that_closes_ends_what_waits() {
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let id = pair.ends[0]
+        .io(now_ns)
+        .connect(None, Pair::at(1, false, 80))
+        .unwrap();
+    pair.calm();
+    let now_ns = pair.now_ns;
+    pair.ends[1].io(now_ns).close_listener(listener);
+    pair.calm();
+    let now_ns = pair.now_ns;
+    assert_eq!(pair.ends[0].io(now_ns).error(id), Some(Error::Reset));
+    assert_eq!(pair.ends[1].stack.connections(), 0);
+    assert!(pair.ends[1].io(now_ns).listen(Listen::on(80)).is_some());
+}
+
+#[test]
+fn an_idle_connection_wakes_nobody() {
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let (client, server) = pair.open(listener, false, 80);
+    pair.pass(100 * S);
+    let now_ns = pair.now_ns;
+    for (end, id) in [(0, client), (1, server)] {
+        assert_eq!(
+            pair.ends[end].io(now_ns).info(id).unwrap().state,
+            State::Established
+        );
+        let Station { stack, out, .. } = &mut pair.ends[end];
+        // The neighbour's entry is looked at; the connection's timer is not.
+        assert!(stack.wheel.is_empty());
+        stack.turn(now_ns, out);
+    }
+}
+
+#[test]
+fn a_path_that_takes_less_is_found_out() {
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let (client, server) = pair.open(listener, false, 80);
+    let now_ns = pair.now_ns;
+    pair.ends[0].io(now_ns).write(client, &[7; 10_000]).unwrap();
+    pair.ends[0].out.flush();
+    // A router takes no more than 1000 bytes, and says so (RFC 1191 4).
+    let frames = std::mem::take(&mut *pair.ends[0].line.lock().unwrap());
+    let long = frames.iter().find(|frame| frame.len() > 1014).unwrap();
+    let mut error = long[..14].to_vec();
+    error[..6].copy_from_slice(&long[6..12]);
+    error[6..12].copy_from_slice(&long[..6]);
+    let mut icmp = vec![3, 4, 0, 0, 0, 0, 0x03, 0xe8];
+    icmp.extend(&long[14..14 + 28]);
+    let sum = linerate_wire::checksum::checksum(&icmp);
+    icmp[2..4].copy_from_slice(&sum.to_be_bytes());
+    let ip = linerate_wire::ipv4::header(
+        0,
+        64,
+        linerate_wire::protocol::ICMP,
+        [192, 0, 2, 254].into(),
+        [192, 0, 2, 1].into(),
+        icmp.len() as u16,
+    );
+    error.extend(ip);
+    error.extend(icmp);
+    pair.ends[0].receive(&[error], now_ns);
+    pair.loses = Box::new(|frame| frame.len() > 1014);
+    pair.calm();
+    pair.pass(3 * S);
+    let now_ns = pair.now_ns;
+    assert_eq!(
+        pair.ends[0].io(now_ns).info(client).unwrap().mss,
+        1000 - 40 - 12
+    );
+    assert_eq!(pair.ends[1].io(now_ns).readable(server), 10_000);
+}

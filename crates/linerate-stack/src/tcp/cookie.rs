@@ -1,5 +1,5 @@
-//! SYN cookies (RFC 4987 3.6): while a listener has no room, all that a half-open connection needs is
-//! in the numbers that its client sends back.
+//! SYN cookies (RFC 4987 3.6): while a listener has no room, all that a half-open connection needs
+//! is in the numbers that its client sends back.
 //!
 //! The sequence number is the sum of
 //!
@@ -9,10 +9,10 @@
 //! | 31 to 24 | the time, in periods of 64 s |
 //! | 23 to 0 | a hash of tuple, client's sequence number and period, and the class of its MSS |
 //!
-//! The first two make a tuple's numbers grow as the client's do, so an old connection's segments are
-//! seldom within the new one's window. A guess is right if its period is this one or the last (2 of
-//! 256) and its class is one of eight (8 of 2^24): once in 2^28. What it gains is a connection that
-//! the listener's own limits count.
+//! The first two make a tuple's numbers grow as the client's do, so an old connection's segments
+//! are seldom within the new one's window. A guess is right if its period is this one or the last
+//! (2 of 256) and its class is one of eight (8 of 2^24): once in 2^28. What it gains is a
+//! connection that the listener's own limits count.
 //!
 //! The time stamp, where the client offered them, is the tuple's clock, and its low bits are
 //!
@@ -158,9 +158,9 @@ impl Cookies {
 
     /// What was agreed on, if `echo` answers a cookie that holds.
     ///
-    /// Costs one hash, and most of another where the period is right. [`Echo::seq`] and [`Echo::ack`] are one more than the
-    /// SYNs' sequence numbers, so only segments that begin where the client's data does can be
-    /// an answer.
+    /// Costs one hash, and most of another where the period is right. [`Echo::seq`] and
+    /// [`Echo::ack`] are one more than the SYNs' sequence numbers, so only segments that begin
+    /// where the client's data does can be an answer.
     #[inline]
     pub fn check<const K: usize, T: Tuple<K>>(
         &self,

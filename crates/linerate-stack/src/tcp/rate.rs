@@ -1,10 +1,10 @@
 //! How often TCP answers segments that it does not take (RFC 5961 7).
 //!
-//! Two limits, as in Linux: one for each connection, so that two ends that disagree do not answer one
-//! another for ever, and one for the whole stack, so that a flood is not answered packet by packet.
-//! The second one is common to all connections, so how much is left of it must not be readable: by
-//! a fixed number per second an attacker counts the answers that *others* got, and learns a
-//! connection's ports and sequence numbers (CVE-2016-5696). It is drawn anew each second.
+//! Two limits, as in Linux: one for each connection, so that two ends that disagree do not answer
+//! one another for ever, and one for the whole stack, so that a flood is not answered packet by
+//! packet. The second one is common to all connections, so how much is left of it must not be
+//! readable: by a fixed number per second an attacker counts the answers that *others* got, and
+//! learns a connection's ports and sequence numbers (CVE-2016-5696). It is drawn anew each second.
 
 use super::secret::Secret;
 

@@ -1,8 +1,8 @@
 //! The end points of a connection, for code that is the same for IPv4 and IPv6.
 //!
 //! A connection's key is the [`FlowKey4`] or [`FlowKey6`] of the packets that *arrive*: source is
-//! the remote end, destination the local one. So the key that the burst parser finds is the key that
-//! is looked up, and its first bytes are what the NIC hashes for it.
+//! the remote end, destination the local one. So the key that the burst parser finds is the key
+//! that is looked up, and its first bytes are what the NIC hashes for it.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6};
 

@@ -42,8 +42,8 @@ use super::tuple::Tuple;
 /// have all from 1024 on.
 pub const RANGE: RangeInclusive<u16> = 32_768..=60_999;
 
-/// Remote ends that have a place of their own to go on from: as many as Linux has, 512 KiB. With few
-/// of them, who connects to some learns where others go on (CVE-2022-1012).
+/// Remote ends that have a place of their own to go on from: as many as Linux has, 512 KiB. With
+/// few of them, who connects to some learns where others go on (CVE-2022-1012).
 const ENDS: usize = 1 << 16;
 
 /// Places that are tried in the end's own order. Beyond them the neighbourhood is used up.
@@ -52,32 +52,35 @@ const IN_ORDER: usize = 8;
 /// For how long an end without free ports is refused without a search, in units of 2^20 ns (1 ms).
 const REFUSED_UNITS: u16 = 20;
 
+/// The most places: enough for every port of every RETA entry of a queue.
+const PLACES_MAX: usize = 1 << 31;
+
 /// Places an end's order steps by, and those that a search from a random place does. Primes above
-/// 2^32, so each meets all of up to 2^32 places once.
-const STRIDE: u64 = 1_047_031_431_977;
-const STRIDES: [u64; 16] = [
-    655_389_627_973,
-    1_062_134_823_787,
-    743_109_329_309,
-    551_169_697_187,
-    922_172_641_979,
-    837_513_345_737,
-    674_416_558_141,
-    658_270_560_119,
-    849_524_062_241,
-    988_614_586_459,
-    1_055_944_706_389,
-    698_925_653_303,
-    993_755_265_917,
-    836_814_148_117,
-    1_023_108_215_153,
-    812_855_296_037,
+/// [`PLACES_MAX`], so each meets all places once, however many there are.
+const STRIDE: u32 = 3_068_843_329;
+const STRIDES: [u32; 16] = [
+    3_990_013_717,
+    3_824_673_157,
+    3_117_542_081,
+    3_424_783_067,
+    2_349_477_883,
+    2_226_582_473,
+    4_015_484_911,
+    4_063_840_541,
+    3_900_421_199,
+    2_786_434_451,
+    3_150_021_377,
+    2_187_477_199,
+    2_525_437_423,
+    4_169_327_359,
+    3_809_051_621,
+    2_854_425_323,
 ];
 
 /// What is remembered of remote ends with one hash.
 #[derive(Clone, Copy, Default)]
 struct End {
-    /// Where the search goes on, modulo 2^32.
+    /// How many places after its first one the end's search goes on.
     next: u32,
     /// Some bits of the hash of the end that is refused; 0 for none.
     refused: u16,
@@ -167,7 +170,7 @@ impl Chooser {
     ) -> Option<u16> {
         let state = Sip::new(&self.secret).bytes(tuple.with_local_port(0).bytes());
         let hash = state.finish();
-        // One for each choice: what is drawn tells nothing of what will be.
+        // One for each choice: what was drawn tells nothing of what will be.
         let choices = self.counts.chosen + self.counts.exhausted;
         let random = state.word(choices).finish();
         let end = &mut self.ends[hash as usize % ENDS];
@@ -186,18 +189,23 @@ impl Chooser {
             tried += 1;
             (!is_used(port)).then_some(port)
         };
-        let start = (hash >> 32) + u64::from(end.next);
-        let in_order = walk(places, start, STRIDE).take(IN_ORDER);
-        // Up to seven places are left out, as in Linux, so that the steps do not count connections.
-        let first = end.next.wrapping_add(1 + (random as u32 & 7));
-        let found = in_order.zip(0..).find_map(|(place, step)| {
-            end.next = first.wrapping_add(step);
-            free(place)
+        let places = places.min(PLACES_MAX) as u32;
+        let step = STRIDE.checked_rem(places).unwrap_or(0);
+        let next = end.next.checked_rem(places).unwrap_or(0);
+        let home = scaled(hash >> 32, places);
+        let in_order = walk(places, wrapped(home + next, places), step).take(IN_ORDER);
+        let found = in_order.zip(1..).find_map(|(place, steps)| {
+            let port = free(place)?;
+            // Up to seven places are left out, as in Linux: steps do not count connections.
+            let steps = steps + (random & 7);
+            end.next = ((u64::from(next) + steps * u64::from(step)) % u64::from(places)) as u32;
+            Some(port)
         });
         let found = found.or_else(|| {
-            end.next = end.next.wrapping_add((random >> 8) as u32);
+            end.next = scaled(random << 24 >> 32, places);
             let stride = STRIDES[(random >> 4 & 0xf) as usize];
-            walk(places, random >> 32, stride).find_map(free)
+            let step = stride.checked_rem(places).unwrap_or(0);
+            walk(places, scaled(random >> 32, places), step).find_map(free)
         });
         self.counts.tried += tried;
         match found {
@@ -211,21 +219,26 @@ impl Chooser {
     }
 }
 
-/// All places from the `start`-th of an order on, each once. The order is by the stride.
+/// All places from `place` on, each once, if `step` has no divisor in common with their number.
 #[inline]
-fn walk(places: usize, start: u64, stride: u64) -> impl Iterator<Item = usize> {
-    let count = places as u64;
-    let reduced = |number: u64| number.checked_rem(count).unwrap_or(0);
-    let step = reduced(stride);
-    let mut place = reduced(reduced(start) * step);
+fn walk(places: u32, mut place: u32, step: u32) -> impl Iterator<Item = usize> {
     (0..places).map(move |_| {
         let this = place;
-        place += step;
-        if place >= count {
-            place -= count;
-        }
+        place = wrapped(place + step, places);
         this as usize
     })
+}
+
+/// `place` modulo the number of places, if it is below twice that.
+#[inline]
+fn wrapped(place: u32, places: u32) -> u32 {
+    place.checked_sub(places).unwrap_or(place)
+}
+
+/// A random word of 32 bits as a place.
+#[inline]
+fn scaled(word: u64, places: u32) -> u32 {
+    ((word * u64::from(places)) >> 32) as u32
 }
 
 #[cfg(test)]

@@ -2,14 +2,14 @@
 //!
 //! The end that closes first must be able to acknowledge the other's FIN again for twice the
 //! maximum segment lifetime, and must keep old segments from a new connection of the same 4-tuple
-//! (RFC 9293 3.6.1, MUST-13). That needs no connection: numbers, a time stamp and a time are enough.
-//! An orphan in FIN-WAIT-2, whose user is gone and whose peer has not closed yet, needs as
+//! (RFC 9293 3.6.1, MUST-13). That needs no connection: numbers, a time stamp and a time are
+//! enough. An orphan in FIN-WAIT-2, whose user is gone and whose peer has not closed yet, needs as
 //! little, so it may become a record too, as in Linux.
 //!
-//! Read `judge` for what a segment gets, `stamp` for how times fit into one word. Here is the table: a
-//! ring in order of arrival, which is the order of expiry while no record is restarted, and an
-//! index from tuple to place in the ring. A record that is taken out leaves its place, which is
-//! free again when it comes to the front. Times are exact for whoever looks a record up; what is
+//! Read `judge` for what a segment gets, `stamp` for how times fit into one word. Here is the
+//! table: a ring in order of arrival, which is the order of expiry while no record is restarted,
+//! and an index from tuple to place in the ring. A record that is taken out leaves its place, which
+//! is free again when it comes to the front. Times are exact for whoever looks a record up; what is
 //! late by an out-of-order neighbour is only the memory.
 //!
 //! | operation | work |
@@ -126,6 +126,10 @@ pub struct Counts {
     /// records.
     pub unanswered: u64,
 }
+
+/// Records between the one that expires and the one whose place in the index is asked for, which
+/// are nowhere near one another.
+const FETCH_AHEAD: usize = 4;
 
 /// A lingering connection. Two IPv4 records are a cache line, and none is in two.
 #[derive(Clone, Copy)]
@@ -295,13 +299,16 @@ impl<const K: usize, T: Tuple<K>> TimeWait<K, T> {
         ticket.is_some()
     }
 
-    /// Frees what is over, looking at `most` records at most; returns how many it looked at. As many
-    /// as asked: call it again soon.
+    /// Frees what is over, looking at `most` records at most; returns how many it looked at. As
+    /// many as asked: call it again soon.
     pub fn expire(&mut self, now_ns: u64, most: usize) -> usize {
         for looked in 0..most {
             let Some(front) = self.ring.front().copied() else {
                 return looked;
             };
+            if let Some(soon) = self.ring.get(FETCH_AHEAD) {
+                self.index.prefetch(T::expand(soon.tuple).bytes());
+            }
             if front.stamp.kind().is_none() {
                 self.pop();
             } else if self.terms.is_over(front.stamp, now_ns) {

@@ -7,9 +7,9 @@
 //! | 28 to 8 | when it began to linger, or was restarted: in steps of 2^24 ns (17 ms) |
 //! | 7 to 0 | when it last answered a segment without data: in steps of 2^27 ns (134 ms) |
 //!
-//! The first time goes around in 9.8 hours and lies at most half of that back, since no record lives
-//! longer than 4 hours and the table expires them. It is rounded down and the duration up, so a
-//! record is never over early, and at most two steps late. The second goes around in 34 seconds:
+//! The first time goes around in 9.8 hours and lies at most half of that back, since no record
+//! lives longer than 4 hours and the table expires them. It is rounded down and the duration up, so
+//! a record is never over early, and at most two steps late. The second goes around in 34 seconds:
 //! an answer may be left out for half a second 34 seconds after the last one, which harms nobody.
 
 use super::super::rate::OUT_OF_WINDOW_INTERVAL_NS;

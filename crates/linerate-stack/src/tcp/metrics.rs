@@ -59,7 +59,7 @@ const NIL: u32 = u32::MAX;
 /// How much is remembered, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricsConfig {
-    /// Hosts, at least 1: about 130 bytes each.
+    /// Hosts, at least 1: about 105 bytes each.
     pub hosts: usize,
     /// How long what was measured counts, in nanoseconds.
     pub lifetime_ns: u64,

@@ -44,7 +44,52 @@
 //! Implement [`Congestion`] for a small type, and use `Controller<Yours>`; [`Algorithm`], which
 //! chooses among those here while running, is nothing else. Set the window's fields, use
 //! [`Window`]'s methods for what all algorithms do alike, and read the comments on the trait's
-//! functions for what the connection does by itself.
+//! functions for what the connection does by itself. One that has a fixed share of a link:
+//!
+//! ```
+//! use linerate_stack::tcp::congestion::{Ack, Congestion, Controller, Signal, Window};
+//!
+//! struct Reserved {
+//!     bytes_per_s: u64,
+//! }
+//!
+//! impl Congestion for Reserved {
+//!     fn name(&self) -> &'static str {
+//!         "reserved"
+//!     }
+//!
+//!     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
+//!         // What leaves in two round trips: the rate is what limits.
+//!         let bytes = self.bytes_per_s * ack.srtt_ns / 500_000_000;
+//!         window.cwnd_bytes = (bytes as u32).max(4 * window.mss());
+//!     }
+//!
+//!     // Losses are sent again, within the share.
+//!     fn on_congestion(&mut self, _: &mut Window, _: Signal, _: u32, _: u64) {}
+//!
+//!     fn on_timeout(&mut self, window: &mut Window, _: bool, _: u32, _: u64) {
+//!         window.cwnd_bytes = window.mss();
+//!     }
+//!
+//!     fn on_recovery_end(&mut self, _: &mut Window, _: bool, _: u64) {}
+//!
+//!     fn undo(&mut self, _: &mut Window, _: u64) {}
+//!
+//!     fn on_idle(&mut self, _: &mut Window, _: u64, _: u64, _: u64) {}
+//!
+//!     fn pacing_rate(&self) -> Option<u64> {
+//!         Some(self.bytes_per_s)
+//!     }
+//!
+//!     fn is_by_prr(&self) -> bool {
+//!         false
+//!     }
+//! }
+//!
+//! let mut control = Controller::new(Reserved { bytes_per_s: 1_000_000 }, 1460, true, 0);
+//! control.on_ack(&Ack { srtt_ns: 50_000_000, ..Ack::default() });
+//! assert_eq!(control.window.cwnd_bytes, 100_000);
+//! ```
 
 mod bbr;
 mod cubic;
@@ -86,7 +131,8 @@ pub struct Ack {
     /// receiver's window: see [`Usage`].
     pub is_cwnd_limited: bool,
     /// Whether this is a fast recovery, or the round after an ECN mark: the window is PRR's. It is
-    /// not after a timeout, when the window grows by slow start.
+    /// not after a timeout, when the window grows by slow start, and not after a mark if the
+    /// algorithm is without PRR.
     pub in_recovery: bool,
     /// The delivery rate that it measures, where it measures one.
     pub delivery: Option<RateSample>,
@@ -108,6 +154,12 @@ pub enum Signal {
 pub trait Congestion {
     /// The algorithm's name, as Linux' `TCP_CONGESTION` has it.
     fn name(&self) -> &'static str;
+
+    /// The connection begins, or goes on with this algorithm instead of another: the window is
+    /// there. Nothing by default.
+    fn on_start(&mut self, window: &mut Window, now_ns: u64) {
+        let _ = (window, now_ns);
+    }
 
     /// An ACK came that delivered something. Called after the loss detection has looked at it, and
     /// before anything is sent. Where [`is_by_prr`](Self::is_by_prr), what is set here while
@@ -210,6 +262,10 @@ impl Congestion for Algorithm {
         each!(self, it => it.name())
     }
 
+    fn on_start(&mut self, window: &mut Window, now_ns: u64) {
+        each!(self, it => it.on_start(window, now_ns));
+    }
+
     #[inline]
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
         each!(self, it => it.on_ack(window, ack));
@@ -270,8 +326,17 @@ impl<A: Congestion> Controller<A> {
     pub fn new(algorithm: A, mss: u16, is_paced: bool, now_ns: u64) -> Self {
         let window = Window::new(mss, is_paced);
         let mut controller = Self { window, algorithm };
-        controller.on_idle(0, 0, now_ns);
         controller
+            .algorithm
+            .on_start(&mut controller.window, now_ns);
+        controller
+    }
+
+    /// Goes on with another algorithm, as Linux' `TCP_CONGESTION` does on a connection that is
+    /// open: the window stays. Not in an episode, whose end the other one would not know.
+    pub fn set_algorithm(&mut self, algorithm: A, now_ns: u64) {
+        self.algorithm = algorithm;
+        self.algorithm.on_start(&mut self.window, now_ns);
     }
 
     /// See [`Congestion::on_ack`].

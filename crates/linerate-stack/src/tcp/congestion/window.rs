@@ -73,6 +73,11 @@ impl Window {
         self.is_paced
     }
 
+    /// From now on segments leave one burst at a time, or no longer do.
+    pub fn set_paced(&mut self, is_paced: bool) {
+        self.is_paced = is_paced;
+    }
+
     /// Whether this is slow start (RFC 5681 3.1).
     #[inline(always)]
     pub fn is_slow_start(&self) -> bool {

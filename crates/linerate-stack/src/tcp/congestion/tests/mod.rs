@@ -67,6 +67,19 @@ fn names_are_those_of_linux() {
     assert_eq!(Algorithm::default().name(), "cubic");
 }
 
+/// Linux' `TCP_CONGESTION` on an open connection.
+#[test]
+fn another_algorithm_takes_the_window_over() {
+    let mut control = controller("reno", 100, 50);
+    let cubic = Algorithm::from_name("cubic").unwrap();
+    control.set_algorithm(cubic, 5 * S);
+    assert_eq!(control.window.cwnd_bytes, 100 * MSS);
+    control.on_congestion(Signal::Loss, 100 * MSS, 5 * S);
+    assert_eq!(control.window.cwnd_bytes, 70 * MSS);
+    control.set_algorithm(Algorithm::from_name("bbr").unwrap(), 6 * S);
+    assert!(control.algorithm.pacing_rate().unwrap() > 70_000_000);
+}
+
 /// RFC 5681 3.1; Linux counts all that is acknowledged, RFC 9406 4.3 up to 8 segments without
 /// pacing.
 #[test]
@@ -81,6 +94,9 @@ fn slow_start_grows_by_what_is_acknowledged() {
         let mut paced = Controller::new(algorithm, MSS as u16, true, 0);
         paced.on_ack(&ack(&paced, 10, 0));
         assert_eq!(paced.window.cwnd_bytes, 20 * MSS, "{name}");
+        paced.window.set_paced(false);
+        paced.on_ack(&ack(&paced, 10, 0));
+        assert_eq!(paced.window.cwnd_bytes, 28 * MSS, "{name}");
     }
 }
 

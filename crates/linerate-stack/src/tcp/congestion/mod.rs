@@ -19,8 +19,8 @@
 //!    *A segment is lost*, or the peer reports a mark, and there is no episode: `on_congestion`,
 //!    then [`Prr::start`](super::prr::Prr::start). One whose retransmission was lost may be
 //!    another episode, after the end of this one (RFC 9937 6.1).
-//! 3. `on_ack`, whatever the state. In a fast recovery then [`Prr::on_ack`](super::prr::Prr), whose
-//!    window it sets, if [`Congestion::is_by_prr`].
+//! 3. `on_ack`, whatever the state. In a fast recovery then [`Prr::on_ack`](super::prr::Prr) with
+//!    [`Window::target_bytes`], whose window it sets, if [`Congestion::is_by_prr`].
 //! 4. It paces: [`Congestion::pacing_rate`], or the window over the round trip.
 //! 5. *It sends*: `on_idle` first, if nothing is in flight; [`Usage::note_sent`] at the end.
 //!
@@ -169,7 +169,9 @@ pub trait Congestion {
     /// Congestion: called once for each episode, at its start. Must set the threshold, and the
     /// window for those without PRR.
     ///
-    /// `flight_bytes` is RFC 5681's FlightSize: all that is outstanding, also SACKed and lost.
+    /// `flight_bytes` is RFC 5681's FlightSize: all that is outstanding, also SACKed and lost. A
+    /// mark while the window is one segment cannot reduce it further: then the connection sends
+    /// only when its retransmission timer expires (RFC 3168 6.1.2).
     fn on_congestion(
         &mut self,
         window: &mut Window,
@@ -386,14 +388,11 @@ fn ticks(now_ns: u64) -> u32 {
 /// segments, and one after a mark of ECN, which loses nothing.
 fn reduce(window: &mut Window, signal: Signal, reduced: u32) {
     window.save();
-    let mss = window.mss();
-    let least = match signal {
-        Signal::Loss => 2 * mss,
-        Signal::Ecn => mss,
-    };
+    let least = 2 * window.mss();
+    window.ssthresh_bytes = reduced.max(least);
+    window.is_single = signal == Signal::Ecn && reduced < least;
     // A window that is smaller already stays.
-    window.cwnd_bytes = reduced.max(least).min(window.cwnd_bytes);
-    window.ssthresh_bytes = reduced.max(2 * mss);
+    window.cwnd_bytes = window.target_bytes().min(window.cwnd_bytes);
 }
 
 /// What a timeout leaves (RFC 5681 3.1 equation 4): one segment, and a threshold of `reduced`.
@@ -402,13 +401,14 @@ fn time_out(window: &mut Window, is_first: bool, reduced: u32) {
         window.save();
         window.ssthresh_bytes = reduced.max(2 * window.mss());
     }
+    window.is_single = false;
     window.cwnd_bytes = window.mss();
 }
 
-/// The end of a recovery that PRR had (RFC 9937 6.4, RFC 6582 3.2 step 3): the window is the
-/// threshold. After a timeout slow start goes on where it is.
+/// The end of a recovery that PRR had (RFC 9937 6.4, RFC 6582 3.2 step 3): the window is what it
+/// was reduced to. After a timeout slow start goes on where it is.
 fn end_recovery(window: &mut Window, by_timeout: bool) {
     if !by_timeout && !window.is_first_slow_start() {
-        window.cwnd_bytes = window.ssthresh_bytes.min(CWND_MAX_BYTES);
+        window.cwnd_bytes = window.target_bytes();
     }
 }

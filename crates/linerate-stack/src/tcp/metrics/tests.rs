@@ -1,5 +1,5 @@
-#![allow(clippy::unwrap_used)]
 //! Merging as Linux does it, lifetimes, and eviction against a plain list.
+#![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 

@@ -399,7 +399,7 @@ impl Flow {
         let in_flight = self.in_flight();
         let window = &mut self.control.window;
         if in_recovery && self.control.algorithm.is_by_prr() {
-            let target = window.ssthresh_bytes;
+            let target = window.target_bytes();
             let cwnd = self.prr.on_ack(acked, in_flight, target, MSS, lost == 0);
             window.cwnd_bytes = cwnd.unwrap_or(window.cwnd_bytes);
         }

@@ -16,8 +16,8 @@
 //! (`tcp_no_ssthresh_metrics_save`): one connection that met congestion for a moment would keep
 //! those of the next hour out of slow start.
 //!
-//! A host is a destination address. RFC 9040 4 would allow for the source too, but a stack with
-//! several addresses reaches a host by the same route from any of them.
+//! A host is a destination address. RFC 9040 speaks of pairs of hosts, but a stack with several
+//! addresses reaches a host by the same route from any of them.
 //!
 //! The room is fixed from the start. A new host takes the place of the one that was unused the
 //! longest. Only what the peer has confirmed enters: a handshake that is complete, an ICMP error
@@ -59,7 +59,7 @@ const NIL: u32 = u32::MAX;
 /// How much is remembered, and for how long.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricsConfig {
-    /// Hosts, at least 1: about 130 bytes each.
+    /// Hosts, at least 1: about 105 bytes each.
     pub hosts: usize,
     /// How long what was measured counts, in nanoseconds.
     pub lifetime_ns: u64,

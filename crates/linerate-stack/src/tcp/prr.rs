@@ -70,15 +70,16 @@ impl Prr {
     /// Not for the ACK that ends the episode: then the window is the threshold (6.4).
     ///
     /// - `delivered_bytes`: newly acknowledged and newly SACKed. It is 0 where a timer (RFC 8985
-    ///   6.3) and no ACK starts the episode; the first transmission is allowed also then.
+    ///   6.2 step 5) and no ACK starts the episode; the first transmission is allowed also then.
     /// - `in_flight_bytes`: after this ACK, without what is SACKed or marked lost.
+    /// - `target_bytes`: the slow start threshold, `congestion::Window::target_bytes`.
     /// - `is_safe`: the ACK advances SND.UNA, and no segment was marked lost by it.
     #[inline]
     pub fn on_ack(
         &mut self,
         delivered_bytes: u32,
         in_flight_bytes: u32,
-        ssthresh_bytes: u32,
+        target_bytes: u32,
         mss: u32,
         is_safe: bool,
     ) -> Option<u32> {
@@ -86,8 +87,8 @@ impl Prr {
             return None;
         }
         self.delivered = self.delivered.saturating_add(delivered_bytes);
-        let mut count = if in_flight_bytes > ssthresh_bytes {
-            let share = u64::from(self.delivered) * u64::from(ssthresh_bytes);
+        let mut count = if in_flight_bytes > target_bytes {
+            let share = u64::from(self.delivered) * u64::from(target_bytes);
             let out = share.div_ceil(u64::from(self.recover_fs));
             out.saturating_sub(u64::from(self.out))
                 .min(u64::from(u32::MAX)) as u32
@@ -95,7 +96,7 @@ impl Prr {
             let conserving = self.delivered.saturating_sub(self.out);
             let extra = if is_safe { mss } else { 0 };
             let count = conserving.max(delivered_bytes).saturating_add(extra);
-            count.min(ssthresh_bytes - in_flight_bytes)
+            count.min(target_bytes - in_flight_bytes)
         };
         // The first retransmission keeps the clock of ACKs going.
         if self.out == 0 && count == 0 {

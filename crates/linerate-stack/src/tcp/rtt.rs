@@ -128,7 +128,7 @@ impl Rtt {
     }
 
     /// Takes a sample: a segment acknowledged at `now_ns` was sent `rtt_ns` before. Ends the
-    /// backing off (RFC 6298 5.7). Samples beyond the greatest RTO count as that.
+    /// backing off (RFC 6298 5). Samples beyond the greatest RTO count as that.
     pub fn sample(&mut self, rtt_ns: u64, now_ns: u64) {
         // A mean of 0 says that there is no sample.
         let rtt = units(rtt_ns).max(1);
@@ -187,7 +187,7 @@ impl Rtt {
         self.backoff
     }
 
-    /// Ends the backing off without a sample: the timeout was spurious (RFC 5682 appendix A, RFC
+    /// Ends the backing off without a sample: the timeout was spurious (RFC 5682 2.1 step 3b, RFC
     /// 4015 3.4), or the peer answered a window probe.
     pub fn clear_backoff(&mut self) {
         self.backoff = 0;
@@ -203,7 +203,7 @@ impl Rtt {
         }
     }
 
-    /// Earlier connections to this host had a mean of `srtt_ns` (RFC 9040 6): where that is more
+    /// Earlier connections to this host had a mean of `srtt_ns` (RFC 9040 5): where that is more
     /// than this connection's, its RTO is as for a first sample of that length. The mean itself is
     /// not taken over, as in Linux: the handshake's short segments are the faster ones, so its
     /// sample makes the RTO too short for data, and a few samples of data put it right.

@@ -155,6 +155,10 @@ impl Congestion for Cubic {
         "cubic"
     }
 
+    fn on_start(&mut self, _: &mut Window, now_ns: u64) {
+        self.last_ticks = ticks(now_ns);
+    }
+
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
         let now = ticks(ack.now_ns);
         let elapsed = now.wrapping_sub(self.last_ticks);

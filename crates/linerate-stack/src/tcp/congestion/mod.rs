@@ -19,8 +19,8 @@
 //!    *A segment is lost*, or the peer reports a mark, and there is no episode: `on_congestion`,
 //!    then [`Prr::start`](super::prr::Prr::start). One whose retransmission was lost may be
 //!    another episode, after the end of this one (RFC 9937 6.1).
-//! 3. `on_ack`, whatever the state. In a fast recovery then [`Prr::on_ack`](super::prr::Prr), whose
-//!    window it sets, if [`Congestion::is_by_prr`].
+//! 3. `on_ack`, whatever the state. In a fast recovery then [`Prr::on_ack`](super::prr::Prr) with
+//!    [`Window::target_bytes`], whose window it sets, if [`Congestion::is_by_prr`].
 //! 4. It paces: [`Congestion::pacing_rate`], or the window over the round trip.
 //! 5. *It sends*: `on_idle` first, if nothing is in flight; [`Usage::note_sent`] at the end.
 //!
@@ -44,7 +44,52 @@
 //! Implement [`Congestion`] for a small type, and use `Controller<Yours>`; [`Algorithm`], which
 //! chooses among those here while running, is nothing else. Set the window's fields, use
 //! [`Window`]'s methods for what all algorithms do alike, and read the comments on the trait's
-//! functions for what the connection does by itself.
+//! functions for what the connection does by itself. One that has a fixed share of a link:
+//!
+//! ```
+//! use linerate_stack::tcp::congestion::{Ack, Congestion, Controller, Signal, Window};
+//!
+//! struct Reserved {
+//!     bytes_per_s: u64,
+//! }
+//!
+//! impl Congestion for Reserved {
+//!     fn name(&self) -> &'static str {
+//!         "reserved"
+//!     }
+//!
+//!     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
+//!         // What leaves in two round trips: the rate is what limits.
+//!         let bytes = self.bytes_per_s * ack.srtt_ns / 500_000_000;
+//!         window.cwnd_bytes = (bytes as u32).max(4 * window.mss());
+//!     }
+//!
+//!     // Losses are sent again, within the share.
+//!     fn on_congestion(&mut self, _: &mut Window, _: Signal, _: u32, _: u64) {}
+//!
+//!     fn on_timeout(&mut self, window: &mut Window, _: bool, _: u32, _: u64) {
+//!         window.cwnd_bytes = window.mss();
+//!     }
+//!
+//!     fn on_recovery_end(&mut self, _: &mut Window, _: bool, _: u64) {}
+//!
+//!     fn undo(&mut self, _: &mut Window, _: u64) {}
+//!
+//!     fn on_idle(&mut self, _: &mut Window, _: u64, _: u64, _: u64) {}
+//!
+//!     fn pacing_rate(&self) -> Option<u64> {
+//!         Some(self.bytes_per_s)
+//!     }
+//!
+//!     fn is_by_prr(&self) -> bool {
+//!         false
+//!     }
+//! }
+//!
+//! let mut control = Controller::new(Reserved { bytes_per_s: 1_000_000 }, 1460, true, 0);
+//! control.on_ack(&Ack { srtt_ns: 50_000_000, ..Ack::default() });
+//! assert_eq!(control.window.cwnd_bytes, 100_000);
+//! ```
 
 mod bbr;
 mod cubic;
@@ -86,7 +131,8 @@ pub struct Ack {
     /// receiver's window: see [`Usage`].
     pub is_cwnd_limited: bool,
     /// Whether this is a fast recovery, or the round after an ECN mark: the window is PRR's. It is
-    /// not after a timeout, when the window grows by slow start.
+    /// not after a timeout, when the window grows by slow start, and not after a mark if the
+    /// algorithm is without PRR.
     pub in_recovery: bool,
     /// The delivery rate that it measures, where it measures one.
     pub delivery: Option<RateSample>,
@@ -109,6 +155,12 @@ pub trait Congestion {
     /// The algorithm's name, as Linux' `TCP_CONGESTION` has it.
     fn name(&self) -> &'static str;
 
+    /// The connection begins, or goes on with this algorithm instead of another: the window is
+    /// there. Nothing by default.
+    fn on_start(&mut self, window: &mut Window, now_ns: u64) {
+        let _ = (window, now_ns);
+    }
+
     /// An ACK came that delivered something. Called after the loss detection has looked at it, and
     /// before anything is sent. Where [`is_by_prr`](Self::is_by_prr), what is set here while
     /// [`Ack::in_recovery`] is overwritten by PRR's window.
@@ -117,7 +169,9 @@ pub trait Congestion {
     /// Congestion: called once for each episode, at its start. Must set the threshold, and the
     /// window for those without PRR.
     ///
-    /// `flight_bytes` is RFC 5681's FlightSize: all that is outstanding, also SACKed and lost.
+    /// `flight_bytes` is RFC 5681's FlightSize: all that is outstanding, also SACKed and lost. A
+    /// mark while the window is one segment cannot reduce it further: then the connection sends
+    /// only when its retransmission timer expires (RFC 3168 6.1.2).
     fn on_congestion(
         &mut self,
         window: &mut Window,
@@ -210,6 +264,10 @@ impl Congestion for Algorithm {
         each!(self, it => it.name())
     }
 
+    fn on_start(&mut self, window: &mut Window, now_ns: u64) {
+        each!(self, it => it.on_start(window, now_ns));
+    }
+
     #[inline]
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
         each!(self, it => it.on_ack(window, ack));
@@ -270,8 +328,17 @@ impl<A: Congestion> Controller<A> {
     pub fn new(algorithm: A, mss: u16, is_paced: bool, now_ns: u64) -> Self {
         let window = Window::new(mss, is_paced);
         let mut controller = Self { window, algorithm };
-        controller.on_idle(0, 0, now_ns);
         controller
+            .algorithm
+            .on_start(&mut controller.window, now_ns);
+        controller
+    }
+
+    /// Goes on with another algorithm, as Linux' `TCP_CONGESTION` does on a connection that is
+    /// open: the window stays. Not in an episode, whose end the other one would not know.
+    pub fn set_algorithm(&mut self, algorithm: A, now_ns: u64) {
+        self.algorithm = algorithm;
+        self.algorithm.on_start(&mut self.window, now_ns);
     }
 
     /// See [`Congestion::on_ack`].
@@ -321,14 +388,11 @@ fn ticks(now_ns: u64) -> u32 {
 /// segments, and one after a mark of ECN, which loses nothing.
 fn reduce(window: &mut Window, signal: Signal, reduced: u32) {
     window.save();
-    let mss = window.mss();
-    let least = match signal {
-        Signal::Loss => 2 * mss,
-        Signal::Ecn => mss,
-    };
+    let least = 2 * window.mss();
+    window.ssthresh_bytes = reduced.max(least);
+    window.is_single = signal == Signal::Ecn && reduced < least;
     // A window that is smaller already stays.
-    window.cwnd_bytes = reduced.max(least).min(window.cwnd_bytes);
-    window.ssthresh_bytes = reduced.max(2 * mss);
+    window.cwnd_bytes = window.target_bytes().min(window.cwnd_bytes);
 }
 
 /// What a timeout leaves (RFC 5681 3.1 equation 4): one segment, and a threshold of `reduced`.
@@ -337,13 +401,14 @@ fn time_out(window: &mut Window, is_first: bool, reduced: u32) {
         window.save();
         window.ssthresh_bytes = reduced.max(2 * window.mss());
     }
+    window.is_single = false;
     window.cwnd_bytes = window.mss();
 }
 
-/// The end of a recovery that PRR had (RFC 9937 6.4, RFC 6582 3.2 step 3): the window is the
-/// threshold. After a timeout slow start goes on where it is.
+/// The end of a recovery that PRR had (RFC 9937 6.4, RFC 6582 3.2 step 3): the window is what it
+/// was reduced to. After a timeout slow start goes on where it is.
 fn end_recovery(window: &mut Window, by_timeout: bool) {
     if !by_timeout && !window.is_first_slow_start() {
-        window.cwnd_bytes = window.ssthresh_bytes.min(CWND_MAX_BYTES);
+        window.cwnd_bytes = window.target_bytes();
     }
 }

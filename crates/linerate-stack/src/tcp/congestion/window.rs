@@ -23,6 +23,8 @@ pub struct Window {
     pub prior_ssthresh_bytes: u32,
     mss: u16,
     is_paced: bool,
+    /// Marks of ECN have reduced it to one segment.
+    pub(super) is_single: bool,
 }
 
 /// How much may be sent before the first ACK, in bytes (RFC 6928 2), for segments of `mss` bytes.
@@ -52,6 +54,7 @@ impl Window {
             prior_ssthresh_bytes: SSTHRESH_INFINITE,
             mss,
             is_paced,
+            is_single: false,
         }
     }
 
@@ -71,6 +74,21 @@ impl Window {
     /// Whether segments leave one burst at a time.
     pub fn is_paced(&self) -> bool {
         self.is_paced
+    }
+
+    /// From now on segments leave one burst at a time, or no longer do.
+    pub fn set_paced(&mut self, is_paced: bool) {
+        self.is_paced = is_paced;
+    }
+
+    /// What a reduction leads to: the threshold, to which PRR reduces the window and at which a
+    /// recovery ends (RFC 9937 6.4). After a mark of ECN that is one segment, where the window was
+    /// too small for two (RFC 9438 4.6); the threshold never is.
+    pub fn target_bytes(&self) -> u32 {
+        match self.is_single {
+            true => self.mss(),
+            false => self.ssthresh_bytes.min(CWND_MAX_BYTES),
+        }
     }
 
     /// Whether this is slow start (RFC 5681 3.1).
@@ -126,12 +144,13 @@ impl Window {
     }
 
     /// Undoes the reduction before which [`save`](Self::save) was called: no segment was lost
-    /// (RFC 5682 3, RFC 4015 3). A window that has grown beyond is kept (RFC 9438 4.9.2). Returns
+    /// (RFC 4015 3.3). A window that has grown beyond is kept (RFC 9438 4.9.2). Returns
     /// whether the window was smaller.
     pub fn restore(&mut self) -> bool {
         let is_smaller = self.cwnd_bytes < self.prior_cwnd_bytes;
         self.cwnd_bytes = self.cwnd_bytes.max(self.prior_cwnd_bytes);
         self.ssthresh_bytes = self.ssthresh_bytes.max(self.prior_ssthresh_bytes);
+        self.is_single = false;
         is_smaller
     }
 

@@ -1,5 +1,5 @@
-#![allow(clippy::unwrap_used)]
 //! Merging as Linux does it, lifetimes, and eviction against a plain list.
+#![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -177,6 +177,23 @@ fn a_lookup_without_anything_known_makes_no_entry() {
         })
         .is_err()
     );
+}
+
+#[test]
+fn hosts_are_listed_by_their_last_use() {
+    let mut metrics = metrics(4);
+    assert_eq!(metrics.iter(0).count(), 0);
+    for number in 0..6 {
+        let closed = with_rtt(10 + u64::from(number));
+        metrics.note_closed(host(number), &closed, u64::from(number) * S);
+    }
+    metrics.lookup(host(3), 5 * S);
+    let listed: Vec<_> = metrics.iter(5 * S).map(|(host, _)| host).collect();
+    assert_eq!(listed, [host(3), host(5), host(4), host(2)]);
+    let srtt = metrics.iter(5 * S).next().unwrap().1.srtt_ns;
+    assert_eq!(srtt, Some(13 * MS));
+    // Of the others nothing is known any more an hour after they were.
+    assert_eq!(metrics.iter(3605 * S).count(), 1);
 }
 
 /// The host that was unused the longest gives its place up; against a plain list.

@@ -1,5 +1,5 @@
-#![allow(clippy::unwrap_used)]
 //! Rates, gains, and what a late sender gets back.
+#![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
 

@@ -1,5 +1,5 @@
-#![allow(clippy::unwrap_used)]
 //! The examples of RFC 9937, its properties (section 7), and receivers without SACK.
+#![allow(clippy::unwrap_used)]
 
 use linerate_testkit::Random;
 
@@ -100,7 +100,7 @@ fn rfc9937_6_2_the_first_transmission_is_never_refused() {
     // By an ACK, with as much in flight as there may be.
     let mut prr = Prr::start(flight);
     assert_eq!(prr.on_ack(1, 50, 50, 1, false), Some(51));
-    // By a timer, without an ACK (RFC 8985 6.3).
+    // By a timer, without an ACK (RFC 8985 6.2 step 5).
     let mut prr = Prr::start(flight);
     assert_eq!(prr.on_ack(0, 99, 50, 1, false), Some(100));
     prr.on_sent(1);

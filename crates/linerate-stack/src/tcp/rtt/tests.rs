@@ -1,5 +1,5 @@
-#![allow(clippy::unwrap_used)]
 //! RFC 6298 and what Linux adds, clause by clause; the minimum against a plain list.
+#![allow(clippy::unwrap_used)]
 
 use linerate_testkit::Random;
 

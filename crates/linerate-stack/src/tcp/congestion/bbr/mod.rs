@@ -321,6 +321,14 @@ impl Congestion for Bbr {
         "bbr"
     }
 
+    fn on_start(&mut self, window: &mut Window, now_ns: u64) {
+        window.ssthresh_bytes = SSTHRESH_INFINITE;
+        self.min_rtt_ms = milliseconds(now_ns);
+        self.epoch_ticks = ticks(now_ns);
+        // A window in a millisecond, until there is a round trip.
+        self.pace_window(window, 1_000_000);
+    }
+
     fn on_ack(&mut self, window: &mut Window, ack: &Ack) {
         let gone = ack.acked_bytes.saturating_add(ack.lost_bytes);
         let in_flight = ack.in_flight_bytes.saturating_sub(gone);
@@ -368,13 +376,6 @@ impl Congestion for Bbr {
     fn on_idle(&mut self, window: &mut Window, idle_ns: u64, _: u64, now_ns: u64) {
         self.epoch_ticks = ticks(now_ns);
         self.epoch_bytes = 0;
-        if self.pacing == 0 {
-            // A new connection: a window in a millisecond, until there is a round trip.
-            window.ssthresh_bytes = SSTHRESH_INFINITE;
-            self.min_rtt_ms = milliseconds(now_ns);
-            self.pace_window(window, 1_000_000);
-            return;
-        }
         // The window stays: its data leaves at the path's rate, not at once.
         self.is_idle_restart = idle_ns > 0;
         match self.mode {

@@ -200,3 +200,51 @@ fn rfc9438_4_2_the_target_is_at_most_half_a_window_more() {
     });
     assert!(before > 5000.0);
 }
+
+/// RFC 9438 5.1 table 1: the average window with a loss after each 1/p segments, at 100 ms; and
+/// Reno's, of the same table. The table's CUBIC is without fast convergence, which takes off up to
+/// a fifth where each loss comes at about the same window.
+#[test]
+fn rfc9438_5_1_table_1_average_windows() {
+    let average = |name: &str, between: u32| {
+        let mut control = controller(name, 10, 10);
+        let (mut until, mut sum, mut rounds) = (between, 0.0, 0);
+        let mut losses = 0;
+        let mut now = 0;
+        while losses < 60 {
+            let segments = control.window.cwnd_bytes / MSS;
+            for segment in 0..segments {
+                let at = now + 100 * MS * u64::from(segment) / u64::from(segments);
+                control.on_ack(&ack(&control, 1, at));
+                until -= 1;
+                if until == 0 {
+                    let flight = control.window.cwnd_bytes;
+                    control.on_congestion(Signal::Loss, flight, at);
+                    control.on_recovery_end(false, at);
+                    (until, losses) = (between, losses + 1);
+                }
+            }
+            now += 100 * MS;
+            if losses >= 20 {
+                (sum, rounds) = (sum + f64::from(segments), rounds + 1);
+            }
+        }
+        sum / f64::from(rounds)
+    };
+    for (between, reno, cubic) in [
+        (100, 12.0, 12.0),
+        (1000, 38.0, 38.0),
+        (10_000, 120.0, 187.0),
+        (100_000, 379.0, 1054.0),
+    ] {
+        let (a, b) = (average("reno", between), average("cubic", between));
+        assert!(
+            (0.85..1.15).contains(&(a / reno)),
+            "{between}: reno {a}, not {reno}"
+        );
+        assert!(
+            (0.8..1.15).contains(&(b / cubic)),
+            "{between}: cubic {b}, not {cubic}"
+        );
+    }
+}

@@ -1,5 +1,5 @@
-#![allow(clippy::unwrap_used)]
 //! Clauses of each algorithm, and all of them over a modelled bottleneck.
+#![allow(clippy::unwrap_used)]
 
 mod bbr;
 mod cubic;
@@ -67,6 +67,19 @@ fn names_are_those_of_linux() {
     assert_eq!(Algorithm::default().name(), "cubic");
 }
 
+/// Linux' `TCP_CONGESTION` on an open connection.
+#[test]
+fn another_algorithm_takes_the_window_over() {
+    let mut control = controller("reno", 100, 50);
+    let cubic = Algorithm::from_name("cubic").unwrap();
+    control.set_algorithm(cubic, 5 * S);
+    assert_eq!(control.window.cwnd_bytes, 100 * MSS);
+    control.on_congestion(Signal::Loss, 100 * MSS, 5 * S);
+    assert_eq!(control.window.cwnd_bytes, 70 * MSS);
+    control.set_algorithm(Algorithm::from_name("bbr").unwrap(), 6 * S);
+    assert!(control.algorithm.pacing_rate().unwrap() > 70_000_000);
+}
+
 /// RFC 5681 3.1; Linux counts all that is acknowledged, RFC 9406 4.3 up to 8 segments without
 /// pacing.
 #[test]
@@ -81,6 +94,9 @@ fn slow_start_grows_by_what_is_acknowledged() {
         let mut paced = Controller::new(algorithm, MSS as u16, true, 0);
         paced.on_ack(&ack(&paced, 10, 0));
         assert_eq!(paced.window.cwnd_bytes, 20 * MSS, "{name}");
+        paced.window.set_paced(false);
+        paced.on_ack(&ack(&paced, 10, 0));
+        assert_eq!(paced.window.cwnd_bytes, 28 * MSS, "{name}");
     }
 }
 
@@ -177,25 +193,37 @@ fn rfc9937_6_4_a_recovery_ends_with_the_threshold() {
 #[test]
 fn rfc3168_6_1_2_marks_reduce_down_to_one_segment() {
     for name in ["reno", "cubic"] {
-        let mut control = controller(name, 8, 8);
-        for round in 0..10 {
-            let flight = control.window.cwnd_bytes;
-            control.on_congestion(Signal::Ecn, flight, round * S);
+        for (signal, least) in [(Signal::Ecn, MSS), (Signal::Loss, 2 * MSS)] {
+            let mut control = controller(name, 8, 8);
+            for round in 0..10 {
+                let before = control.window.cwnd_bytes;
+                control.on_congestion(signal, before, round * S);
+                assert!(
+                    control.window.cwnd_bytes < before || before == least,
+                    "{name}"
+                );
+                let target = control.window.target_bytes();
+                control.on_recovery_end(false, round * S);
+                assert_eq!(control.window.cwnd_bytes, target, "{name}");
+            }
+            assert_eq!(control.window.cwnd_bytes, least, "{name}, {signal:?}");
+            assert_eq!(control.window.ssthresh_bytes, 2 * MSS, "{name}");
         }
-        assert_eq!(control.window.cwnd_bytes, MSS, "{name}");
-        assert_eq!(control.window.ssthresh_bytes, 2 * MSS, "{name}");
-        let mut control = controller(name, 8, 8);
-        for round in 0..10 {
-            let flight = control.window.cwnd_bytes;
-            control.on_congestion(Signal::Loss, flight, round * S);
-        }
-        assert_eq!(control.window.cwnd_bytes, 2 * MSS, "{name}");
+        // A loss, a timeout or an undo ends that.
+        let mut single = controller(name, 2, 2);
+        single.on_congestion(Signal::Ecn, 2 * MSS, 0);
+        assert_eq!(single.window.target_bytes(), MSS);
+        let mut undone = single;
+        undone.undo(0);
+        assert_eq!(undone.window.target_bytes(), 2 * MSS);
+        single.on_timeout(true, MSS, 0);
+        assert_eq!(single.window.target_bytes(), 2 * MSS);
     }
 }
 
-/// RFC 5682, 4015: a reduction for nothing is undone; windows that have grown beyond stay.
+/// RFC 4015 3.3: a reduction for nothing is undone; windows that have grown beyond stay.
 #[test]
-fn rfc5682_3_what_was_reduced_for_nothing_comes_back() {
+fn rfc4015_3_3_what_was_reduced_for_nothing_comes_back() {
     for name in ["reno", "cubic"] {
         let mut control = controller(name, 100, 80);
         control.on_timeout(true, 100 * MSS, 0);

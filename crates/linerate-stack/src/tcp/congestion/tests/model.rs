@@ -20,6 +20,9 @@ pub(super) const MSS: u32 = 1000;
 pub(super) const MS: u64 = 1_000_000;
 pub(super) const S: u64 = 1_000 * MS;
 
+/// Of all that is random here: every run is the same.
+const SEED: u64 = 5681;
+
 /// What happens to a flow or to the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
@@ -102,7 +105,7 @@ impl Link {
             queue: VecDeque::new(),
             events: BinaryHeap::new(),
             order: 0,
-            random: Random::new(5681),
+            random: Random::new(SEED),
         }
     }
 
@@ -200,7 +203,10 @@ impl Link {
 
     fn leaves(&mut self) {
         if let Some((flow, number, mark)) = self.queue.pop_front() {
-            let arrives = self.now_ns + self.flows[flow].base_ns;
+            // Less than a packet takes, so that none overtakes another. Without it the losses of
+            // flows fall into step (Floyd, Jacobson, "On Traffic Phase Effects", 1991).
+            let jitter = self.random.below(self.packet_ns * 8 / 10);
+            let arrives = self.now_ns + self.flows[flow].base_ns + jitter;
             self.schedule(arrives, Event::Arrives(flow, number, mark));
         }
         if !self.queue.is_empty() {
@@ -393,7 +399,7 @@ impl Flow {
         let in_flight = self.in_flight();
         let window = &mut self.control.window;
         if in_recovery && self.control.algorithm.is_by_prr() {
-            let target = window.ssthresh_bytes;
+            let target = window.target_bytes();
             let cwnd = self.prr.on_ack(acked, in_flight, target, MSS, lost == 0);
             window.cwnd_bytes = cwnd.unwrap_or(window.cwnd_bytes);
         }

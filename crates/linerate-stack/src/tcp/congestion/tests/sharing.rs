@@ -66,10 +66,6 @@ fn rfc3168_marks_replace_losses() {
         link.run(5 * S);
         let drops = link.drops;
         let goodput = link.goodputs(60 * S)[0];
-        eprintln!(
-            "{name} {goodput} {} {} {:?}",
-            link.flows[0].reductions, link.flows[0].timeouts, link.flows[0].control
-        );
         assert_eq!(link.drops, drops, "{name}");
         assert!(link.flows[0].reductions > 5, "{name}");
         assert!(goodput > 0.97 * 2.5e6, "{name}: {goodput}");

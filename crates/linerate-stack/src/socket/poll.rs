@@ -153,6 +153,8 @@ impl Stack {
     pub(super) fn set_interest(&mut self, index: u32, wanted: u8, token: u64) {
         let slot = &mut self.slots[index];
         (slot.interest, slot.token) = (wanted | interest::ERROR, token);
+        // What is so already is an edge to one that asks now.
+        slot.events = u16::MAX;
         if self.readiness(index) & self.slots[index].interest != 0 {
             self.make_ready(index);
         }

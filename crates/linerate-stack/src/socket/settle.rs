@@ -201,6 +201,8 @@ impl Stack {
         let slot = &mut self.slots[index];
         slot.is &= !is::OWNED;
         slot.interest = 0;
+        // Its id means nothing any more.
+        slot.generation = slot.generation.wrapping_add(1);
         let is_over = matches!(slot.connection.state(), State::Closed | State::TimeWait);
         if is_over {
             if slot.connection.state() == State::TimeWait && slot.is & is::LINGERED == 0 {

@@ -169,7 +169,7 @@ impl Connection {
             srtt_ns: self.rtt.srtt_ns().unwrap_or(0),
             snd_una: self.snd_una,
             snd_nxt: self.snd_nxt,
-            is_cwnd_limited: self.is_cwnd_limited(),
+            is_cwnd_limited: self.usage.is_limited(&self.control.window),
             in_recovery: matches!(self.phase, Phase::Recovery | Phase::Cwr),
             delivery: rate,
         };
@@ -460,16 +460,6 @@ impl Connection {
         let trip = trip?;
         self.rtt.sample(trip, cx.now_ns);
         newest.or(Some(trip))
-    }
-
-    /// Whether what was sent was limited by the congestion window: only then it grows (RFC 9438
-    /// 5.8, RFC 7661). In slow start up to twice what was used, so that it can double.
-    fn is_cwnd_limited(&self) -> bool {
-        if self.is(is::CWND_LIMITED) {
-            return true;
-        }
-        self.control.window.is_slow_start()
-            && self.control.window.cwnd_bytes < self.max_flight.saturating_mul(2)
     }
 
     /// The states that wait for our FIN's acknowledgment.

@@ -34,7 +34,7 @@ pub use user::{Info, Keepalive};
 use linerate_core::packet::{Packet, PoolCache};
 
 use super::config::Config;
-use super::congestion::Controller;
+use super::congestion::{Controller, Usage};
 use super::congestion::rate::Delivery;
 use super::pacing::Pacer;
 use super::prr::Prr;
@@ -275,7 +275,7 @@ mod is {
     pub(super) const FRTO: u32 = 1 << 14;
     /// The loss probe was a retransmission.
     pub(super) const PROBE_RETRANS: u32 = 1 << 15;
-    /// The window has limited what was sent in the last round trip.
+    /// The window has limited what was sent just now.
     pub(super) const CWND_LIMITED: u32 = 1 << 16;
     /// The user could not write all.
     pub(super) const WRITE_BLOCKED: u32 = 1 << 17;
@@ -399,8 +399,7 @@ pub struct Connection {
     undo_retrans: i32,
     /// Time stamp of the first retransmission.
     retrans_stamp: u32,
-    cwnd_usage_end: u32,
-    max_flight: u32,
+    usage: Usage,
     out_of_window: OutOfWindow,
     user_timeout_ms: u32,
     keep_idle_s: u16,

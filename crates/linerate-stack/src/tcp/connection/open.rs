@@ -5,7 +5,7 @@ use linerate_wire::tcp::flag;
 
 use super::{Awaits, Connection, Context, Ecn, Error, Shape, State, Wire, event, is};
 use crate::tcp::config::EcnMode;
-use crate::tcp::congestion::Controller;
+use crate::tcp::congestion::{Controller, Usage};
 use crate::tcp::receive::{Autotune, ReceiveQueue, Window};
 use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::{Header, Sacks, Segment, SynOptions};
@@ -116,8 +116,7 @@ impl Connection {
             undo_point: 0,
             undo_retrans: 0,
             retrans_stamp: 0,
-            cwnd_usage_end: own.iss,
-            max_flight: 0,
+            usage: Usage::new(own.iss),
             out_of_window: Default::default(),
             user_timeout_ms: 0,
             keep_idle_s: config.keep_idle_s,
@@ -402,7 +401,7 @@ impl Connection {
         }
         self.retrans_stamp = 0;
         self.recovery_point = self.snd_nxt;
-        self.cwnd_usage_end = self.snd_nxt;
+        self.usage = Usage::new(self.snd_nxt);
         self.set_other(cx);
     }
 }

@@ -75,8 +75,11 @@ impl Connection {
             }
         };
         if was_sent {
+            let is_limited = self.is(is::CWND_LIMITED);
+            self.set(is::CWND_LIMITED, false);
             let in_flight = self.in_flight();
-            self.note_usage(in_flight);
+            self.usage
+                .note_sent(self.snd_una, self.snd_nxt, in_flight, is_limited);
             if self.phase == Phase::Open && self.schedule_loss_probe(cx) {
                 return went;
             }
@@ -516,19 +519,6 @@ impl Connection {
         };
         self.mss = path_mss.saturating_sub(options).max(MIN_MSS);
         self.control.window.set_mss(self.mss);
-    }
-
-    /// RFC 7661 and Linux: how much of the congestion window was used, by round trip.
-    fn note_usage(&mut self, in_flight: u32) {
-        let is_new_round = seq::ge(self.snd_una, self.cwnd_usage_end);
-        let is_full = in_flight + u32::from(self.mss) > self.control.window.cwnd_bytes;
-        if is_new_round || is_full || in_flight > self.max_flight {
-            if is_new_round || is_full {
-                self.set(is::CWND_LIMITED, is_full);
-            }
-            self.max_flight = in_flight;
-            self.cwnd_usage_end = self.snd_nxt;
-        }
     }
 
     /// Whether something may be sent that the user gave while nothing was under way for longer

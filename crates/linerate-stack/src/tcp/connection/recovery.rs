@@ -629,7 +629,7 @@ impl Connection {
     }
 
     fn follow_prr(&mut self, delivered: u32, is_safe: bool) {
-        let ssthresh = self.control.window.ssthresh_bytes;
+        let ssthresh = self.control.window.target_bytes();
         let (in_flight, mss) = (self.in_flight(), u32::from(self.mss));
         if let Some(cwnd) = self
             .prr

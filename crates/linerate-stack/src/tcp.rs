@@ -19,6 +19,7 @@
 //! ```
 
 pub mod receive;
+pub mod send_buffer;
 #[cfg(test)]
 mod tests;
 

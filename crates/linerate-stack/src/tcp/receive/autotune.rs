@@ -72,8 +72,8 @@ impl Autotune {
     }
 
     /// A segment with data came, and there are no time stamps: `next` and `edge` are RCV.NXT and
-    /// RCV.NXT + RCV.WND. A window cannot be filled in less than a round trip, so the least of these
-    /// times is taken.
+    /// RCV.NXT + RCV.WND. A window cannot be filled in less than a round trip, so the least of
+    /// these times is taken.
     pub fn on_segment(&mut self, next: u32, edge: u32, now_ns: u64) {
         if seq::lt(next, self.edge) {
             return;
@@ -87,9 +87,9 @@ impl Autotune {
         (self.edge, self.edge_us) = (edge, now);
     }
 
-    /// The application has read up to sequence number `read`. Once in a round trip, the buffer grows
-    /// to twice what was read in it, and more while that itself grows, up to `max_buffer`; it never
-    /// shrinks. `mss` is the largest payload that the peer sends. Returns whether it grew.
+    /// The application has read up to sequence number `read`. Once in a round trip, the buffer
+    /// grows to twice what was read in it, and more while that itself grows, up to `max_buffer`; it
+    /// never shrinks. `mss` is the largest payload that the peer sends. Returns whether it grew.
     pub fn on_read(&mut self, read: u32, mss: u32, max_buffer: u32, now_ns: u64) -> bool {
         let now = micros(now_ns);
         let elapsed = now.wrapping_sub(self.read_us);
@@ -98,8 +98,8 @@ impl Autotune {
         }
         let bytes = read.wrapping_sub(self.read_seq);
         (self.read_seq, self.read_us) = (read, now);
-        // As if an initial window had been read (RFC 6928), so that the first bytes do not look like
-        // growth.
+        // As if an initial window had been read (RFC 6928), so that the first bytes do not look
+        // like growth.
         let old = self.read.max(mss.saturating_mul(10)).max(1);
         if bytes <= old {
             return false;

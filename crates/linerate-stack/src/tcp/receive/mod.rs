@@ -1,4 +1,4 @@
-//! What a TCP connection has received: its bytes stay in the slots of the packets that brought them.
+//! What a TCP connection has received: bytes stay in the slots of the packets that brought them.
 //!
 //! A stack has one arena of [`Pieces`]. A connection has a [`ReceiveQueue`], 64 bytes, which links
 //! pieces of the arena to two chains: the bytes that the application may read, up to
@@ -8,7 +8,7 @@
 //! | file | answers |
 //! |---|---|
 //! | `pieces` | where pieces live; what all connections of a stack keep together |
-//! | `queue` | where an arriving segment goes; overlaps |
+//! | `queue`, `arrival` | where a segment goes; overlaps |
 //! | `room` | what happens when there is too much: copy together, prune, refuse |
 //! | `read` | how the application gets the bytes, with or without a copy |
 //! | `sack` | which blocks an acknowledgement reports (RFC 2018, 2883) |
@@ -28,20 +28,23 @@
 //! its slot at once, if there is room. When a connection reaches a limit, its pieces are copied
 //! together, neighbours into one slot; then those out of order with the highest sequence numbers
 //! are dropped (RFC 2018 8 permits it, since the sender keeps them until they are acknowledged
-//! cumulatively); only then is the segment refused. Copied together, pieces are charged with at
-//! most twice their bytes and one slot for each run: [`Limits::for_window`] says so in bytes.
+//! cumulatively); only then is the segment refused. One that would make a hole too many is refused
+//! at once, since the run that would have to go is longer. Copied together, pieces are charged with
+//! at most twice their bytes and one slot for each run: [`Limits::for_window`] says so in bytes.
 //!
 //! # Work
 //!
 //! A segment costs at most: a search over [`Limits::runs`] runs, which starts at the highest or at
-//! one of the last four that were touched, so that loss and reordering find their place at once;
-//! one copy of its own length, and of at most [`TINY`] bytes where it is small; and its share of
-//! the rest. Copying together walks all pieces of a connection, but only when an eighth of what they
-//! are charged is new since the last time: at most eight visits for each 2 KiB of slot that came. It
-//! copies at most two slots for each slot that it frees or exchanges. Pruning walks the pieces above the arrived segment twice,
-//! and drops at least an eighth of them. [`Pieces::stats`] counts these visits and bytes, and the
-//! tests hold them against the bounds.
+//! one of the last four that were touched, so that loss and reordering find their place at once; a
+//! visit of each piece inside it; one copy of its own length, and of at most [`TINY`] bytes where
+//! it is small; and its share of the rest. Copying together walks all pieces of a connection, but
+//! only when an eighth of what they are charged is new since the last time: at most eight visits
+//! for each 2 KiB of slots that came. It copies at most two slots for each that it frees or
+//! exchanges. Pruning walks the pieces above the segment twice, and drops at least an eighth of
+//! them. [`Pieces::stats`] counts these visits and bytes, and the tests hold them against the
+//! bounds.
 
+mod arrival;
 mod autotune;
 mod pieces;
 mod queue;

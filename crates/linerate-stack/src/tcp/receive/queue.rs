@@ -2,6 +2,7 @@
 
 use linerate_core::packet::{Packet, PoolCache};
 
+use super::arrival::{Arrival, Place};
 use super::pieces::{NIL, Pieces, Span};
 use super::room::{FRESH_BYTES, Limits, Reason};
 use super::{TINY, seq};
@@ -58,56 +59,6 @@ pub struct Inserted {
     pub filled_hole: bool,
     /// It was not kept.
     pub refused: Option<Reason>,
-}
-
-/// A segment on its way in.
-pub(super) struct Arrival {
-    pub(super) packet: Packet,
-    start: u32,
-    pub(super) seq: u32,
-    pub(super) end: u32,
-}
-
-impl Arrival {
-    fn len(&self) -> u32 {
-        self.end.wrapping_sub(self.seq)
-    }
-
-    /// Cuts what lies before `seq`, which is inside.
-    fn skip_to(&mut self, seq: u32) {
-        self.start += seq.wrapping_sub(self.seq);
-        self.seq = seq;
-    }
-
-    pub(super) fn span(&self) -> Span {
-        Span {
-            start: self.start,
-            len: self.len(),
-        }
-    }
-
-    fn bytes(&self) -> &[u8] {
-        &self.packet.data()[self.start as usize..][..self.len() as usize]
-    }
-
-    /// Moves the bytes to another packet, which takes them; returns the old one.
-    pub(super) fn rehouse(&mut self, mut packet: Packet) -> Packet {
-        let fits = packet.set_data(self.bytes());
-        debug_assert!(fits, "the caller has compared with the slot");
-        self.start = 0;
-        std::mem::replace(&mut self.packet, packet)
-    }
-}
-
-/// Where an arrival belongs.
-#[derive(Clone, Copy)]
-pub(super) struct Place {
-    /// The run before it, which may end where it begins.
-    pub(super) run: u32,
-    /// The piece that ends where it begins: the last of those to be read, or of `run`.
-    pub(super) before: u32,
-    /// The run behind its begin, which it may overlap.
-    pub(super) behind: u32,
 }
 
 impl ReceiveQueue {
@@ -275,30 +226,10 @@ impl ReceiveQueue {
     ) {
         let (had_runs, is_next) = (self.first_run != NIL, new.seq == self.next);
         let behind = self.absorb(pieces, cache, &mut new, place.behind);
-        let (seq, end, len) = (new.seq, new.end, new.len());
-        let at = if Self::joins(pieces, &new, place) {
-            let copied = pieces.at_mut(place.before).append(new.bytes());
-            pieces.stats.copied_bytes += copied as u64;
-            pieces.stats.coalesced += 1;
-            cache.free_one(new.packet);
-            place.before
-        } else {
-            let span = new.span();
-            let slot_bytes = new.packet.slot_bytes() as u32;
-            let fresh = (slot_bytes / FRESH_BYTES).min(u16::MAX.into());
-            self.charged += slot_bytes;
-            self.pieces += 1;
-            self.fresh = self.fresh.saturating_add(fresh as u16);
-            pieces.keep(new.packet, span, seq)
-        };
+        let (end, len) = (new.end, new.len());
+        let at = self.store(pieces, cache, new, place);
         if is_next {
-            if at != place.before {
-                match place.before {
-                    NIL => self.head = at,
-                    tail => pieces.at_mut(tail).next = at,
-                }
-                self.tail = at;
-            }
+            self.link_next(pieces, at, place);
             (self.next, self.readable) = (end, self.readable + len);
             self.first_run = behind;
             if behind == NIL {
@@ -306,30 +237,69 @@ impl ReceiveQueue {
             }
             inserted.advanced_bytes = len + self.splice(pieces);
             inserted.filled_hole = had_runs;
-            return;
+        } else {
+            self.out_of_order += len;
+            self.link_behind(pieces, at, place, behind, end);
+            inserted.is_out_of_order = true;
         }
-        inserted.is_out_of_order = true;
-        self.out_of_order += len;
+    }
+
+    /// Copies the arrival behind the piece before it, or makes it a piece. Returns which.
+    #[inline]
+    fn store(
+        &mut self,
+        pieces: &mut Pieces,
+        cache: &mut PoolCache,
+        new: Arrival,
+        place: Place,
+    ) -> u32 {
+        if Self::joins(pieces, &new, place) {
+            let copied = pieces.at_mut(place.before).append(new.bytes());
+            pieces.stats.copied_bytes += copied as u64;
+            pieces.stats.coalesced += 1;
+            cache.free_one(new.packet);
+            return place.before;
+        }
+        let slot_bytes = new.packet.slot_bytes() as u32;
+        let fresh = (slot_bytes / FRESH_BYTES).min(u16::MAX.into());
+        self.fresh = self.fresh.saturating_add(fresh as u16);
+        self.charged += slot_bytes;
+        self.pieces += 1;
+        let (span, seq) = (new.span(), new.seq);
+        pieces.keep(new.packet, span, seq)
+    }
+
+    /// Appends a piece to those that may be read, unless it is the last of them already.
+    #[inline]
+    fn link_next(&mut self, pieces: &mut Pieces, at: u32, place: Place) {
+        match place.before {
+            NIL => self.head = at,
+            tail if tail == at => return,
+            tail => pieces.at_mut(tail).next = at,
+        }
+        self.tail = at;
+    }
+
+    /// Makes a piece the end of the run before it, or a run, and one with the run `behind` if it
+    /// reaches that: `end` is the number behind its last byte.
+    fn link_behind(&mut self, pieces: &mut Pieces, at: u32, place: Place, behind: u32, end: u32) {
         pieces.at_mut(at).next = behind;
-        let run = match (place.before, place.run) {
-            (NIL, before) => {
-                match before {
-                    NIL => self.first_run = at,
-                    before => {
-                        let last = pieces.at(before).last;
-                        pieces.at_mut(last).next = at;
-                    }
-                }
-                self.runs += 1;
-                at
-            }
-            (last, run) => {
-                if at != last {
+        let run = if place.before == NIL {
+            match place.run {
+                NIL => self.first_run = at,
+                before => {
+                    let last = pieces.at(before).last;
                     pieces.at_mut(last).next = at;
-                    pieces.at_mut(run).last = at;
                 }
-                run
             }
+            self.runs += 1;
+            at
+        } else {
+            if at != place.before {
+                pieces.at_mut(place.before).next = at;
+                pieces.at_mut(place.run).last = at;
+            }
+            place.run
         };
         if behind != NIL && pieces.at(behind).seq == end {
             pieces.at_mut(run).last = pieces.at(behind).last;

@@ -3,8 +3,9 @@
 
 use linerate_core::packet::{Packet, PoolCache};
 
+use super::arrival::{Arrival, Place};
 use super::pieces::{NIL, Pieces};
-use super::queue::{Arrival, Place, ReceiveQueue};
+use super::queue::ReceiveQueue;
 use super::seq;
 
 /// What one connection may keep.
@@ -71,18 +72,12 @@ pub(super) const FRESH_BYTES: u32 = 2048;
 struct Amount {
     pieces: u32,
     bytes: u32,
-    runs: u32,
 }
 
 impl Amount {
-    fn add(&mut self, slot_bytes: u32, is_run: bool) {
+    fn add(&mut self, slot_bytes: u32) {
         self.pieces += 1;
         self.bytes = self.bytes.saturating_add(slot_bytes);
-        self.runs += u32::from(is_run);
-    }
-
-    fn is_within(&self, other: &Self) -> bool {
-        self.pieces <= other.pieces && self.bytes <= other.bytes && self.runs <= other.runs
     }
 }
 
@@ -116,20 +111,22 @@ impl ReceiveQueue {
         mut place: Place,
         (limits, reason): (&Limits, Reason),
     ) -> Result<(), Reason> {
-        if reason != Reason::Runs {
-            let span = new.span();
-            if let Some(packet) = smaller(cache, span.len, new.packet.slot_bytes()) {
-                pieces.stats.copied_bytes += u64::from(span.len);
-                cache.free_one(new.rehouse(packet));
-            }
-            let is_due = u32::from(self.fresh) * 8 >= self.charged / FRESH_BYTES;
-            if is_due && self.pieces > 1 {
-                self.collapse(pieces, cache);
-                place = self.place_again(pieces, new);
-            }
-            if self.lack(pieces, new, place, limits).is_none() {
-                return Ok(());
-            }
+        // A run less would be more than one segment less.
+        if reason == Reason::Runs {
+            return Err(reason);
+        }
+        let span = new.span();
+        if let Some(packet) = smaller(cache, span.len, new.packet.slot_bytes()) {
+            pieces.stats.copied_bytes += u64::from(span.len);
+            cache.free_one(new.rehouse(packet));
+        }
+        let is_due = u32::from(self.fresh) * 8 >= self.charged / FRESH_BYTES;
+        if is_due && self.pieces > 1 {
+            self.collapse(pieces, cache);
+            place = self.place_again(pieces, new);
+        }
+        if self.lack(pieces, new, place, limits).is_none() {
+            return Ok(());
         }
         self.prune(pieces, cache, new, place, limits);
         place = self.place_again(pieces, new);
@@ -160,18 +157,21 @@ impl ReceiveQueue {
         place: Place,
         limits: &Limits,
     ) -> Option<Reason> {
+        let makes_run = || {
+            let reaches = place.behind != NIL && seq::le(pieces.at(place.behind).seq, new.end);
+            place.before == NIL && new.seq != self.next && !reaches
+        };
+        if self.runs >= limits.runs && makes_run() {
+            return Some(Reason::Runs);
+        }
         let slot_bytes = new.packet.slot_bytes() as u32;
-        let is_run = place.before == NIL && new.seq != self.next;
         if !pieces.has_room(slot_bytes) {
             return Some(Reason::Stack);
         }
         if self.charged.saturating_add(slot_bytes) > limits.bytes {
             return Some(Reason::Bytes);
         }
-        if self.pieces >= limits.pieces {
-            return Some(Reason::Pieces);
-        }
-        (is_run && self.runs >= limits.runs).then_some(Reason::Runs)
+        (self.pieces >= limits.pieces).then_some(Reason::Pieces)
     }
 
     /// Copies neighbouring pieces together: a piece whose bytes fit the slot of the one before it
@@ -259,7 +259,7 @@ impl ReceiveQueue {
         let begin = walk;
         let mut all = Amount::default();
         while walk.next != NIL {
-            all.add(pieces.at(walk.next).slot_bytes(), walk.is_run);
+            all.add(pieces.at(walk.next).slot_bytes());
             walk.step(pieces);
         }
         let slot_bytes = new.packet.slot_bytes() as u32;
@@ -270,17 +270,15 @@ impl ReceiveQueue {
             .min(u32::MAX.into()) as u32;
         let bytes = lacks(self.charged, slot_bytes, limits.bytes).max(stack_bytes);
         let count = lacks(self.pieces.into(), 1, limits.pieces.into());
-        let runs = lacks(self.runs.into(), 1, limits.runs.into());
         let keep = Amount {
             pieces: all.pieces.saturating_sub(count.max(all.pieces.div_ceil(8))),
             bytes: all.bytes.saturating_sub(bytes),
-            runs: all.runs.saturating_sub(runs),
         };
         walk = begin;
         let mut kept = Amount::default();
         while walk.next != NIL {
-            kept.add(pieces.at(walk.next).slot_bytes(), walk.is_run);
-            if !kept.is_within(&keep) {
+            kept.add(pieces.at(walk.next).slot_bytes());
+            if kept.pieces > keep.pieces || kept.bytes > keep.bytes {
                 break;
             }
             walk.step(pieces);

@@ -185,6 +185,65 @@ fn rfc_2018_8_the_highest_are_dropped_first_and_never_what_may_be_read() {
 }
 
 #[test]
+fn a_hole_too_many_is_refused_and_those_that_are_there_are_filled() {
+    let limits = Limits {
+        runs: 2,
+        ..Limits::for_window(65_535, 65_535)
+    };
+    let mut fixture = Fixture::with(0, limits, 64, u64::MAX);
+    for at in [1000, 5000] {
+        assert!(fixture.insert(at, &stream(at, 500)).is_out_of_order);
+    }
+    for at in [3000, 7000] {
+        let inserted = fixture.insert(at, &stream(at, 500));
+        assert_eq!(inserted.refused, Some(Reason::Runs));
+    }
+    // Whatever touches a run or RCV.NXT is no new one.
+    for (at, len) in [
+        (1500, 500),
+        (4000, 1000),
+        (2000, 2000),
+        (5500, 1000),
+        (0, 1000),
+    ] {
+        assert_eq!(fixture.insert(at, &stream(at, len)).refused, None);
+    }
+    assert_eq!(fixture.read(9999), stream(0, 6500));
+}
+
+#[test]
+fn a_piece_that_the_segment_overlaps_is_not_dropped_for_it() {
+    let limits = Limits {
+        pieces: 2,
+        ..Limits::for_window(65_535, 65_535)
+    };
+    let mut fixture = Fixture::with(0, limits, 64, u64::MAX);
+    fixture.insert(0, &stream(0, 1400));
+    fixture.insert(2000, &stream(2000, 1400));
+    let inserted = fixture.insert(1400, &stream(1400, 700));
+    assert_eq!(inserted.refused, Some(Reason::Pieces));
+    assert_eq!(fixture.queue.out_of_order_bytes(), 1400);
+    fixture.read(1400);
+    assert_eq!(
+        fixture.insert(1400, &stream(1400, 700)).advanced_bytes,
+        2000
+    );
+}
+
+#[test]
+fn a_few_bytes_do_not_stay_in_a_large_slot() {
+    let mut fixture = Fixture::new(0);
+    fixture.insert_large(0, &stream(0, 300));
+    fixture.insert_large(5000, &stream(5000, 60_000));
+    let freed = fixture
+        .queue
+        .collapse(&mut fixture.pieces, &mut fixture.cache);
+    assert_eq!((freed, fixture.queue.charged_bytes()), (0, 2368 + 65_856));
+    fixture.check();
+    assert_eq!(fixture.read(9999), stream(0, 300));
+}
+
+#[test]
 fn a_run_is_cut_in_its_middle() {
     let limits = Limits {
         window_end: 1 << 20,
@@ -219,8 +278,8 @@ fn what_the_application_waits_for_is_kept_under_the_least_limits() {
         Some(Reason::Bytes)
     );
     assert_eq!(
-        fixture.insert(2000, &stream(2000, 1400)).refused,
-        Some(Reason::Bytes)
+        fixture.insert(9000, &stream(9000, 1400)).refused,
+        Some(Reason::Runs)
     );
     fixture.read(1400);
     assert_eq!(

@@ -6,6 +6,7 @@ mod bounds;
 mod model;
 mod queue;
 mod sack;
+mod speed;
 mod window;
 
 use linerate_core::mem::{PageKind, PagePolicy};

@@ -187,7 +187,7 @@ fn insert(
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(80))]
+    #![proptest_config(ProptestConfig::with_cases(50))]
 
     #[test]
     fn any_segments_give_each_byte_once_in_order_as_it_came_first(
@@ -207,7 +207,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(60))]
+    #![proptest_config(ProptestConfig::with_cases(40))]
 
     /// Whatever the limits, bytes come in order and unchanged, and a sender that repeats what was
     /// not acknowledged gets all through.

@@ -18,28 +18,6 @@ fn least_ns(per: usize, mut work: impl FnMut()) -> f64 {
 
 #[test]
 #[ignore = "measures"]
-fn copy_and_sum_in_one_pass_and_in_two() {
-    const TIMES: usize = 100_000;
-    for len in [64, 536, 1448, 8948, 65_160] {
-        let (data, mut out) = (pattern(0, len), vec![0; len]);
-        let times = TIMES * 64 / len.max(64);
-        let one = least_ns(times, || {
-            for _ in 0..times {
-                black_box(checksum::copy(black_box(&mut out), black_box(&data)));
-            }
-        });
-        let two = least_ns(times, || {
-            for _ in 0..times {
-                black_box(&mut out).copy_from_slice(black_box(&data));
-                black_box(checksum::sum(black_box(&data)));
-            }
-        });
-        println!("{len:6} bytes: {one:8.1} ns in one pass, {two:8.1} ns in two");
-    }
-}
-
-#[test]
-#[ignore = "measures"]
 fn a_question_on_each_of_many_connections() {
     for count in [100, 10_000, 100_000] {
         let mut chunks = Chunks::new(count).unwrap();

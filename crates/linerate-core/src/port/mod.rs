@@ -26,6 +26,7 @@ use crate::run::doorbell::Doorbell;
 use linerate_wire::ethernet::MacAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One receive queue, polled by one lcore.
 ///
@@ -49,6 +50,12 @@ pub trait RxQueue: Send {
         SleepOn::Nothing
     }
 
+    /// How long until packets that the queue keeps for a time are due, whatever happens at the
+    /// device: an idle lcore sleeps no longer. `None`: it keeps none. Asked before each sleep.
+    fn due_in(&self) -> Option<Duration> {
+        None
+    }
+
     /// For the ledger: slots that went into the queue less packets that came out, as the queue
     /// itself counts. A device queue answers with the slots it owns now; the reading end of a
     /// memory ring, which sees only what comes out, with minus that; one that owns nothing with 0.
@@ -67,6 +74,13 @@ pub trait TxQueue: Send {
     /// packets, in the first round without any after that, and before the lcore sleeps.
     fn flush(&mut self, cache: &mut PoolCache) {
         let _ = cache;
+    }
+
+    /// How long until packets that the queue keeps for a time have to leave: a
+    /// [`flush`](TxQueue::flush) then sends them. `None`: it keeps none. Asked before each sleep,
+    /// and behind the flush of the first round without packets.
+    fn due_in(&self) -> Option<Duration> {
+        None
     }
 
     /// For the ledger: packets that went into the queue less slots that came back, as the queue

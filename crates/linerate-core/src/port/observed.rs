@@ -10,7 +10,7 @@ use super::{
 };
 use crate::packet::{Burst, PoolCache, Pools};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// An observer of a port, which all its queues share.
 pub trait Observer: Send {
@@ -158,6 +158,10 @@ impl<O: Observer> RxQueue for ObservedRx<O> {
         self.queue.sleep_on()
     }
 
+    fn due_in(&self) -> Option<Duration> {
+        self.queue.due_in()
+    }
+
     fn held(&self) -> i64 {
         self.queue.held()
     }
@@ -212,6 +216,10 @@ impl<O: Observer> TxQueue for ObservedTx<O> {
 
     fn flush(&mut self, cache: &mut PoolCache) {
         self.queue.flush(cache);
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        self.queue.due_in()
     }
 
     fn held(&self) -> i64 {

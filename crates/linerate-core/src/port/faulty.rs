@@ -17,8 +17,8 @@ mod tests;
 pub use faults::{Ce, Faults, Jitter, Length, LineFaults, LossBursts};
 
 use super::{
-    Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues, RxQueue, SleepOn,
-    TxQueue,
+    Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues, RssSetup, RxQueue,
+    SleepOn, TxQueue,
 };
 use crate::packet::{Burst, PoolCache, Pools};
 use line::{FaultCounts, Line};
@@ -130,6 +130,10 @@ impl Port for Faulty {
 
     fn link(&self) -> Link {
         self.port.link()
+    }
+
+    fn rss(&self) -> Option<RssSetup> {
+        self.port.rss()
     }
 
     fn warning(&self) -> Option<String> {

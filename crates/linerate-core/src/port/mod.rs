@@ -10,6 +10,7 @@ mod error;
 pub mod faulty;
 pub mod observed;
 pub mod pcapng;
+mod rss;
 mod spec;
 mod stats;
 pub mod traced;
@@ -17,6 +18,7 @@ pub mod traced;
 pub use capture::{Capture, CaptureConfig};
 pub use error::PortError;
 pub use faulty::{Faults, Faulty};
+pub use rss::{MakeRssHash, RssHash, RssSetup};
 pub use spec::{OptionHelp, Spec};
 pub use stats::{Counter, DropReason, PortStats, QueueStats, RingFill};
 pub use traced::Traced;
@@ -123,6 +125,12 @@ pub trait Port: Send {
 
     /// Sums over the queues, also of those that other threads poll now.
     fn stats(&self) -> PortStats;
+
+    /// How it spreads what it receives over its queues, where that is known; once it is started,
+    /// over those that it was started with.
+    fn rss(&self) -> Option<RssSetup> {
+        None
+    }
 
     /// A problem that does not affect packets, such as a full disk of a capture. To be reported
     /// when it occurs; it stays until the port stops.

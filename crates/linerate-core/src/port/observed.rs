@@ -6,7 +6,8 @@
 
 use super::pcapng::Direction;
 use super::{
-    Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues, RxQueue, SleepOn, TxQueue,
+    Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues, RssSetup, RxQueue, SleepOn,
+    TxQueue,
 };
 use crate::packet::{Burst, PoolCache, Pools};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -107,6 +108,10 @@ impl<O: Observer + 'static> Port for Observed<O> {
 
     fn link(&self) -> Link {
         self.port.link()
+    }
+
+    fn rss(&self) -> Option<RssSetup> {
+        self.port.rss()
     }
 
     fn stats(&self) -> PortStats {

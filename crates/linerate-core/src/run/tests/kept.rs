@@ -113,3 +113,22 @@ fn a_busy_worker_sends_what_is_due_of_a_queue_that_gets_nothing_new() {
     assert_eq!(worker.egress.due_in(), None);
     while busy.pop().is_some() {}
 }
+
+#[test]
+fn a_source_that_has_ended_ends_when_its_last_packet_is_off_the_wire() {
+    let pool = pool(64);
+    let (mut source, bell, rx, tx, mut sink) = rings();
+    let queues = Queues {
+        rx: vec![Box::new(rx)],
+        tx: vec![],
+    };
+    let mut queues = behind("delay:15ms", queues, &pool, None);
+    let (mut worker, _handle) = worker("ends", forward(0));
+    worker.add_inlet(Inlet::queue(0, 0, queues.rx.remove(0)));
+    worker.set_outlet(0, Some(TxPath::Queue(Box::new(tx))));
+    feed(&pool, &mut source, &bell, 0..10);
+    drop(source);
+    let worker = worker.run(true);
+    assert!(worker.is_ended());
+    assert_eq!(std::iter::from_fn(|| sink.pop()).count(), 10);
+}

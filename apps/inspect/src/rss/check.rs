@@ -25,8 +25,8 @@ const NAP: Duration = Duration::from_micros(50);
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct CheckArgs {
-    /// Open this port with --queues queues, receive, and compare its RSS with the model; without one
-    /// with what the port says of itself
+    /// Open this port with --queues queues, receive, and compare its RSS with the model; without
+    /// one with what the port says of itself
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["flows", "pcap"])]
     port: Option<String>,
     /// Seconds to receive for

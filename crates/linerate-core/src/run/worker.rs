@@ -489,8 +489,8 @@ impl<S: Stage> Worker<S> {
         }
     }
 
-    /// How long to sleep at most for packets that queues keep for a time, less what waking up takes:
-    /// the rest of the time is polled, so that they come out when they are due.
+    /// How long to sleep at most for packets that queues keep for a time, less what waking up
+    /// takes: the rest of the time is polled, so that they come out when they are due.
     fn kept_for(&self) -> Duration {
         let inlets = self.inlets.iter().filter_map(|inlet| match &inlet.source {
             Source::Queue(queue) => queue.due_in(),

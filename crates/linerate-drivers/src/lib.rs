@@ -51,7 +51,7 @@ pub use opener::{Opener, Own, TapChange, XdpProgram};
 pub use peer::{UnixAccess, UnixAddress, UnixKind};
 pub use wrap::COMMON_OPTIONS;
 
-use linerate_core::port::{OptionHelp, Port, PortError, Spec};
+use linerate_core::port::{MakeRssHash, OptionHelp, Port, PortError, Spec};
 use std::sync::Arc;
 
 /// One kind of port, as `linerate ports` shows it.
@@ -94,6 +94,8 @@ pub struct Drivers {
     pub(crate) opener: Arc<dyn Opener>,
     /// Whether ports join TCP segments where their options do not say.
     pub(crate) joins: bool,
+    /// Makes the hashes of the NICs that ring ports play.
+    pub(crate) rss_hash: Option<MakeRssHash>,
 }
 
 impl Default for Drivers {
@@ -115,6 +117,7 @@ impl Drivers {
             memifs: memif::Listeners::default(),
             opener,
             joins: false,
+            rss_hash: None,
         }
     }
 
@@ -124,6 +127,15 @@ impl Drivers {
     pub fn joining_segments(self) -> Self {
         Self {
             joins: true,
+            ..self
+        }
+    }
+
+    /// The same for who knows NICs: ring ports may play one (`rss=`), whose hash `make` makes.
+    #[must_use]
+    pub fn playing_nics(self, make: MakeRssHash) -> Self {
+        Self {
+            rss_hash: Some(make),
             ..self
         }
     }

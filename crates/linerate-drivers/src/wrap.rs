@@ -14,8 +14,10 @@ pub const COMMON_OPTIONS: &[OptionHelp] = &[
     OptionHelp {
         key: "faulty",
         value: "FAULT:N[+...]",
-        help: "loss, dup, reorder, flip: probabilities; delay: packets; delay_ns; seed; \
-            on:rx|tx|both",
+        help: "probabilities loss, dup, reorder[@TIME], flip, burst:ENTER/LEAVE[/LOSS]; a link of \
+            rate:100M, and queue:N or NkB before it (default 1000), ce:P or ce:queue@N; delay:20ms \
+            (delay:N: packets), jitter:[normal@]2ms, order:keep; keep:N packets at most; seed; \
+            on:rx|tx|both; rx.KEY and tx.KEY are for one direction",
     },
     OptionHelp {
         key: "trace",

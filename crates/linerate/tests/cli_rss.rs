@@ -420,3 +420,15 @@ fn errors_name_the_input_and_the_correction() {
         "{error}"
     );
 }
+
+#[test]
+fn a_port_that_knows_its_rss_is_held_against_that() {
+    let port = "ring:a,loop=on,queues=3,rss=i40e";
+    let args = ["bench", "rss", "--port", port, "--seconds", "0.01"];
+    let report = json(&args);
+    assert_eq!(report["nic"]["profile"], "i40e");
+    assert_eq!(report["nic"]["reta_entries"], 512);
+    assert_eq!(report["queues"].as_array().unwrap().len(), 3);
+    let report = json(&[&args[..], &["--profile", "mlx5", "--queues", "2"]].concat());
+    assert_eq!(report["nic"]["profile"], "mlx5");
+}

@@ -12,8 +12,8 @@ use linerate_core::port::{PortConfig, Queues};
 use linerate_tables::rss::Model;
 use serde::Serialize;
 
-use super::ModelReport;
 use super::flows::{self, Seen};
+use super::{DEFAULT_QUEUES, ModelArgs, ModelReport};
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, Cell, Column, Table, Tone};
 use linerate_appliance::runtime::{Interrupts, OpenPorts};
@@ -25,7 +25,8 @@ const NAP: Duration = Duration::from_micros(50);
 
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(super) struct CheckArgs {
-    /// Open this port with --queues queues, receive, and compare its RSS with the model
+    /// Open this port with --queues queues, receive, and compare its RSS with the model; without
+    /// one with what the port says of itself
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["flows", "pcap"])]
     port: Option<String>,
     /// Seconds to receive for
@@ -82,11 +83,18 @@ struct Disagreement {
     expected_hash: u32,
 }
 
-pub(super) fn run(model: &Model, args: &CheckArgs, json: bool) -> Result<(), Error> {
+/// `given`: the NIC that the user says the port is; else it is what the port says, if anything.
+pub(super) fn run(given: Option<Model>, args: &CheckArgs, json: bool) -> Result<(), Error> {
     let spec = args.port.clone().unwrap_or_default();
-    let rx_queues = model.reta().queue_count() as u16;
     let interrupts = Interrupts::catch()?;
     let mut opened = OpenPorts::open(&[(None, spec)], Clock::calibrate())?;
+    let model = match (given, opened.ports[0].port.rss()) {
+        (Some(model), _) => model,
+        (None, Some(setup)) => Model::of_port(&setup)?,
+        (None, None) => ModelArgs::default().model(DEFAULT_QUEUES)?,
+    };
+    let model = &model;
+    let rx_queues = model.reta().queue_count() as u16;
     let pools = opened.pools(rx_queues.into(), None)?;
     let mut cache = PoolCache::new(pools.as_slice());
     let open = &mut opened.ports[0];

@@ -43,7 +43,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
         return invert::run(&model, &args.flows, &args.invert, args.json);
     }
     if args.check.is_asked() {
-        return check::run(&model, &args.check, args.json);
+        let given = args.model.is_given().then_some(model);
+        return check::run(given, &args.check, args.json);
     }
     spread::run(&model, &args.flows, args.list, args.json)
 }

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, ClockSource};
 use linerate_core::run::ledger::Balance;
-use linerate_drivers::Drivers;
 use serde::Serialize;
 
 use super::args::{Limits, Settings, UNSENT_PPM};
@@ -29,7 +28,7 @@ use linerate_appliance::control::answers::{Listeners, Methods};
 use linerate_appliance::control::ledger;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts};
-use linerate_appliance::runtime::Interrupts;
+use linerate_appliance::runtime::{Interrupts, drivers};
 
 /// How often to look whether all has been sent.
 const LOOK: Duration = Duration::from_millis(20);
@@ -147,7 +146,7 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
     }
     // Before anything runs that would look like stolen time.
     let machine = MachineFacts::gather(&clock)?;
-    let session = Session::open(settings.config.clone(), &mut Drivers::new(), clock)?;
+    let session = Session::open(settings.config.clone(), &mut drivers(), clock)?;
     let profile = settings.config.profile.clone();
     let (control, thread) = Control::spawn(session, profile)?;
     let mut server = Server::new(control.clone());

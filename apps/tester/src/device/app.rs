@@ -10,7 +10,7 @@ use linerate_drivers::Drivers;
 use super::wire::{self, Wires, inner_mac, outer_mac};
 use super::{Asked, Cpus, Setup, UnderTest};
 use linerate_appliance::error::Error;
-use linerate_appliance::runtime::{OpenPorts, Options, Running};
+use linerate_appliance::runtime::{OpenPorts, Options, Running, drivers};
 use linerate_l2fwd::stage::{L2fwd, Route};
 
 /// l2fwd between two ports, MAC addresses rewritten.
@@ -64,7 +64,7 @@ pub(super) fn l2fwd(asked: &Asked, cpus: Cpus, clock: Clock) -> Result<Setup, Er
     };
     let running = match &spaces {
         None => start(&mut setup.drivers)?,
-        Some((_, space)) => space.within(|| start(&mut Drivers::new()))?,
+        Some((_, space)) => space.within(|| start(&mut drivers()))?,
     };
     setup.space = spaces.map(|(outer, _)| outer);
     setup.setting("MAC update", "on");

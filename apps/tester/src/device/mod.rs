@@ -20,6 +20,7 @@ mod wire;
 
 use std::net::IpAddr;
 
+use linerate_appliance::runtime::drivers;
 use linerate_core::env::Clock;
 use linerate_drivers::Drivers;
 use linerate_wire::ethernet::MacAddr;
@@ -337,7 +338,7 @@ impl Setup {
                 .enumerate()
                 .map(|(number, side)| dst(number, side))
                 .collect(),
-            drivers: Drivers::new(),
+            drivers: drivers(),
             device: Device {
                 name: asked.name.clone().unwrap_or(name),
                 cores: cpus.device.len() as u32,

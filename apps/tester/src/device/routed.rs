@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use linerate_appliance::runtime::drivers;
 use linerate_control::{Appliance, Embedded};
 use linerate_core::env::PrivateFolder;
 use linerate_core::run::{HistogramSnapshot, WorkerStats};
@@ -91,7 +92,7 @@ pub(super) fn set_up(asked: &Asked, mut cpus: Cpus, form: Option<Form>) -> Resul
     let start = |drivers: &mut Drivers| Embedded::start(appliance, &file, drivers, cpu);
     let appliance = match &spaces {
         None => start(&mut setup.drivers)?,
-        Some((_, space)) => space.within(|| start(&mut Drivers::new()))?,
+        Some((_, space)) => space.within(|| start(&mut drivers()))?,
     };
     setup.space = spaces.map(|(outer, _)| outer);
     setup.setting("routes", u32::from(asked.nets) * 2);

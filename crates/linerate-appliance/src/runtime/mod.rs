@@ -34,6 +34,7 @@ use linerate_core::run::{
     ByRole, Egress, Idle, Inlet, Stage, TxPath, Worker, WorkerHandle, WorkerStats,
 };
 use linerate_drivers::Drivers;
+use linerate_tables::rss::FrameHash;
 
 use crate::error::Error;
 use claim::Claim;
@@ -116,6 +117,12 @@ impl Options {
     }
 }
 
+/// Drivers whose ring ports can play the NICs of
+/// [`PROFILES`](linerate_tables::rss::PROFILES).
+pub fn drivers() -> Drivers {
+    Drivers::new().playing_nics(FrameHash::make)
+}
+
 /// Opened ports, and the drivers that know the rings among them.
 pub struct OpenPorts {
     /// The ports, by number.
@@ -133,7 +140,7 @@ pub struct OpenPorts {
 impl OpenPorts {
     /// Opens ports given as name and specification. The first that fails closes the others.
     pub fn open(specs: &[(Option<String>, String)], clock: Clock) -> Result<Self, Error> {
-        Self::open_among(&mut Drivers::new(), specs, clock)
+        Self::open_among(&mut drivers(), specs, clock)
     }
 
     /// As [`OpenPorts::open`], with `drivers` that know the other ends of its rings.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use linerate_core::port::{Link, PortInfo};
 use linerate_drivers::Drivers;
+use linerate_tables::rss::FrameHash;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::{Control, generation};
@@ -51,7 +52,9 @@ impl Control {
             if port.is_gone() || self.workers.running.port(number).is_some() {
                 continue;
             }
-            let mut drivers = Drivers::opened_by(self.privileged.clone()).joining_segments();
+            let mut drivers = Drivers::opened_by(self.privileged.clone())
+                .joining_segments()
+                .playing_nics(FrameHash::make);
             let (what, options) = (
                 (number, port.name.as_str(), port.spec.as_str()),
                 options(&config.router),

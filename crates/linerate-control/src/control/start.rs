@@ -13,6 +13,7 @@ use linerate_core::port::PortInfo;
 use linerate_core::run::ledger::Balance;
 use linerate_drivers::Drivers;
 use linerate_stack::neighbour;
+use linerate_tables::rss::FrameHash;
 
 use super::acls::AclLogger;
 use super::host_interfaces::HostInterfaces;
@@ -112,7 +113,9 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     let _hangups = reload.clone().on_hangup()?;
     let methods = Methods::new(mailbox.clone(), Some(reload));
     let listeners = Listeners::behind(Some(door), config.router.metrics, methods)?;
-    let mut drivers = Drivers::opened_by(privileged.clone()).joining_segments();
+    let mut drivers = Drivers::opened_by(privileged.clone())
+        .joining_segments()
+        .playing_nics(FrameHash::make);
     let access = Access { privileged, socket };
     let mut control = bring_up(path, config, plan, &mut drivers, &mailbox, run, &access)?;
     let begun = control.say_ready(&access.socket, listeners.metrics());

@@ -1,164 +1,43 @@
-//! A port with a bad wire: loses, repeats, swaps, damages and delays packets, by a seed.
+//! A port with a bad wire: a slow link, a queue before it, delay and jitter, losses, repeats,
+//! swaps, damage and congestion marks, by a seed.
+//!
+//! Each queue of the port has a wire of its own, in the file `line.rs`; so a `rate` is that of one
+//! queue. What is written how stands in `faults.rs`. Frames with
+//! [`Offload::GSO`](crate::packet::Offload::GSO) pass, and suffer, as one.
+//!
+//! Packets that are delayed need time, not an event, to come out:
+//! [`RxQueue::due_in`] and [`TxQueue::due_in`] tell an lcore how long it may sleep.
+
+mod faults;
+mod line;
+mod link;
+#[cfg(test)]
+mod tests;
+
+pub use faults::{Ce, Faults, Jitter, Length, LineFaults, LossBursts};
 
 use super::{
-    Counter, DropReason, Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats,
-    Queues, RxQueue, SleepOn, TxQueue,
+    Link, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats, Queues, RssSetup, RxQueue,
+    SleepOn, TxQueue,
 };
-use crate::packet::{Burst, Packet, PoolCache, Pools};
-use crate::random::Random;
-use std::collections::VecDeque;
-use std::fmt;
-use std::str::FromStr;
+use crate::packet::{Burst, PoolCache, Pools};
+use line::{FaultCounts, Line};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// Packets that a queue keeps at most, besides those that are delayed by number.
-const MOST_KEPT: usize = 4096;
+/// How soon to try again to send what the port behind the wire has not taken.
+const RETRY: Duration = Duration::from_micros(100);
 
-/// What befalls packets, each with a probability from 0 to 1.
-///
-/// ```
-/// use linerate_core::port::Faults;
-/// let faults: Faults = "loss:0.01+dup:0.001+seed:7".parse()?;
-/// assert_eq!((faults.loss, faults.seed), (0.01, 7));
-/// assert!("loss:2".parse::<Faults>().is_err());
-/// # Ok::<(), String>(())
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Faults {
-    /// The packet is dropped, and counted as `injected`.
-    pub loss: f64,
-    /// It comes twice.
-    pub dup: f64,
-    /// It changes places with the one behind it.
-    pub reorder: f64,
-    /// One bit of it flips: what a checksum finds hardest.
-    pub flip: f64,
-    /// It comes after so many later ones have come in. At the end so many stay behind.
-    pub delay_pkts: usize,
-    /// It comes so many nanoseconds later.
-    pub delay_ns: u64,
-    /// What is received suffers.
-    pub on_rx: bool,
-    /// What is sent suffers.
-    pub on_tx: bool,
-    /// The same seed does the same to the same packets, queue by queue.
-    pub seed: u64,
-}
-
-impl Default for Faults {
-    fn default() -> Self {
-        Self {
-            loss: 0.0,
-            dup: 0.0,
-            reorder: 0.0,
-            flip: 0.0,
-            delay_pkts: 0,
-            delay_ns: 0,
-            on_rx: true,
-            on_tx: true,
-            seed: 1,
-        }
-    }
-}
-
-impl FromStr for Faults {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let mut faults = Self::default();
-        for part in text.split('+').filter(|part| !part.is_empty()) {
-            let (key, value) = part.split_once(':').unwrap_or((part, ""));
-            let chance = || {
-                let chance = value
-                    .parse()
-                    .ok()
-                    .filter(|chance| (0.0..=1.0).contains(chance));
-                chance.ok_or(format!(
-                    "{key} takes a probability from 0 to 1, not `{value}`"
-                ))
-            };
-            let count = || {
-                value
-                    .parse()
-                    .map_err(|_| format!("{key} takes a whole number, not `{value}`"))
-            };
-            match key {
-                "loss" => faults.loss = chance()?,
-                "dup" => faults.dup = chance()?,
-                "reorder" => faults.reorder = chance()?,
-                "flip" => faults.flip = chance()?,
-                "delay" => faults.delay_pkts = count()? as usize,
-                "delay_ns" => faults.delay_ns = count()?,
-                "seed" => faults.seed = count()?,
-                "on" => {
-                    (faults.on_rx, faults.on_tx) = match value {
-                        "rx" => (true, false),
-                        "tx" => (false, true),
-                        "both" => (true, true),
-                        _ => return Err(format!("on takes rx, tx or both, not `{value}`")),
-                    }
-                }
-                _ => {
-                    return Err(format!(
-                        "`{key}` is none of loss, dup, reorder, flip, delay, delay_ns, on, seed"
-                    ));
-                }
-            }
-        }
-        Ok(faults)
-    }
-}
-
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            loss,
-            dup,
-            reorder,
-            flip,
-            delay_pkts,
-            delay_ns,
-            seed,
-            ..
-        } = self;
-        write!(
-            f,
-            "loss:{loss}+dup:{dup}+reorder:{reorder}+flip:{flip}+delay:{delay_pkts}+\
-             delay_ns:{delay_ns}+seed:{seed}"
-        )
-    }
-}
-
-/// What befell the packets of one queue, written by the lcore that polls it.
-#[derive(Debug, Default)]
-struct FaultCounts {
-    lost: Counter,
-    doubled: Counter,
-    /// Came behind a later packet; not those whose double went before.
-    reordered: Counter,
-    flipped: Counter,
-}
-
-impl FaultCounts {
-    /// Sums over queues by kind, those that happened.
-    fn sum(all: &[Arc<Self>]) -> Vec<(&'static str, u64)> {
-        let sum = |read: fn(&Self) -> &Counter| all.iter().map(|counts| read(counts).read()).sum();
-        let rows = [
-            ("loss", sum(|counts| &counts.lost)),
-            ("dup", sum(|counts| &counts.doubled)),
-            ("reorder", sum(|counts| &counts.reordered)),
-            ("flip", sum(|counts| &counts.flipped)),
-        ];
-        let rows = rows.into_iter();
-        rows.filter(|&(_, count): &(_, u64)| count > 0).collect()
-    }
-}
+/// Tells the time in nanoseconds: any that never goes back.
+pub type NowNs = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// Wraps any port. Packets that are still delayed when a queue is dropped count as lost.
 pub struct Faulty {
     port: Box<dyn Port>,
     faults: Faults,
+    now_ns: NowNs,
+    /// Packets that each queue keeps at most, since it was started: received, and sent.
+    most_kept: Option<(usize, usize)>,
     rx: Vec<Arc<QueueStats>>,
     tx: Vec<Arc<QueueStats>>,
     /// Of each queue at each start.
@@ -168,20 +47,38 @@ pub struct Faulty {
 impl Faulty {
     /// Makes `port` worse.
     pub fn new(port: Box<dyn Port>, faults: Faults) -> Self {
+        let start = Instant::now();
+        let now_ns = move || start.elapsed().as_nanos() as u64;
+        Self::timed_by(port, faults, Arc::new(now_ns))
+    }
+
+    /// The same by another clock, such as one that a test turns.
+    pub fn timed_by(port: Box<dyn Port>, faults: Faults, now_ns: NowNs) -> Self {
         Self {
             port,
             faults,
+            now_ns,
+            most_kept: None,
             rx: Vec::new(),
             tx: Vec::new(),
             counts: Vec::new(),
         }
     }
 
-    /// Counters for one more queue.
-    fn count(&mut self) -> Arc<FaultCounts> {
+    /// The wire of one more queue.
+    fn wire(
+        &mut self,
+        faults: &LineFaults,
+        stream: u64,
+        pools: &Pools,
+        stats: Arc<QueueStats>,
+    ) -> Wire {
         let counts = Arc::<FaultCounts>::default();
         self.counts.push(counts.clone());
-        counts
+        Wire {
+            line: Line::new(faults, (self.faults.seed, stream), pools, stats, counts),
+            now_ns: self.now_ns.clone(),
+        }
     }
 }
 
@@ -189,28 +86,29 @@ impl Port for Faulty {
     fn info(&self) -> PortInfo {
         let mut info = self.port.info();
         info.facts.push(("faults", self.faults.to_string()));
+        let is_timed = self.faults.rx.is_timed() || self.faults.tx.is_timed();
+        if let Some((rx, tx)) = self.most_kept.filter(|_| is_timed) {
+            let most = format!("{rx} packets in a receive queue, {tx} in a transmit queue");
+            info.facts.push(("faults keep at most", most));
+        }
         info
     }
 
     fn start(&mut self, config: &PortConfig, pools: &Pools) -> Result<Queues, PortError> {
         let inner = self.port.start(config, pools)?;
+        let (rx, tx) = (self.faults.rx, self.faults.tx);
+        self.most_kept = Some((line::most_kept(&rx, pools), line::most_kept(&tx, pools)));
         let mut queues = Queues::default();
         for (index, queue) in inner.rx.into_iter().enumerate() {
             if !self.faults.on_rx {
                 queues.rx.push(queue);
                 continue;
             }
-            let counts = self.count();
-            let line = Line::new(
-                &self.faults,
-                2 * index as u64,
-                pools,
-                stats(&mut self.rx, index),
-                counts,
-            );
+            let stats = stats(&mut self.rx, index);
+            let wire = self.wire(&rx, 2 * index as u64, pools, stats);
             queues.rx.push(Box::new(FaultyRx {
                 queue,
-                line,
+                wire,
                 arrived: Burst::new(),
             }));
         }
@@ -219,17 +117,11 @@ impl Port for Faulty {
                 queues.tx.push(queue);
                 continue;
             }
-            let counts = self.count();
-            let line = Line::new(
-                &self.faults,
-                2 * index as u64 + 1,
-                pools,
-                stats(&mut self.tx, index),
-                counts,
-            );
+            let stats = stats(&mut self.tx, index);
+            let wire = self.wire(&tx, 2 * index as u64 + 1, pools, stats);
             queues.tx.push(Box::new(FaultyTx {
                 queue,
-                line,
+                wire,
                 leaving: Burst::new(),
             }));
         }
@@ -240,11 +132,15 @@ impl Port for Faulty {
         self.port.link()
     }
 
-    /// The port's own counters, plus the losses. What was doubled was sent twice.
+    fn rss(&self) -> Option<RssSetup> {
+        self.port.rss()
+    }
+
     fn warning(&self) -> Option<String> {
         self.port.warning()
     }
 
+    /// The port's own counters, plus the losses. What was doubled was sent twice.
     fn stats(&self) -> PortStats {
         let (mut stats, ours) = (self.port.stats(), PortStats::sum(&self.rx, &self.tx));
         stats.rx_drops.extend(ours.rx_drops);
@@ -265,177 +161,91 @@ fn stats(all: &mut Vec<Arc<QueueStats>>, index: usize) -> Arc<QueueStats> {
     all[index].clone()
 }
 
-/// The bad wire of one queue.
-struct Line {
-    faults: Faults,
-    random: Random,
-    /// In the order in which they come out, with the time from which they may.
-    packets: VecDeque<(Option<Instant>, Packet)>,
-    /// Waits for the next packet, to come out behind it; and whether a double of it went before.
-    swapped: Option<(Option<Instant>, Packet, bool)>,
-    pools: Pools,
-    stats: Arc<QueueStats>,
-    counts: Arc<FaultCounts>,
+/// A line and its clock.
+struct Wire {
+    line: Line,
+    now_ns: NowNs,
 }
 
-impl Line {
-    fn new(
-        faults: &Faults,
-        stream: u64,
-        pools: &Pools,
-        stats: Arc<QueueStats>,
-        counts: Arc<FaultCounts>,
-    ) -> Self {
-        let random = Random::new(faults.seed ^ stream.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        Self {
-            faults: *faults,
-            random,
-            packets: VecDeque::new(),
-            swapped: None,
-            pools: pools.clone(),
-            stats,
-            counts,
+impl Wire {
+    /// The time, if it matters; else any.
+    fn now_ns(&self) -> u64 {
+        match self.line.is_timed() {
+            true => (self.now_ns)(),
+            false => 0,
         }
     }
 
-    fn room(&self) -> usize {
-        // One packet may become two.
-        (MOST_KEPT + self.faults.delay_pkts).saturating_sub(self.packets.len()) / 2
-    }
-
-    fn held(&self) -> usize {
-        self.packets.len() + usize::from(self.swapped.is_some())
-    }
-
-    /// Takes one packet in. Each draws the same number of random values, whatever its faults.
-    fn enter(&mut self, mut packet: Packet, now: Option<Instant>, cache: &mut PoolCache) {
-        let Faults {
-            loss,
-            dup,
-            reorder,
-            flip,
-            ..
-        } = self.faults;
-        let [lost, doubled, swapped, flipped] =
-            [loss, dup, reorder, flip].map(|chance| self.random.unit() < chance);
-        let bit = self.random.bits();
-        if lost {
-            self.stats.dropped(DropReason::Injected, 1);
-            self.counts.lost.add(1);
-            cache.free_one(packet);
-            return;
-        }
-        let bits = packet.len() as u64 * 8;
-        if flipped && bits > 0 {
-            let bit = bit % bits;
-            packet.data_mut()[bit as usize / 8] ^= 1 << (bit % 8);
-            self.counts.flipped.add(1);
-        }
-        let second = if doubled {
-            self.copy(&packet, cache)
-        } else {
-            None
-        };
-        self.counts.doubled.add(u64::from(second.is_some()));
-        if swapped && self.swapped.is_none() {
-            self.swapped = Some((now, packet, second.is_some()));
-        } else {
-            self.packets.push_back((now, packet));
-            if let Some((entered, packet, doubled)) = self.swapped.take() {
-                self.counts.reordered.add(u64::from(!doubled));
-                self.packets.push_back((entered, packet));
-            }
-        }
-        self.packets.extend(second.map(|second| (now, second)));
-    }
-
-    fn copy(&self, packet: &Packet, cache: &mut PoolCache) -> Option<Packet> {
-        let mut copy = cache.get(self.pools.for_frame(packet.len())?)?;
-        copy.copy_meta(packet);
-        copy.set_data(packet.data()).then_some(copy)
-    }
-
-    /// The time, if it matters.
-    fn now(&self) -> Option<Instant> {
-        (self.faults.delay_ns > 0).then(Instant::now)
-    }
-
-    /// Lets out what is due. `quiet`: nothing came in, so nothing is worth waiting for to swap
+    /// Lets out what is due. `is_quiet`: nothing came in, so nothing is worth waiting for to swap
     /// with.
-    fn leave(&mut self, burst: &mut Burst, now: Option<Instant>, quiet: bool) {
-        if quiet {
-            let waiting = self.swapped.take();
-            self.packets
-                .extend(waiting.map(|(entered, packet, _)| (entered, packet)));
+    fn leave(&mut self, burst: &mut Burst, now_ns: u64, is_quiet: bool) {
+        if is_quiet {
+            self.line.stop_waiting(now_ns);
         }
-        while self.packets.len() > self.faults.delay_pkts && burst.room() > 0 {
-            let entered = self.packets.front().and_then(|(entered, _)| *entered);
-            if let (Some(now), Some(entered)) = (now, entered)
-                && now.duration_since(entered).as_nanos() < u128::from(self.faults.delay_ns)
-            {
-                break;
-            }
-            let Some((_, packet)) = self.packets.pop_front() else {
-                break;
-            };
+        while burst.room() > 0
+            && let Some(packet) = self.line.leave(now_ns)
+        {
             if burst.push(packet).is_err() {
                 break; // there was room
             }
         }
     }
-}
 
-impl Drop for Line {
-    fn drop(&mut self) {
-        self.stats.dropped(DropReason::Injected, self.held() as u64);
+    fn due_in(&self) -> Option<Duration> {
+        let due_ns = self.line.next_due_ns()?;
+        Some(Duration::from_nanos(due_ns.saturating_sub(self.now_ns())))
     }
 }
 
 struct FaultyRx {
     queue: Box<dyn RxQueue>,
-    line: Line,
+    wire: Wire,
     arrived: Burst,
 }
 
 impl RxQueue for FaultyRx {
     fn rx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
         let before = burst.len();
-        if self.line.room() >= Burst::CAPACITY {
+        if self.wire.line.room() >= Burst::CAPACITY {
             self.queue.rx_burst(&mut self.arrived, cache);
         }
-        let (now, quiet) = (self.line.now(), self.arrived.is_empty());
+        let (now_ns, is_quiet) = (self.wire.now_ns(), self.arrived.is_empty());
         for packet in self.arrived.drain() {
-            self.line.enter(packet, now, cache);
+            self.wire.line.enter(packet, now_ns, cache);
         }
-        self.line.leave(burst, now, quiet);
+        self.wire.leave(burst, now_ns, is_quiet);
         burst.len() - before
     }
 
     fn sleep_on(&mut self) -> SleepOn {
-        // Packets on the line come out with time, not with an event.
-        if self.line.held() > 0 {
-            SleepOn::Nothing
-        } else {
-            self.queue.sleep_on()
+        match self.queue.sleep_on() {
+            // The last ones are still on the wire, and come out with time.
+            SleepOn::Ended if self.wire.line.next_due_ns().is_some() => SleepOn::Unneeded,
+            on => on,
         }
     }
 
+    fn due_in(&self) -> Option<Duration> {
+        let inner = self.queue.due_in().into_iter();
+        inner.chain(self.wire.due_in()).min()
+    }
+
     fn held(&self) -> i64 {
-        self.queue.held() + (self.line.held() + self.arrived.len()) as i64
+        self.queue.held() + (self.wire.line.held() + self.arrived.len()) as i64
     }
 }
 
 struct FaultyTx {
     queue: Box<dyn TxQueue>,
-    line: Line,
+    wire: Wire,
     /// Off the line, but not yet taken by the queue.
     leaving: Burst,
 }
 
 impl FaultyTx {
-    fn send(&mut self, now: Option<Instant>, quiet: bool, cache: &mut PoolCache) {
+    fn send(&mut self, now_ns: u64, is_quiet: bool, cache: &mut PoolCache) {
         loop {
-            self.line.leave(&mut self.leaving, now, quiet);
+            self.wire.leave(&mut self.leaving, now_ns, is_quiet);
             if self.leaving.is_empty() || self.queue.tx_burst(&mut self.leaving, cache) == 0 {
                 return;
             }
@@ -445,30 +255,37 @@ impl FaultyTx {
 
 impl TxQueue for FaultyTx {
     fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
-        let now = self.line.now();
+        let now_ns = self.wire.now_ns();
         let mut taken = Burst::new();
-        let count = burst.move_front(self.line.room(), &mut taken);
+        let count = burst.move_front(self.wire.line.room(), &mut taken);
         for packet in taken.drain() {
-            self.line.enter(packet, now, cache);
+            self.wire.line.enter(packet, now_ns, cache);
         }
-        self.send(now, false, cache);
+        self.send(now_ns, false, cache);
         count
     }
 
     fn flush(&mut self, cache: &mut PoolCache) {
-        self.send(self.line.now(), true, cache);
+        self.send(self.wire.now_ns(), true, cache);
         self.queue.flush(cache);
     }
 
+    fn due_in(&self) -> Option<Duration> {
+        let own = match self.leaving.is_empty() {
+            true => self.wire.due_in(),
+            // The queue had no room, and nobody tells when it has: at once would be a spin.
+            false => Some(RETRY),
+        };
+        self.queue.due_in().into_iter().chain(own).min()
+    }
+
     fn held(&self) -> i64 {
-        self.queue.held() + (self.line.held() + self.leaving.len()) as i64
+        self.queue.held() + (self.wire.line.held() + self.leaving.len()) as i64
     }
 }
 
 impl Drop for FaultyTx {
     fn drop(&mut self) {
-        self.line
-            .stats
-            .dropped(DropReason::Injected, self.leaving.len() as u64);
+        self.wire.line.abandon(self.leaving.len());
     }
 }

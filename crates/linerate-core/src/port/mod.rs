@@ -10,6 +10,7 @@ mod error;
 pub mod faulty;
 pub mod observed;
 pub mod pcapng;
+mod rss;
 mod spec;
 mod stats;
 pub mod traced;
@@ -17,6 +18,7 @@ pub mod traced;
 pub use capture::{Capture, CaptureConfig};
 pub use error::PortError;
 pub use faulty::{Faults, Faulty};
+pub use rss::{MakeRssHash, RssHash, RssSetup};
 pub use spec::{OptionHelp, Spec};
 pub use stats::{Counter, DropReason, PortStats, QueueStats, RingFill};
 pub use traced::Traced;
@@ -26,6 +28,7 @@ use crate::run::doorbell::Doorbell;
 use linerate_wire::ethernet::MacAddr;
 use std::os::fd::RawFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// One receive queue, polled by one lcore.
 ///
@@ -49,6 +52,12 @@ pub trait RxQueue: Send {
         SleepOn::Nothing
     }
 
+    /// How long until packets that the queue keeps for a time are due, whatever happens at the
+    /// device: an idle lcore sleeps no longer. `None`: it keeps none. Asked before each sleep.
+    fn due_in(&self) -> Option<Duration> {
+        None
+    }
+
     /// For the ledger: slots that went into the queue less packets that came out, as the queue
     /// itself counts. A device queue answers with the slots it owns now; the reading end of a
     /// memory ring, which sees only what comes out, with minus that; one that owns nothing with 0.
@@ -67,6 +76,13 @@ pub trait TxQueue: Send {
     /// packets, in the first round without any after that, and before the lcore sleeps.
     fn flush(&mut self, cache: &mut PoolCache) {
         let _ = cache;
+    }
+
+    /// How long until packets that the queue keeps for a time have to leave: a
+    /// [`flush`](TxQueue::flush) then sends them. `None`: it keeps none. Asked before each sleep,
+    /// and behind the flush of the first round without packets.
+    fn due_in(&self) -> Option<Duration> {
+        None
     }
 
     /// For the ledger: packets that went into the queue less slots that came back, as the queue
@@ -109,6 +125,12 @@ pub trait Port: Send {
 
     /// Sums over the queues, also of those that other threads poll now.
     fn stats(&self) -> PortStats;
+
+    /// How it spreads what it receives over its queues, where that is known; once it is started,
+    /// over those that it was started with.
+    fn rss(&self) -> Option<RssSetup> {
+        None
+    }
 
     /// A problem that does not affect packets, such as a full disk of a capture. To be reported
     /// when it occurs; it stays until the port stops.

@@ -6,11 +6,12 @@
 
 use super::pcapng::Direction;
 use super::{
-    Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues, RxQueue, SleepOn, TxQueue,
+    Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues, RssSetup, RxQueue, SleepOn,
+    TxQueue,
 };
 use crate::packet::{Burst, PoolCache, Pools};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// An observer of a port, which all its queues share.
 pub trait Observer: Send {
@@ -109,6 +110,10 @@ impl<O: Observer + 'static> Port for Observed<O> {
         self.port.link()
     }
 
+    fn rss(&self) -> Option<RssSetup> {
+        self.port.rss()
+    }
+
     fn stats(&self) -> PortStats {
         let mut stats = self.port.stats();
         stats.capture_missed += lock(&self.observer).missed();
@@ -156,6 +161,10 @@ impl<O: Observer> RxQueue for ObservedRx<O> {
 
     fn sleep_on(&mut self) -> SleepOn {
         self.queue.sleep_on()
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        self.queue.due_in()
     }
 
     fn held(&self) -> i64 {
@@ -212,6 +221,10 @@ impl<O: Observer> TxQueue for ObservedTx<O> {
 
     fn flush(&mut self, cache: &mut PoolCache) {
         self.queue.flush(cache);
+    }
+
+    fn due_in(&self) -> Option<Duration> {
+        self.queue.due_in()
     }
 
     fn held(&self) -> i64 {

@@ -4,6 +4,7 @@ use crate::packet::{Burst, Packet, PoolCache};
 use crate::port::{Counter, TxQueue};
 use crate::ring::{Push, RingMeter, spsc};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use super::doorbell::Doorbell;
 use super::ledger::{Account, Holder};
@@ -326,7 +327,14 @@ impl Egress {
         for outlet in &mut self.outlets {
             match (outlet.settles_in, &mut outlet.path) {
                 (0, _) => continue,
-                (1, Some(TxPath::Queue(queue))) => queue.flush(&mut self.cache),
+                (1, Some(TxPath::Queue(queue))) => {
+                    queue.flush(&mut self.cache);
+                    if queue.due_in().is_some() {
+                        // It keeps packets for a time, and sends them only when it is flushed.
+                        self.unsettled = true;
+                        continue;
+                    }
+                }
                 (1, _) => {}
                 _ => self.unsettled = true,
             }
@@ -351,6 +359,16 @@ impl Egress {
                 queue.flush(&mut self.cache);
             }
         }
+    }
+
+    /// How long until a transmit queue has to be flushed because of packets that it keeps for a
+    /// time; `None` where none does.
+    pub fn due_in(&self) -> Option<Duration> {
+        let due_in = |outlet: &Outlet| match &outlet.path {
+            Some(TxPath::Queue(queue)) => queue.due_in(),
+            _ => None,
+        };
+        self.outlets.iter().filter_map(due_in).min()
     }
 
     /// What has been handed to other lcores so far.

@@ -44,6 +44,10 @@ impl Idle {
     }
 }
 
+/// What waking up may take: the slack that the kernel gives the timers of a thread (50 us), and
+/// some more. Who has to do something at a time sleeps until so long before it, and polls on.
+pub const WAKE_UP: Duration = Duration::from_micros(70);
+
 /// Where on the ladder a worker is.
 pub(super) struct Ladder {
     idle: Idle,

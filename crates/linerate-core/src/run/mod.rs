@@ -21,7 +21,7 @@ mod worker;
 pub use by_role::ByRole;
 pub use egress::{DropCount, DropId, Egress, Handed, TxPath};
 pub use histogram::{Histogram, HistogramSnapshot, bucket_count, bucket_of, bucket_upper};
-pub use idle::{Idle, nap_on};
+pub use idle::{Idle, WAKE_UP, nap_on};
 pub use point::{Named, Passing, Point, Tap, named};
 pub use stage::{Branch, BurstContext, Exits, NEVER, Stage, StageExt, Then, WithContext};
 pub use worker::{Inlet, Source, Worker, WorkerGone, WorkerHandle, WorkerStats, move_inlet};

@@ -1,6 +1,7 @@
 //! Workers end to end, on rings and hand-made queues.
 #![allow(clippy::unwrap_used)]
 
+mod kept;
 mod rings;
 
 use super::*;

@@ -6,7 +6,7 @@
 use super::doorbell::Doorbell;
 use super::egress::{DropCount, Egress, TxPath};
 use super::histogram::Histogram;
-use super::idle::{Idle, Ladder};
+use super::idle::{Idle, Ladder, WAKE_UP};
 use super::ledger::{Account, Holder};
 use super::point::{Point, TAKEN};
 use super::stage::{NEVER, Stage};
@@ -455,16 +455,21 @@ impl<S: Stage> Worker<S> {
         let came = self.round();
         let mail = self.mail.has_mail();
         let began = self.clock.now();
+        let mut slept = false;
         if came == 0 && !mail {
             let left = self.due.saturating_sub(began);
             let left = match self.due {
                 NEVER => Duration::MAX,
                 _ => Duration::from_nanos(self.clock.ns(left)),
             };
-            self.ladder.sleep(&self.doorbell, &sources, left);
+            let left = left.min(self.kept_for());
+            slept = !left.is_zero();
+            if slept {
+                self.ladder.sleep(&self.doorbell, &sources, left);
+            }
         }
         for bell in bells().chain([&self.doorbell]) {
-            if bell.cancel() && came == 0 && !mail {
+            if bell.cancel() && slept {
                 self.stats.wake_up_ns.record(bell.since_rung_ns(), 1);
             }
         }
@@ -474,8 +479,25 @@ impl<S: Stage> Worker<S> {
         if came > 0 || mail {
             return self.ladder.reset();
         }
-        self.stats.sleeps.add(1);
-        self.stats.asleep_ticks.add(woke.wrapping_sub(began));
+        let ticks = woke.wrapping_sub(began);
+        match slept {
+            true => {
+                self.stats.sleeps.add(1);
+                self.stats.asleep_ticks.add(ticks);
+            }
+            false => self.stats.idle_ticks.add(ticks),
+        }
+    }
+
+    /// How long to sleep at most for packets that queues keep for a time, less what waking up
+    /// takes: the rest of the time is polled, so that they come out when they are due.
+    fn kept_for(&self) -> Duration {
+        let inlets = self.inlets.iter().filter_map(|inlet| match &inlet.source {
+            Source::Queue(queue) => queue.due_in(),
+            Source::HandOff(_) | Source::Ring(_) => None,
+        });
+        let due_in = inlets.chain(self.egress.due_in()).min();
+        due_in.map_or(Duration::MAX, |due_in| due_in.saturating_sub(WAKE_UP))
     }
 
     /// Packets that this worker ever put into rings to other workers, and that it took out of rings

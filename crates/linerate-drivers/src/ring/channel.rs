@@ -41,22 +41,32 @@ impl Home {
 
 /// `count` channels of `size` packets each; with `bells` a sender wakes its receiver.
 pub(super) fn channels(count: u16, size: usize, bells: bool) -> Vec<Arc<Channel>> {
-    let channel = |_| {
-        let (putter, taker) = spsc::ring(size);
-        let meter = taker.meter();
-        let home = Mutex::new(Home {
-            putter: Some(putter),
-            taker: Some(taker),
-            carried: 0,
-        });
-        Arc::new(Channel {
-            heard: CachePadded::new(AtomicBool::new(false)),
-            bell: bells.then(|| Doorbell::new().ok().map(Arc::new)).flatten(),
-            meter,
-            home,
-        })
-    };
+    let channel = |_| channel(size, bell(bells));
     (0..count.max(1)).map(channel).collect()
+}
+
+/// A doorbell, if there is to be one, and the process has a descriptor left.
+pub(super) fn bell(is_wanted: bool) -> Option<Arc<Doorbell>> {
+    is_wanted
+        .then(|| Doorbell::new().ok().map(Arc::new))
+        .flatten()
+}
+
+/// One channel of `size` packets.
+pub(super) fn channel(size: usize, bell: Option<Arc<Doorbell>>) -> Arc<Channel> {
+    let (putter, taker) = spsc::ring(size);
+    let meter = taker.meter();
+    let home = Mutex::new(Home {
+        putter: Some(putter),
+        taker: Some(taker),
+        carried: 0,
+    });
+    Arc::new(Channel {
+        heard: CachePadded::new(AtomicBool::new(false)),
+        bell,
+        meter,
+        home,
+    })
 }
 
 impl Channel {

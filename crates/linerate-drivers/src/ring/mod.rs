@@ -2,7 +2,7 @@
 //!
 //! # Synopsis
 //! ```text
-//! ring:NAME[,size=N][,back=N][,queues=N][,loop=on]
+//! ring:NAME[,size=N][,back=N][,queues=N][,loop=on][,rss=PROFILE[,key=HEX]]
 //! ```
 //!
 //! # Description
@@ -15,18 +15,29 @@
 //! down, and what is sent is dropped and counted as `no_peer`. What lies in the ring when the
 //! receiver goes is freed; what came between that and its return is counted as `link_down`.
 //!
+//! With `rss` both ends play NICs of a family: a packet comes to the receive queue that the hash of
+//! its addresses and ports says, by whatever transmit queue it was sent, and has that hash in its
+//! metadata. The redirection table leads to the queues that the end was started with, in turns;
+//! what is not hashed comes to queue 0. A full receive queue then loses packets, which the
+//! receiving end counts as `missed`. The sender's lcore hashes. How is the business of a
+//! [`RssHash`], which is given from above ([`Drivers::playing_nics`](crate::Drivers)).
+//!
 //! # Options
 //! ```text
 //! size    packets that each queue holds, rounded up to a power of two; default 1024
 //! back    the same for the queues of the end that is opened second; default size
 //! queues  queues each way; default 1. The second end may leave all out, or repeat them.
 //! loop    on: one port whose transmit queues feed its own receive queues
+//! rss     play a NIC of this family, such as ixgbe (see `linerate bench rss`); 64 queues at most
+//! key     its hash key, hex digits; default: the one that the family's driver sets
 //! ```
 //!
 //! # See also
-//! DPDK's `net_ring`. [`pair`] makes two ends, and [`looped`] a loop, without a name.
+//! DPDK's `net_ring`. [`pair`] makes two ends, [`pair_of_nics`] two that play NICs, and [`looped`]
+//! a loop, without a name.
 
 mod channel;
+mod nic;
 mod registry;
 
 pub(crate) use registry::Registry;
@@ -36,8 +47,10 @@ use crate::{Counters, PortKind};
 use channel::Channel;
 use linerate_core::packet::Pools;
 use linerate_core::port::{
-    Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, Queues,
+    DropReason, Link, OptionHelp, Port, PortConfig, PortError, PortInfo, PortStats, QueueStats,
+    Queues, RssHash, RssSetup, RxQueue, TxQueue,
 };
+use nic::Nic;
 use std::sync::Arc;
 
 /// The row in the drivers' table.
@@ -66,17 +79,83 @@ pub const KIND: PortKind = PortKind {
             value: "on|off",
             help: "feed what is sent to the port itself; default off",
         },
+        OptionHelp {
+            key: "rss",
+            value: "NIC",
+            help: "play a NIC such as ixgbe (see bench rss): what is sent comes to the queue that \
+                its hash says, and is lost if that is full",
+        },
+        OptionHelp {
+            key: "key",
+            value: "HEX",
+            help: "key of that hash; default: the driver's, where it has one",
+        },
     ],
-    open: |spec, drivers| Ok(Box::new(drivers.rings.open(spec)?)),
+    open: |spec, drivers| Ok(Box::new(drivers.rings.open(spec, drivers.rss_hash)?)),
 };
+
+/// One direction of a wire.
+#[derive(Clone)]
+enum Lines {
+    /// Channel *i* leads from transmit queue *i* to receive queue *i*.
+    Straight(Vec<Arc<Channel>>),
+    /// The receiving end plays a NIC.
+    Spread(Arc<Nic>),
+}
+
+impl Lines {
+    /// Lines for `queues` queues with rings of `size` packets, to a NIC if there is a hash.
+    fn new(queues: u16, size: usize, bells: bool, hash: Option<&dyn RssHash>) -> Self {
+        match hash {
+            None => Self::Straight(channel::channels(queues, size, bells)),
+            Some(hash) => Self::Spread(Arc::new(Nic::new(queues, size, bells, hash))),
+        }
+    }
+
+    fn queues(&self) -> u16 {
+        match self {
+            Self::Straight(channels) => channels.len() as u16,
+            Self::Spread(nic) => nic.queues(),
+        }
+    }
+
+    fn is_heard(&self) -> bool {
+        match self {
+            Self::Straight(channels) => channels.iter().any(|channel| channel.is_heard()),
+            Self::Spread(nic) => nic.rings().any(|channel| channel.is_heard()),
+        }
+    }
+
+    /// Packets that a ring holds.
+    fn capacity(&self) -> usize {
+        match self {
+            Self::Straight(channels) => channels.first().map_or(0, |channel| channel.capacity()),
+            Self::Spread(nic) => nic.rings().next().map_or(0, |channel| channel.capacity()),
+        }
+    }
+
+    fn listen(&self, index: usize, stats: Arc<QueueStats>) -> Box<dyn RxQueue> {
+        match self {
+            Self::Straight(channels) => Box::new(Channel::listen(&channels[index], stats)),
+            Self::Spread(nic) => Box::new(nic.listen(index, &stats)),
+        }
+    }
+
+    fn send(&self, index: usize, stats: Arc<QueueStats>) -> Box<dyn TxQueue> {
+        match self {
+            Self::Straight(channels) => Box::new(Channel::send(&channels[index], stats)),
+            Self::Spread(nic) => Box::new(Nic::send(nic, index, stats)),
+        }
+    }
+}
 
 /// One end of a wire, or a loop.
 pub struct RingPort {
     name: String,
-    /// Channel *i* is fed by transmit queue *i*.
-    out: Vec<Arc<Channel>>,
-    /// Channel *i* feeds receive queue *i*.
-    into: Vec<Arc<Channel>>,
+    /// What its transmit queues feed.
+    out: Lines,
+    /// What feeds its receive queues.
+    into: Lines,
     counters: Counters,
     /// Tells the registry that this end is taken.
     _taken: Arc<()>,
@@ -88,10 +167,27 @@ pub struct RingPort {
 /// # Panics
 /// If `size` is 0 or above [`linerate_core::ring::MAX_CAPACITY`].
 pub fn pair(name: &str, queues: u16, size: usize) -> (RingPort, RingPort) {
-    let (there, back) = (
-        channel::channels(queues, size, true),
-        channel::channels(queues, size, true),
-    );
+    joined(name, [(); 2].map(|()| Lines::new(queues, size, true, None)))
+}
+
+/// The same, of ends that play NICs with this hash. `queues` are 64 at most, and each ring from a
+/// transmit to a receive queue holds `size` packets.
+///
+/// # Panics
+/// As [`pair`].
+pub fn pair_of_nics(
+    name: &str,
+    queues: u16,
+    size: usize,
+    hash: &dyn RssHash,
+) -> (RingPort, RingPort) {
+    joined(
+        name,
+        [(); 2].map(|()| Lines::new(queues, size, true, Some(hash))),
+    )
+}
+
+fn joined(name: &str, [there, back]: [Lines; 2]) -> (RingPort, RingPort) {
     (
         RingPort::new(name, &there, &back),
         RingPort::new(name, &back, &there),
@@ -103,25 +199,38 @@ pub fn pair(name: &str, queues: u16, size: usize) -> (RingPort, RingPort) {
 /// # Panics
 /// As [`pair`].
 pub fn looped(name: &str, queues: u16, size: usize) -> RingPort {
-    let channels = channel::channels(queues, size, false);
-    RingPort::new(name, &channels, &channels)
+    RingPort::looped(name, queues, size, None)
 }
 
 impl RingPort {
-    fn new(name: &str, out: &[Arc<Channel>], into: &[Arc<Channel>]) -> Self {
+    fn new(name: &str, out: &Lines, into: &Lines) -> Self {
         Self {
             name: format!("ring:{name}"),
-            out: out.to_vec(),
-            into: into.to_vec(),
+            out: out.clone(),
+            into: into.clone(),
             counters: Counters::default(),
             _taken: Arc::default(),
         }
+    }
+
+    fn looped(name: &str, queues: u16, size: usize, hash: Option<&dyn RssHash>) -> Self {
+        let lines = Lines::new(queues, size, false, hash);
+        Self::new(name, &lines, &lines)
     }
 }
 
 impl Port for RingPort {
     fn info(&self) -> PortInfo {
-        let queues = self.out.len() as u16;
+        let queues = self.out.queues();
+        let mut facts = vec![("queue packets", self.out.capacity().to_string())];
+        if let Some(rss) = self.rss() {
+            let used = rss.reta.iter().max().map_or(0, |&queue| queue + 1);
+            let (profile, entries) = (rss.profile, rss.reta.len());
+            facts.push((
+                "rss",
+                format!("{profile}, {entries} entries for {used} queues"),
+            ));
+        }
         PortInfo {
             name: self.name.clone(),
             kind: KIND.name,
@@ -133,28 +242,28 @@ impl Port for RingPort {
             tx_offloads: true,
             aligned_pool: false,
             exposed_pool: false,
-            facts: vec![("queue packets", self.out[0].capacity().to_string())],
+            facts,
         }
     }
 
     fn start(&mut self, config: &PortConfig, _: &Pools) -> Result<Queues, PortError> {
         self.counters.check_start(&self.info(), config)?;
-        let mut queues = Queues::default();
-        for (index, channel) in self.into.iter().enumerate().take(config.rx_queues.into()) {
-            queues
-                .rx
-                .push(Box::new(Channel::listen(channel, self.counters.rx(index))));
+        if let Lines::Spread(nic) = &self.into {
+            nic.spread(config.rx_queues);
         }
-        for (index, channel) in self.out.iter().enumerate().take(config.tx_queues.into()) {
-            queues
-                .tx
-                .push(Box::new(Channel::send(channel, self.counters.tx(index))));
-        }
-        Ok(queues)
+        let (rx, tx) = (0..config.rx_queues.into(), 0..config.tx_queues.into());
+        Ok(Queues {
+            rx: rx
+                .map(|index| self.into.listen(index, self.counters.rx(index)))
+                .collect(),
+            tx: tx
+                .map(|index| self.out.send(index, self.counters.tx(index)))
+                .collect(),
+        })
     }
 
     fn link(&self) -> Link {
-        if self.out.iter().any(|channel| channel.is_heard()) {
+        if self.out.is_heard() {
             return Link::Up;
         }
         Link::Down(format!(
@@ -164,7 +273,21 @@ impl Port for RingPort {
     }
 
     fn stats(&self) -> PortStats {
-        self.counters.sum()
+        let mut stats = self.counters.sum();
+        if let Lines::Spread(nic) = &self.into
+            && nic.missed() > 0
+        {
+            let (_, name) = DropReason::ALL[DropReason::Missed as usize];
+            stats.rx_drops.push((name, nic.missed()));
+        }
+        stats
+    }
+
+    fn rss(&self) -> Option<RssSetup> {
+        match &self.into {
+            Lines::Straight(_) => None,
+            Lines::Spread(nic) => Some(nic.setup()),
+        }
     }
 
     fn stop(&mut self) -> Result<(), PortError> {

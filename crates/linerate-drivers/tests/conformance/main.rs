@@ -10,6 +10,7 @@ mod middleware;
 mod null;
 mod pcap;
 mod ring;
+mod ring_nics;
 mod shm;
 mod tap;
 mod vhost;

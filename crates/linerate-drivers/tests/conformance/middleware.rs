@@ -27,6 +27,8 @@ fn wrapped(options: &'static str) -> impl Fn() -> Result<Pair, String> {
 fn faulty_without_faults_conforms() {
     Wire::new("faulty", wrapped(",faulty=loss:0")).conforms();
     Wire::new("slow", wrapped(",faulty=delay_ns:1000")).conforms();
+    let link = ",faulty=rate:10G+queue:4000+delay:100us+jitter:20us+order:keep+ce:queue@10";
+    Wire::new("link", wrapped(link)).conforms();
 }
 
 #[test]
@@ -257,7 +259,7 @@ fn options_are_checked_by_name() {
             .to_string()
     };
     assert!(refusal("null:,faulty=loss:2").contains("probability from 0 to 1"));
-    assert!(refusal("null:,faulty=lots:1").contains("none of loss, dup"));
+    assert!(refusal("null:,faulty=lots:1").contains("none of loss, burst"));
     assert!(refusal("null:,capture_snaplen=9").contains("together with capture=FILE"));
     assert!(refusal("null:,capture=/dev/null,capture_filter=tpc").contains("`tpc`"));
     assert!(refusal("null:,capture=/nowhere/x").contains("/nowhere/x"));

@@ -18,7 +18,7 @@ mod checksum;
 pub(crate) mod common;
 mod one;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use checksum::{Checksums, Crc32c};
 

@@ -13,7 +13,7 @@ use linerate_wire::{EtherType, Headers, protocol};
 use proptest::prelude::*;
 
 /// A frame, its flags, whatever comes: mostly sound, with right checksums.
-fn frame(random: &mut Random) -> (Vec<u8>, Offload) {
+pub(crate) fn frame(random: &mut Random) -> (Vec<u8>, Offload) {
     let mut frame = random.bytes(12);
     let tags = random.of(&[0, 0, 0, 0, 1, 1, 1, 2, 3, 4, 5]);
     for _ in 0..tags {

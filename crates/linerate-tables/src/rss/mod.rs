@@ -35,6 +35,7 @@
 //! that is not affine is not: it is refused, with an input that shows it.
 
 mod affine;
+mod frames;
 mod inverse;
 mod model;
 mod port_set;
@@ -45,6 +46,7 @@ mod symmetry;
 mod toeplitz;
 
 pub use affine::AffineHash;
+pub use frames::FrameHash;
 pub use inverse::{Inverse, PortField};
 pub use model::{Flow, Model};
 pub use port_set::PortSet;

@@ -2,6 +2,7 @@
 
 use super::{AffineHash, Inverse, PortField, PortHash, Profile, Reta, Symmetry, Toeplitz};
 use crate::TableError;
+use linerate_core::port::RssSetup;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 /// What RSS hashes of a packet.
@@ -102,6 +103,15 @@ impl Model {
             toeplitz: Toeplitz::with_start(&turned, profile.start)?,
             reta,
         })
+    }
+
+    /// The NIC that a port is, or plays.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), [`Profile::find`] and [`Reta::from_slots`].
+    pub fn of_port(setup: &RssSetup) -> Result<Self, TableError> {
+        let reta = Reta::from_slots(setup.reta.iter().copied())?;
+        Self::new(Profile::find(&setup.profile)?, Some(&setup.key), reta)
     }
 
     /// The same, with source and destination made alike first.

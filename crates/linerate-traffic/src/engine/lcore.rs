@@ -18,7 +18,7 @@ use linerate_core::port::SleepOn;
 use linerate_core::run::Point;
 use linerate_core::run::doorbell::Doorbell;
 use linerate_core::run::ledger::Account;
-use linerate_core::run::nap_on;
+use linerate_core::run::{WAKE_UP, nap_on};
 
 use super::{Receiver, Sender};
 
@@ -296,7 +296,11 @@ impl Engine {
         let moved = self.round();
         let before = self.clock.now();
         if moved == 0 && !self.mail.has_mail() {
-            nap_on(&self.doorbell, &sources, NAP, BLIND_NAP);
+            let senders = self.senders.iter().filter_map(Sender::due_in);
+            let receivers = self.receivers.iter().filter_map(Receiver::due_in);
+            let due_in = senders.chain(receivers).min();
+            let nap = due_in.map_or(NAP, |due_in| due_in.saturating_sub(WAKE_UP).min(NAP));
+            nap_on(&self.doorbell, &sources, nap, BLIND_NAP);
         }
         bells().chain([&*self.doorbell]).for_each(|bell| {
             bell.cancel();

@@ -5,6 +5,7 @@
 //! are gathered on the stack and added to the shared counters once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use linerate_core::arch::prefetch_read;
 use linerate_core::env::Clock;
@@ -211,6 +212,11 @@ impl Receiver {
     /// What an idle lcore can wait for until frames come.
     pub fn sleep_on(&mut self) -> SleepOn {
         self.rx.sleep_on()
+    }
+
+    /// How long until frames come that its queue keeps for a time.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        self.rx.due_in()
     }
 
     /// Receives one burst and checks it; returns how many frames came.

@@ -260,6 +260,11 @@ impl Sender {
         self.due.peek().map(|&Reverse((leaves, _))| leaves)
     }
 
+    /// How long until frames leave that its queue keeps for a time.
+    pub(super) fn due_in(&self) -> Option<Duration> {
+        self.tx.due_in()
+    }
+
     /// Sends frames due at `now`, and replies; returns how many frames were sent.
     #[inline]
     pub fn turn(&mut self, now: u64, cache: &mut PoolCache) -> usize {

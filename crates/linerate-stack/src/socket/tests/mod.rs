@@ -188,7 +188,10 @@ impl Pair {
                 end.line.lock().unwrap().is_empty()
             });
             if is_quiet {
-                self.now_ns = next.saturating_sub(self.delay_ns).clamp(self.now_ns, until);
+                self.now_ns = next
+                    .saturating_sub(self.delay_ns)
+                    .min(until)
+                    .max(self.now_ns);
             }
         }
     }

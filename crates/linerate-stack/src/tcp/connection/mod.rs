@@ -34,8 +34,8 @@ pub use user::{Info, Keepalive};
 use linerate_core::packet::{Packet, PoolCache};
 
 use super::config::Config;
-use super::congestion::{Controller, Usage};
 use super::congestion::rate::Delivery;
+use super::congestion::{Controller, Usage};
 use super::pacing::Pacer;
 use super::prr::Prr;
 use super::rate::{Challenges, OutOfWindow};

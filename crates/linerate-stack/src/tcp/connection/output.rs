@@ -455,9 +455,14 @@ impl Connection {
             .is(is::TIMESTAMPS)
             .then(|| (self.ts_now(cx.now_ns), self.ts_recent));
         let mut sacks = Sacks::NONE;
+        let mut is_cut = false;
         if self.is(is::SACK) && self.queue.has_sack() {
             let mut blocks = [(0, 0); 4];
-            let count = self.queue.sack_blocks(&cx.shared.pieces, &mut blocks);
+            // A full segment has no room for them: then an ACK of its own has them.
+            let room = sacks_beside(self.path_mss, len, timestamps.is_some());
+            is_cut = room == 0;
+            let blocks = &mut blocks[..room];
+            let count = self.queue.sack_blocks(&cx.shared.pieces, blocks);
             blocks[..count].iter().for_each(|&block| sacks.push(block));
         }
         let window = self.announce();
@@ -484,7 +489,9 @@ impl Connection {
             _ => buffer.copy_out(chunks, offset, room).unwrap_or(0),
         });
         if went {
+            let is_due = is_cut && self.is(is::ACK_NOW);
             self.acknowledged(&header);
+            self.set(is::ACK_NOW, is_due);
             cx.shared.stats.segments_out += 1;
         }
         went
@@ -533,6 +540,17 @@ impl Connection {
             self.control.on_idle(idle_ns, self.rtt.rto_ns(), cx.now_ns);
         }
     }
+}
+
+/// SACK blocks that a segment has room for beside `len` bytes of payload.
+#[inline]
+fn sacks_beside(path_mss: u16, len: u32, has_timestamps: bool) -> usize {
+    let (most, taken) = match has_timestamps {
+        true => (3, TIMESTAMPS_LEN),
+        false => (4, 0),
+    };
+    let room = usize::from(path_mss).saturating_sub(len as usize + taken);
+    (room.saturating_sub(4) / 8).min(most)
 }
 
 /// The least that a segment has room for, whatever a peer or a path says (Linux: tcp_min_snd_mss):

@@ -62,38 +62,37 @@ impl Steering {
             pieces: 0,
             all: 0,
         };
-        let plan = self.plan.clone();
-        if let Some(port) = plan.port(port) {
+        let mut here = whole;
+        let mut is_by_hash = false;
+        if let Some(port) = self.plan.port(port) {
             port.owners(&self.parsed, whole, otherwise, &mut sorted.owners);
-            let mut here = whole;
-            if let (Arrival::ByHash, true) = (port.arrival(), is_first) {
-                let me = u32::from(self.me);
-                let is_elsewhere = |index: &usize| sorted.owners[*index] != me;
-                sorted.again = ones(whole)
-                    .filter(is_elsewhere)
-                    .fold(0, |sum, at| sum | 1 << at);
-                here &= !sorted.again;
-                if sorted.again != 0 {
-                    self.misdirected(burst.port, &sorted);
-                }
+            is_by_hash = *port.arrival() == Arrival::ByHash;
+        }
+        if is_by_hash && is_first {
+            let me = u32::from(self.me);
+            let is_elsewhere = |index: &usize| sorted.owners[*index] != me;
+            let elsewhere = ones(whole).filter(is_elsewhere);
+            sorted.again = elsewhere.fold(0, |sum, index| sum | 1 << index);
+            here &= !sorted.again;
+            if sorted.again != 0 {
+                self.misdirected(port, &sorted);
             }
-            if let Some(map) = &mut self.map
-                && here & class.tcp != 0
-                && !map.is_empty()
-            {
-                let tcp = (&*self.parsed, here & class.tcp);
-                map.owners(ms(now_ns), burst, tcp, &mut sorted.owners);
-            }
-            for index in ones(all & !whole) {
-                self.sort_other(burst, index, &mut sorted);
-            }
+        }
+        if let Some(map) = &mut self.map
+            && here & class.tcp != 0
+            && !map.is_empty()
+        {
+            let tcp = (&*self.parsed, here & class.tcp);
+            map.owners(ms(now_ns), burst, tcp, &mut sorted.owners);
+        }
+        for index in ones(all & !whole) {
+            self.sort_other(burst, index, &mut sorted);
         }
         let me = u32::from(self.me);
         let mut others: Mask = 0;
         for (index, &owner) in sorted.owners[..burst.len()].iter().enumerate() {
             others |= Mask::from(owner != me) << index;
         }
-        let owns = plan.owns(self.me);
         others &= all & !sorted.pieces;
         if others != 0 {
             let mut packets = others;
@@ -126,7 +125,6 @@ impl Steering {
         if sorted.pieces != 0 {
             self.put_together(burst, all & !others, (sorted.pieces, now_ns), out);
         }
-        debug_assert!(owns || burst.is_empty(), "all have gone to their owners");
     }
 
     /// Who gets what has no owner.
@@ -154,7 +152,7 @@ impl Steering {
 
     /// Says what becomes of a packet that is neither whole TCP nor whole UDP.
     #[cold]
-    fn sort_other(&mut self, burst: &Burst, index: usize, sorted: &mut Sorted) {
+    fn sort_other(&self, burst: &Burst, index: usize, sorted: &mut Sorted) {
         let class = &self.parsed.class;
         let has = |mask: Mask| mask >> index & 1 != 0;
         let packet = &burst.as_packets()[index];

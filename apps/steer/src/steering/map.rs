@@ -30,15 +30,20 @@ use linerate_core::packet::{Burst, Packet};
 use linerate_dispatch::ones;
 use linerate_tables::TableError;
 use linerate_tables::exact::Seed;
-use linerate_tables::flow::{
-    Direction, First, Flow, FlowConfig, FlowKey as TableKey, FlowTable, FlowTable4, FlowTable6,
-    Hit, Inserted, State,
-};
+use linerate_tables::flow::{FlowConfig, FlowTable, FlowTable4, FlowTable6, State};
 use linerate_tables::parse::{Mask, Parsed};
 use linerate_wire::FlowKey;
-use linerate_wire::tcp::{self, flag};
+use linerate_wire::tcp::flag;
 
 use super::plan::Member;
+
+mod entry;
+mod table;
+
+pub use entry::{Entry, Phase, Segment, Way};
+
+use entry::PHASES;
+use table::{BUDGET, Table, phase};
 
 /// Sizes and times of a home's maps.
 #[derive(Clone, Debug)]
@@ -69,105 +74,10 @@ impl Default for MapConfig {
     }
 }
 
-/// Which state an entry is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Phase {
-    /// Its owner has sent a SYN.
-    Opening,
-    /// Segments have come.
-    Open,
-    /// Its owner has been asked whether it exists.
-    Asked,
-    /// One side has sent a FIN.
-    Fin,
-    /// Both have, and the second one has acknowledged the first.
-    Closed,
-}
-
-/// All of them, by number.
-const PHASES: [(&str, Phase); 5] = [
-    ("opening", Phase::Opening),
-    ("open", Phase::Open),
-    ("asked", Phase::Asked),
-    ("fin", Phase::Fin),
-    ("closed", Phase::Closed),
-];
-
 /// Milliseconds for an answer: to a SYN (Linux sends the last of seven after 63 s, and gives up
 /// after 127 s), and to a question.
 const OPENING_MS: u64 = 180_000;
 const ASKED_MS: u64 = 60_000;
-/// Timers that one poll handles.
-const BUDGET: usize = 32;
-
-/// From the network, or to it; also which bit of `fins` and which place of `fin_end`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// To the owner.
-    In = 0,
-    /// From the owner.
-    Out = 1,
-}
-
-/// What an entry knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Entry {
-    /// Whose the connection is.
-    pub owner: Member,
-    /// Who has sent a FIN: bit 0 the other side, bit 1 the owner.
-    fins: u8,
-    /// How often the connection has moved.
-    moves: u16,
-    /// The sequence number behind each side's FIN.
-    fin_end: [u32; 2],
-}
-
-/// What a map reads of a segment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
-    /// Flags.
-    pub flags: u8,
-    /// The sequence number behind all that it carries, SYN and FIN counted.
-    pub end: u32,
-    /// The acknowledgement number.
-    pub ack: u32,
-}
-
-impl Segment {
-    /// Of a TCP header and what is behind it; `None` where the header is not whole.
-    pub fn read(bytes: &[u8]) -> Option<Self> {
-        let segment = tcp::Tcp::new_checked(bytes).ok()?;
-        let flags = segment.flags();
-        let controls = u32::from(flags & flag::SYN != 0) + u32::from(flags & flag::FIN != 0);
-        let len = segment.payload().len() as u32 + controls;
-        Some(Self {
-            flags,
-            end: segment.seq().wrapping_add(len),
-            ack: segment.ack(),
-        })
-    }
-
-    /// Of a packet whose layer-4 header was found, and which ends at `end`.
-    pub(super) fn of(packet: &Packet, end: u32) -> Option<Self> {
-        let l4 = usize::from(packet.meta().l4_offset);
-        Self::read(packet.data().get(l4..end as usize)?)
-    }
-
-    /// Whether it is a SYN that begins a connection from this side.
-    pub(super) fn begins(&self) -> bool {
-        self.has(flag::SYN) && !self.has(flag::ACK)
-    }
-
-    /// Whether an entry has to know of it when it leaves.
-    pub(super) fn controls(&self) -> bool {
-        self.begins() || self.has(flag::FIN)
-    }
-
-    fn has(&self, flag: u8) -> bool {
-        self.flags & flag != 0
-    }
-}
 
 /// Why an entry is not entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -220,75 +130,6 @@ pub struct Map {
     ended: [u64; 4],
     /// Room for entries whose owners are to be asked; empty between two polls.
     pub(super) idle: Vec<(FlowKey, Member)>,
-}
-
-/// What a table does with an entry, whatever its family.
-trait Table {
-    type Key: Copy;
-    fn find(&self, key: Self::Key) -> Option<(Hit, Entry)>;
-    fn make(&mut self, now: u64, key: Self::Key, phase: Phase, entry: Entry)
-    -> Result<(), Refused>;
-    fn set(&mut self, hit: &Hit, phase: Phase, entry: Entry);
-    fn refresh(&mut self, now: u64, key: Self::Key);
-    fn end(&mut self, hit: &Hit) -> bool;
-}
-
-impl<F: TableKey<K>, const K: usize> Table for FlowTable<F, Entry, K> {
-    type Key = F;
-
-    fn find(&self, key: F) -> Option<(Hit, Entry)> {
-        let hit = self.lookup(key)?;
-        // A packet from the network with our end as its source is none of this connection.
-        let is_in = hit.direction == Direction::Forward;
-        Some((hit, *self.user(hit.flow)?)).filter(|_| is_in)
-    }
-
-    fn make(&mut self, now: u64, key: F, phase: Phase, entry: Entry) -> Result<(), Refused> {
-        let first = First {
-            state: phase as u8,
-            owner: 0,
-            zone: 0,
-            user: entry,
-            bytes: 0,
-        };
-        // Its bucket is its owner, so that what an owner leaves behind is found.
-        match self.insert_absent(now, key, key.reversed(), entry.owner, first) {
-            Ok(Inserted::New { .. }) => Ok(()),
-            _ => Err(Refused::Full),
-        }
-    }
-
-    fn set(&mut self, hit: &Hit, phase: Phase, entry: Entry) {
-        if let Some(known) = self.user_mut(hit.flow) {
-            *known = entry;
-        }
-        // States have no limits, and the entry is there.
-        let _ = self.set_state(hit.flow, phase as u8);
-    }
-
-    fn refresh(&mut self, now: u64, key: F) {
-        self.touch(now, key, 0);
-    }
-
-    fn end(&mut self, hit: &Hit) -> bool {
-        self.remove(hit.flow).is_some()
-    }
-}
-
-/// Does the same with the table and the key of a family.
-macro_rules! either {
-    ($map:ident, $key:expr, |$table:ident, $of:ident| $do:expr) => {
-        match $key {
-            FlowKey::V4($of) => {
-                let $table = &mut $map.v4;
-                $do
-            }
-            FlowKey::V6($of) => {
-                let $table = &mut $map.v6;
-                $do
-            }
-        }
-    };
 }
 
 impl Map {
@@ -362,8 +203,8 @@ impl Map {
     /// it.
     pub fn get(&self, key: &FlowKey) -> Option<(Phase, Entry)> {
         let (hit, entry) = match *key {
-            FlowKey::V4(key) => Table::find(&self.v4, key)?,
-            FlowKey::V6(key) => Table::find(&self.v6, key)?,
+            FlowKey::V4(key) => self.v4.find(key)?,
+            FlowKey::V6(key) => self.v6.find(key)?,
         };
         Some((phase(&hit), entry))
     }
@@ -374,23 +215,10 @@ impl Map {
     /// # Errors
     /// [`Refused`], counted: the SYN must not leave.
     pub fn enter(&mut self, now: u64, key: &FlowKey, owner: Member) -> Result<(), Refused> {
-        let entry = Entry {
-            owner,
-            ..Entry::default()
+        let entered = match *key {
+            FlowKey::V4(key) => self.v4.enter(now, key, owner),
+            FlowKey::V6(key) => self.v6.enter(now, key, owner),
         };
-        let entered = either!(self, *key, |table, key| match table.find(key) {
-            None => table.make(now, key, Phase::Opening, entry).map(|()| true),
-            Some((_, known)) if known.owner != owner => Err(Refused::Taken),
-            Some((hit, known)) => {
-                table.refresh(now, key);
-                // RFC 6191: a new connection may begin in the TIME-WAIT of the last one.
-                if matches!(phase(&hit), Phase::Closed | Phase::Fin | Phase::Asked) {
-                    let moves = known.moves;
-                    table.set(&hit, Phase::Opening, Entry { moves, ..entry });
-                }
-                Ok(false)
-            }
-        });
         match entered {
             Ok(is_new) => self.counts.entered += u64::from(is_new),
             Err(_) => self.counts.refused += 1,
@@ -410,94 +238,30 @@ impl Map {
         (owner, moves): (Member, u16),
         by_hash: Option<Member>,
     ) -> Result<Pinned, Refused> {
-        let entry = Entry {
-            owner,
-            moves,
-            ..Entry::default()
+        let (to, counts) = ((owner, moves), &mut self.counts);
+        let pinned = match *key {
+            FlowKey::V4(key) => self.v4.pin(now, key, to, by_hash, counts),
+            FlowKey::V6(key) => self.v6.pin(now, key, to, by_hash, counts),
         };
-        let counts = &mut self.counts;
-        let pinned = either!(self, *key, |table, key| match table.find(key) {
-            None if by_hash == Some(owner) => {
-                // It has come back. Without an entry packets find it as well; with one, an older
-                // message that comes later is known to be old.
-                let made = table.make(now, key, Phase::Open, entry).is_ok();
-                counts.entered += u64::from(made);
-                Ok(if moves == 0 {
-                    Pinned::Kept
-                } else {
-                    Pinned::From(owner)
-                })
-            }
-            None => table.make(now, key, Phase::Open, entry).map(|()| {
-                counts.entered += 1;
-                by_hash.map_or(Pinned::Kept, Pinned::From)
-            }),
-            Some((_, known)) if (moves.wrapping_sub(known.moves) as i16) < 0 => Ok(Pinned::Stale),
-            Some((hit, known)) if known.owner == owner => {
-                table.refresh(now, key);
-                let phase = match (phase(&hit), known.fins) {
-                    (Phase::Asked, 0) => Phase::Open,
-                    (Phase::Asked, _) => Phase::Fin,
-                    (phase, _) => phase,
-                };
-                table.set(&hit, phase, Entry { moves, ..known });
-                Ok(match moves == known.moves {
-                    true => Pinned::Kept,
-                    false => Pinned::From(owner),
-                })
-            }
-            Some((hit, known)) => {
-                // Its bucket is another one, so it goes out and in: there is room for one.
-                table.end(&hit);
-                let was = match phase(&hit) {
-                    Phase::Asked => Phase::Open,
-                    phase => phase,
-                };
-                let entry = Entry {
-                    owner,
-                    moves,
-                    ..known
-                };
-                table.make(now, key, was, entry).map(|()| {
-                    counts.moved += 1;
-                    Pinned::From(known.owner)
-                })
-            }
-        });
         self.counts.refused += u64::from(pinned.is_err());
         pinned
     }
 
     /// The owner's connection has ended. A message of anybody else changes nothing.
     pub fn delete(&mut self, key: &FlowKey, owner: Member) {
-        let deleted = either!(self, *key, |table, key| match table.find(key) {
-            Some((hit, known)) if known.owner == owner => table.end(&hit),
-            _ => false,
-        });
+        let deleted = match *key {
+            FlowKey::V4(key) => self.v4.delete(key, owner),
+            FlowKey::V6(key) => self.v6.delete(key, owner),
+        };
         self.counts.deleted += u64::from(deleted);
     }
 
     /// A segment of a connection passes; `key` as packets from the network have it.
     pub fn observe(&mut self, now: u64, key: &FlowKey, way: Way, segment: &Segment) {
-        let closed = either!(self, *key, |table, key| match table.find(key) {
-            None => false,
-            Some((hit, entry)) => match step(phase(&hit), entry, way, segment) {
-                Step::Same => false,
-                Step::Again => {
-                    table.refresh(now, key);
-                    false
-                }
-                Step::To(to, entry) => {
-                    // Its time is that of the first FIN, so that more of them do not prolong it.
-                    if to != phase(&hit) {
-                        table.refresh(now, key);
-                    }
-                    table.set(&hit, to, entry);
-                    false
-                }
-                Step::Ends => table.end(&hit),
-            },
-        });
+        let closed = match *key {
+            FlowKey::V4(key) => self.v4.observe(now, key, way, segment),
+            FlowKey::V6(key) => self.v6.observe(now, key, way, segment),
+        };
         self.counts.closed += u64::from(closed);
     }
 
@@ -518,14 +282,14 @@ impl Map {
             let count = (Mask::BITS - v4.leading_zeros()) as usize;
             let keys = &parsed.keys4[..count];
             self.v4.lookup_bulk(keys, &mut found[..count]);
-            mapped |= known(&self.v4, v4, &found, owners);
+            mapped |= self.v4.known(v4, &found, owners);
         }
         let v6 = mask & parsed.class.v6;
         if v6 != 0 && !self.v6.is_empty() {
             let count = (Mask::BITS - v6.leading_zeros()) as usize;
             let keys = &parsed.keys6[..count];
             self.v6.lookup_bulk(keys, &mut found[..count]);
-            mapped |= known(&self.v6, v6, &found, owners);
+            mapped |= self.v6.known(v6, &found, owners);
         }
         for index in ones(mapped) {
             let packet = &burst.as_packets()[index];
@@ -549,10 +313,10 @@ impl Map {
     /// asked, as many as it has room for at most.
     pub(super) fn poll(&mut self, now: u64, idle: &mut Vec<(FlowKey, Member)>) {
         let counts = &mut self.counts;
-        poll(&mut self.v4, now, counts, |key, owner| {
+        self.v4.age(now, counts, |key, owner| {
             idle.push((FlowKey::V4(key), owner));
         });
-        poll(&mut self.v6, now, counts, |key, owner| {
+        self.v6.age(now, counts, |key, owner| {
             idle.push((FlowKey::V6(key), owner));
         });
         for word in 0..self.ended.len() {
@@ -591,124 +355,6 @@ pub(super) fn flags(packet: &Packet) -> u8 {
     let at = usize::from(packet.meta().l4_offset) + 13;
     packet.data().get(at).copied().unwrap_or(0)
 }
-
-/// Writes the owners of what was found.
-#[inline(always)]
-fn known<F: TableKey<K>, const K: usize>(
-    table: &FlowTable<F, Entry, K>,
-    mask: Mask,
-    found: &[Option<Hit>; Burst::CAPACITY],
-    owners: &mut [u32; Burst::CAPACITY],
-) -> Mask {
-    let mut known = 0;
-    for index in ones(mask) {
-        if let Some(hit) = found[index]
-            && hit.direction == Direction::Forward
-            && let Some(entry) = table.user(hit.flow)
-        {
-            owners[index] = entry.owner.into();
-            known |= 1 << index;
-        }
-    }
-    known
-}
-
-/// Handles the timers of a table.
-fn poll<F: TableKey<K>, const K: usize>(
-    table: &mut FlowTable<F, Entry, K>,
-    now: u64,
-    counts: &mut MapCounts,
-    mut ask: impl FnMut(F, Member),
-) {
-    if table.next_expiry().is_none_or(|at| at > now) {
-        return;
-    }
-    let mut idle: [Option<Flow<F, Entry>>; BUDGET] = [None; BUDGET];
-    let mut count = 0;
-    table.poll(now, BUDGET, |flow| match phase_of(flow.state) {
-        Phase::Open | Phase::Fin => {
-            // No more flows end than the budget is.
-            idle[count] = Some(*flow);
-            count += 1;
-        }
-        Phase::Closed => counts.closed += 1,
-        Phase::Opening | Phase::Asked => counts.expired += 1,
-    });
-    for flow in idle.into_iter().flatten() {
-        let asked = Flow {
-            state: Phase::Asked as u8,
-            last_seen: now,
-            ..flow
-        };
-        // It has just left its place, so there is one.
-        if table.put(&asked).is_ok() {
-            counts.asked += 1;
-            ask(flow.key, flow.user.owner);
-        }
-    }
-}
-
-fn phase(hit: &Hit) -> Phase {
-    phase_of(hit.state)
-}
-
-fn phase_of(state: u8) -> Phase {
-    PHASES[usize::from(state) % PHASES.len()].1
-}
-
-/// What a segment does to an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
-    /// Nothing.
-    Same,
-    /// Its time begins anew.
-    Again,
-    /// It is in this phase now.
-    To(Phase, Entry),
-    /// It goes.
-    Ends,
-}
-
-/// The state machine.
-fn step(phase: Phase, mut entry: Entry, way: Way, segment: &Segment) -> Step {
-    let (this, other) = match way {
-        Way::In => (0, 1),
-        Way::Out => (1, 0),
-    };
-    let acks = |end: u32| segment.has(flag::ACK) && segment.ack == end;
-    if segment.has(flag::RST) || segment.has(flag::SYN) && segment.has(flag::FIN) {
-        return Step::Same;
-    }
-    if phase == Phase::Closed {
-        return match way {
-            // LAST-ACK: the owner closed second, and this says that all of it has come.
-            Way::In if entry.fins & LAST != 0 && acks(entry.fin_end[1]) => Step::Ends,
-            _ if segment.has(flag::FIN) && segment.end == entry.fin_end[this] => Step::Again,
-            _ => Step::Same,
-        };
-    }
-    if segment.has(flag::FIN) {
-        entry.fins |= 1 << this;
-        entry.fin_end[this] = segment.end;
-        let both = entry.fins & 0b11 == 0b11;
-        return match both && acks(entry.fin_end[other]) {
-            false if phase == Phase::Asked => Step::To(Phase::Asked, entry),
-            false => Step::To(Phase::Fin, entry),
-            true => {
-                // The owner that acknowledges with its own FIN is in LAST-ACK; else in TIME-WAIT.
-                entry.fins |= if way == Way::Out { LAST } else { 0 };
-                Step::To(Phase::Closed, entry)
-            }
-        };
-    }
-    match (phase, way) {
-        (Phase::Opening, Way::In) => Step::To(Phase::Open, entry),
-        _ => Step::Same,
-    }
-}
-
-/// In `fins`: the owner has closed second.
-const LAST: u8 = 1 << 2;
 
 #[cfg(test)]
 mod tests;

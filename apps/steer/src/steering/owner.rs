@@ -33,8 +33,7 @@ impl Steering {
     #[cold]
     fn send_by_home(&mut self, port: u16, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
         let mut by_home = Burst::new();
-        let plan = self.plan.clone();
-        let Some(ways) = plan.port(port) else {
+        let Some(ways) = self.plan.port(port) else {
             return;
         };
         burst.retain(&mut by_home, |packet| {
@@ -44,10 +43,7 @@ impl Steering {
             !segment.controls() || ways.owner(&key) == Some(self.me)
         });
         for packet in by_home.drain() {
-            let first = match ways.arrival() {
-                Arrival::Any(homes) => homes.first().copied(),
-                _ => outgoing(&packet).and_then(|(_, key)| ways.home(&key)),
-            };
+            let first = outgoing(&packet).and_then(|(_, key)| self.nth_home(port, &key, 0));
             let (from, visit) = (self.me, 0);
             match first {
                 Some(home) if home != self.me => {
@@ -141,15 +137,21 @@ impl Steering {
         out: &mut Egress,
         mut does: impl FnMut(&mut Self, Member, &mut Egress),
     ) {
-        let plan = self.plan.clone();
-        let Some(ways) = plan.port(port) else {
-            return;
-        };
-        match (ways.arrival(), ways.home(key)) {
-            (Arrival::Any(homes), _) => homes.iter().for_each(|&home| does(self, home, out)),
-            (_, Some(home)) => does(self, home, out),
-            // The NIC hashes more than the 4-tuple, and nobody knows what.
-            (_, None) => {}
+        let mut nth = 0;
+        while let Some(home) = self.nth_home(port, key, nth) {
+            does(self, home, out);
+            nth += 1;
+        }
+    }
+
+    /// The homes that packets of a connection may come to, by number. Where a NIC hashes more than
+    /// the 4-tuple, and nobody knows what, there is none.
+    fn nth_home(&self, port: u16, key: &FlowKey, nth: usize) -> Option<Member> {
+        let port = self.plan.port(port)?;
+        match port.arrival() {
+            Arrival::Any(homes) => homes.get(nth).copied(),
+            _ if nth > 0 => None,
+            _ => port.home(key),
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use linerate_testkit::Random;
-use linerate_wire::{FlowKey4, FlowKey6};
+use linerate_wire::{FlowKey4, FlowKey6, tcp};
 
 use super::*;
 

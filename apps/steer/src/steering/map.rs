@@ -24,16 +24,16 @@
 //! - A RST changes nothing: whether it is one is the owner's to judge (RFC 5961 3.2), whose message
 //!   deletes the entry. A SYN that meets an entry goes to its owner, too.
 //!
-//! Packets of open connections write nothing here.
+//! Packets of open connections write nothing here, and read one line of memory each.
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_dispatch::ones;
 use linerate_tables::TableError;
 use linerate_tables::exact::Seed;
-use linerate_tables::flow::{FlowConfig, FlowTable, FlowTable4, FlowTable6, State};
+use linerate_tables::flow::{FlowConfig, State};
 use linerate_tables::parse::{Mask, Parsed};
-use linerate_wire::FlowKey;
 use linerate_wire::tcp::flag;
+use linerate_wire::{FlowKey, FlowKey4, FlowKey6};
 
 use super::plan::Member;
 
@@ -123,8 +123,8 @@ pub struct MapCounts {
 
 /// The maps of one home.
 pub struct Map {
-    v4: FlowTable4<Entry>,
-    v6: FlowTable6<Entry>,
+    v4: Table<FlowKey4, 16>,
+    v6: Table<FlowKey6, 40>,
     counts: MapCounts,
     /// Owners that have ended, whose entries are to go: a bit for each.
     ended: [u64; 4],
@@ -161,8 +161,8 @@ impl Map {
             seed: config.seed,
         };
         Ok(Self {
-            v4: FlowTable::new(&table("connections4", config.connections4), 0)?,
-            v6: FlowTable::new(&table("connections6", config.connections6), 0)?,
+            v4: Table::new(&table("connections4", config.connections4))?,
+            v6: Table::new(&table("connections6", config.connections6))?,
             counts: MapCounts::default(),
             ended: [0; 4],
             idle: Vec::with_capacity(2 * BUDGET),
@@ -171,22 +171,22 @@ impl Map {
 
     /// Entries, of both families.
     pub fn len(&self) -> usize {
-        self.v4.len() + self.v6.len()
+        self.v4.flows().len() + self.v6.flows().len()
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.v4.is_empty() && self.v6.is_empty()
+        self.v4.flows().is_empty() && self.v6.flows().is_empty()
     }
 
     /// Entries of an owner.
     pub fn owned(&self, owner: Member) -> u32 {
-        self.v4.in_bucket(owner) + self.v6.in_bucket(owner)
+        self.v4.flows().in_bucket(owner) + self.v6.flows().in_bucket(owner)
     }
 
     /// Entries in a phase.
     pub fn in_phase(&self, phase: Phase) -> usize {
-        self.v4.count(phase as u8) + self.v6.count(phase as u8)
+        self.v4.flows().count(phase as u8) + self.v6.flows().count(phase as u8)
     }
 
     /// What it has done.
@@ -196,7 +196,7 @@ impl Map {
 
     /// All memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        self.v4.memory_bytes() + self.v6.memory_bytes()
+        self.v4.bytes() + self.v6.bytes()
     }
 
     /// The phase of a connection, and what is known of it; `key` as packets from the network have
@@ -275,25 +275,20 @@ impl Map {
         (parsed, mask): (&Parsed, Mask),
         owners: &mut [u32; Burst::CAPACITY],
     ) -> Mask {
-        let mut mapped = 0;
-        let mut found = [None; Burst::CAPACITY];
+        let (mut mapped, mut open) = (0, 0);
         let v4 = mask & parsed.class.v4;
-        if v4 != 0 && !self.v4.is_empty() {
-            let count = (Mask::BITS - v4.leading_zeros()) as usize;
-            let keys = &parsed.keys4[..count];
-            self.v4.lookup_bulk(keys, &mut found[..count]);
-            mapped |= self.v4.known(v4, &found, owners);
+        if v4 != 0 && !self.v4.flows().is_empty() {
+            (mapped, open) = self.v4.owners(&parsed.keys4, v4, owners);
         }
         let v6 = mask & parsed.class.v6;
-        if v6 != 0 && !self.v6.is_empty() {
-            let count = (Mask::BITS - v6.leading_zeros()) as usize;
-            let keys = &parsed.keys6[..count];
-            self.v6.lookup_bulk(keys, &mut found[..count]);
-            mapped |= self.v6.known(v6, &found, owners);
+        if v6 != 0 && !self.v6.flows().is_empty() {
+            let (more, more_open) = self.v6.owners(&parsed.keys6, v6, owners);
+            mapped |= more;
+            open |= more_open;
         }
         for index in ones(mapped) {
             let packet = &burst.as_packets()[index];
-            let is_open = found[index].is_some_and(|hit| hit.state == Phase::Open as u8);
+            let is_open = open >> index & 1 != 0;
             if !is_open || flags(packet) & (flag::SYN | flag::FIN) != 0 {
                 self.observe_at(now, parsed, index, packet);
             }
@@ -323,9 +318,10 @@ impl Map {
             while self.ended[word] != 0 {
                 let bit = self.ended[word].trailing_zeros();
                 let owner = (word as u32 * u64::BITS + bit) as Member;
-                let orphaned = &mut self.counts.orphaned;
-                let done = self.v4.take_bucket(owner, BUDGET, |_| *orphaned += 1)
-                    && self.v6.take_bucket(owner, BUDGET, |_| *orphaned += 1);
+                let (v4, v4_done) = self.v4.remove_owner(owner, BUDGET);
+                let (v6, v6_done) = self.v6.remove_owner(owner, BUDGET);
+                self.counts.orphaned += v4 + v6;
+                let done = v4_done && v6_done;
                 if !done {
                     return;
                 }
@@ -339,7 +335,7 @@ impl Map {
         if self.ended != [0; 4] {
             return Some(now);
         }
-        let both = [self.v4.next_expiry(), self.v6.next_expiry()];
+        let both = [self.v4.flows().next_expiry(), self.v6.flows().next_expiry()];
         both.into_iter().flatten().min()
     }
 

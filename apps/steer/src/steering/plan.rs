@@ -13,6 +13,7 @@
 //! tuples that meet on one lcore; in the second it is that of the NIC ([`Model`]).
 
 use linerate_core::packet::Burst;
+use linerate_dispatch::owners::WORKERS;
 use linerate_dispatch::{BUCKETS, Bucket, Owner, Owners, ones};
 use linerate_tables::TableError;
 use linerate_tables::parse::{Mask, Parsed};
@@ -174,9 +175,13 @@ impl Plan {
     /// For ports in the order of their numbers; lcores below `owners` own connections.
     ///
     /// # Panics
-    /// If no lcore owns connections.
+    /// If no lcore owns connections, or more than [`WORKERS`] do.
     pub fn new(ports: Vec<PortPlan>, owners: Member) -> Self {
-        assert!(owners > 0, "no lcore owns connections");
+        let range = 1..=WORKERS;
+        assert!(
+            range.contains(&owners.into()),
+            "{owners} lcores own connections"
+        );
         Self { ports, owners }
     }
 

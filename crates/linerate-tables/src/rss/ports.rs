@@ -3,7 +3,7 @@
 use super::{Inverse, PortSet};
 use std::ops::RangeInclusive;
 
-/// Tries at a random port before the free ones are counted.
+/// Tries at a random port before those that are wanted are counted.
 const TRIES: u64 = 32;
 
 /// The ports that send one tuple to one queue, from [`Inverse::ports`].
@@ -72,14 +72,18 @@ impl<'a> Ports<'a> {
 
     /// For each RETA entry that can be reached, one port.
     fn offsets(&self) -> impl Iterator<Item = u16> {
-        self.slots.iter().filter_map(|&slot| {
-            if let Some((odd, queue)) = self.pair
-                && self.inverse.reta().queue(u32::from(slot) ^ odd) != queue
-            {
-                return None;
-            }
-            Some(self.inverse.solution(self.fixed, slot)? ^ self.kept)
-        })
+        self.slots.iter().filter_map(|&slot| self.offset_of(slot))
+    }
+
+    /// A port that reaches a RETA entry, if there is one.
+    #[inline]
+    fn offset_of(&self, slot: u16) -> Option<u16> {
+        if let Some((odd, queue)) = self.pair
+            && self.inverse.reta().queue(u32::from(slot) ^ odd) != queue
+        {
+            return None;
+        }
+        Some(self.inverse.solution(self.fixed, slot)? ^ self.kept)
     }
 
     fn runs(&self) -> impl Iterator<Item = Run<'a>> {
@@ -160,26 +164,30 @@ impl<'a> Ports<'a> {
     }
 
     /// One of them, each as likely as the others, by a random word; `None` where all are excluded.
+    #[inline]
     pub fn pick(&self, random: u64) -> Option<u16> {
-        let all = Self {
-            excluded: None,
-            ..self.clone()
-        };
-        let count = all.count() as u64;
-        if count == 0 {
-            return None;
-        }
         let mut words = linerate_core::random::Random::new(random);
-        let mut try_one = || all.nth((words.bits() % count) as usize);
-        let tries = if self.excluded.is_some() { TRIES } else { 1 };
-        let found = (0..tries)
-            .filter_map(|_| try_one())
-            .find(|&port| self.is_free(port));
-        // So many are excluded that chance does not find the rest.
-        found.or_else(|| {
-            let free = self.count() as u64;
-            self.nth(random.checked_rem(free)? as usize)
-        })
+        let found = (0..TRIES).find_map(|_| self.try_one(words.bits()));
+        // So few are left that chance does not find them.
+        found.or_else(|| self.pick_counted(words.bits()))
+    }
+
+    /// A port of an entry and of the kernel that are drawn, if it is wanted. All entries that can
+    /// be reached have as many ports, so each port is as likely as the others.
+    #[inline]
+    fn try_one(&self, random: u64) -> Option<u16> {
+        let kernel = self.inverse.kernel();
+        let drawn = |word: u64, of: usize| (((word & 0xffff_ffff) * of as u64) >> 32) as usize;
+        let slot = *self.slots.get(drawn(random, self.slots.len()))?;
+        let vector = *kernel.get(drawn(random >> 32, kernel.len()))?;
+        let port = self.offset_of(slot)? ^ vector;
+        (self.range.contains(&port) && self.is_free(port)).then_some(port)
+    }
+
+    #[cold]
+    fn pick_counted(&self, random: u64) -> Option<u16> {
+        let free = self.count() as u64;
+        self.nth(random.checked_rem(free)? as usize)
     }
 
     /// Whether the port is one of them.

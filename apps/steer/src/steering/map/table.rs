@@ -1,8 +1,16 @@
 //! The map of one family: entries in a [`FlowTable`], and what messages and segments do to them.
+//!
+//! Beside the table lies a byte for each of its places: owner and whether the entry is open. So a
+//! packet of an open connection reads the index, which is a line of memory, and that byte, which of
+//! a million connections is in a cache.
 
+use linerate_core::mem::HugeArray;
 use linerate_core::packet::Burst;
 use linerate_dispatch::ones;
-use linerate_tables::flow::{Direction, First, Flow, FlowKey, FlowTable, Hit, Inserted};
+use linerate_tables::TableError;
+use linerate_tables::flow::{
+    Direction, First, Flow, FlowConfig, FlowId, FlowKey, FlowTable, Hit, Inserted,
+};
 use linerate_tables::parse::Mask;
 
 use super::entry::{Entry, Phase, Segment, Step, Way, phase_of, step};
@@ -11,56 +19,57 @@ use super::{MapCounts, Member, Pinned, Refused};
 /// Timers that one poll handles.
 pub(super) const BUDGET: usize = 32;
 
-/// What is done with the entries of a family, whose keys are `F`.
-pub(super) trait Table<F> {
-    /// The entry of packets from the network with this key.
-    fn find(&self, key: F) -> Option<(Hit, Entry)>;
+/// In the byte of a place: the entry is open; the other bits are its owner.
+const OPEN: u8 = 1 << 7;
 
-    /// Makes an entry; there is none yet.
-    fn make(&mut self, now: u64, key: F, phase: Phase, entry: Entry) -> Result<(), Refused>;
+/// What packets found, by position: the place of the entry, and the packet's direction.
+type Found = [Option<(u32, Direction)>; Burst::CAPACITY];
 
-    /// Changes one that is there.
-    fn set(&mut self, hit: &Hit, phase: Phase, entry: Entry);
-
-    /// As [`Map::enter`](super::Map::enter); whether it is a new one.
-    fn enter(&mut self, now: u64, key: F, owner: Member) -> Result<bool, Refused>;
-
-    /// As [`Map::pin`](super::Map::pin).
-    fn pin(
-        &mut self,
-        now: u64,
-        key: F,
-        to: (Member, u16),
-        by_hash: Option<Member>,
-        counts: &mut MapCounts,
-    ) -> Result<Pinned, Refused>;
-
-    /// As [`Map::delete`](super::Map::delete); whether it was there.
-    fn delete(&mut self, key: F, owner: Member) -> bool;
-
-    /// As [`Map::observe`](super::Map::observe); whether the entry has ended with it.
-    fn observe(&mut self, now: u64, key: F, way: Way, segment: &Segment) -> bool;
-
-    /// Writes the owners of what was found at the positions of a mask; returns where it was.
-    fn known(
-        &self,
-        mask: Mask,
-        found: &[Option<Hit>; Burst::CAPACITY],
-        owners: &mut [u32; Burst::CAPACITY],
-    ) -> Mask;
-
-    /// Handles timers: shows to `ask` the entries whose owners are to be asked.
-    fn age(&mut self, now: u64, counts: &mut MapCounts, ask: impl FnMut(F, Member));
+/// The entries of a family.
+pub(super) struct Table<F: FlowKey<K>, const K: usize> {
+    flows: FlowTable<F, Entry, K>,
+    /// By place: see [`OPEN`].
+    places: HugeArray<u8>,
 }
 
-impl<F: FlowKey<K>, const K: usize> Table<F> for FlowTable<F, Entry, K> {
-    fn find(&self, key: F) -> Option<(Hit, Entry)> {
-        let hit = self.lookup(key)?;
-        // A packet from the network with our end as its source is none of this connection.
-        let is_in = hit.direction == Direction::Forward;
-        Some((hit, *self.user(hit.flow)?)).filter(|_| is_in)
+impl<F: FlowKey<K>, const K: usize> Table<F, K> {
+    pub(super) fn new(config: &FlowConfig) -> Result<Self, TableError> {
+        Ok(Self {
+            flows: FlowTable::new(config, 0)?,
+            places: HugeArray::filled(&config.name, config.flows, 0)?,
+        })
     }
 
+    pub(super) fn flows(&self) -> &FlowTable<F, Entry, K> {
+        &self.flows
+    }
+
+    /// Takes entries of an owner out, `most` at most; how many, and whether those were the last.
+    pub(super) fn remove_owner(&mut self, owner: Member, most: usize) -> (u64, bool) {
+        let mut count = 0;
+        let is_last = self.flows.take_bucket(owner, most, |_| count += 1);
+        (count, is_last)
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.flows.memory_bytes() + self.places.region().len()
+    }
+
+    /// Notes what most packets need of an entry.
+    fn note(&mut self, flow: FlowId, phase: Phase, owner: Member) {
+        let open = if phase == Phase::Open { OPEN } else { 0 };
+        self.places[flow.index()] = owner | open;
+    }
+
+    /// The entry of packets from the network with this key.
+    pub(super) fn find(&self, key: F) -> Option<(Hit, Entry)> {
+        let hit = self.flows.lookup(key)?;
+        // A packet from the network with our end as its source is none of this connection.
+        let is_in = hit.direction == Direction::Forward;
+        Some((hit, *self.flows.user(hit.flow)?)).filter(|_| is_in)
+    }
+
+    /// Makes an entry; there is none yet.
     fn make(&mut self, now: u64, key: F, phase: Phase, entry: Entry) -> Result<(), Refused> {
         let first = First {
             state: phase as u8,
@@ -70,21 +79,28 @@ impl<F: FlowKey<K>, const K: usize> Table<F> for FlowTable<F, Entry, K> {
             bytes: 0,
         };
         // Its bucket is its owner, so that what an owner leaves behind is found.
-        match self.insert_absent(now, key, key.reversed(), entry.owner, first) {
-            Ok(Inserted::New { .. }) => Ok(()),
-            _ => Err(Refused::Full),
-        }
+        let made = self
+            .flows
+            .insert_absent(now, key, key.reversed(), entry.owner, first);
+        let Ok(Inserted::New { flow, .. }) = made else {
+            return Err(Refused::Full);
+        };
+        self.note(flow, phase, entry.owner);
+        Ok(())
     }
 
+    /// Changes one that is there.
     fn set(&mut self, hit: &Hit, phase: Phase, entry: Entry) {
-        if let Some(known) = self.user_mut(hit.flow) {
+        if let Some(known) = self.flows.user_mut(hit.flow) {
             *known = entry;
         }
         // States have no limits, and the entry is there.
-        let _ = self.set_state(hit.flow, phase as u8);
+        let _ = self.flows.set_state(hit.flow, phase as u8);
+        self.note(hit.flow, phase, entry.owner);
     }
 
-    fn enter(&mut self, now: u64, key: F, owner: Member) -> Result<bool, Refused> {
+    /// As [`Map::enter`](super::Map::enter); whether it is a new one.
+    pub(super) fn enter(&mut self, now: u64, key: F, owner: Member) -> Result<bool, Refused> {
         let entry = Entry {
             owner,
             ..Entry::default()
@@ -95,7 +111,7 @@ impl<F: FlowKey<K>, const K: usize> Table<F> for FlowTable<F, Entry, K> {
         if known.owner != owner {
             return Err(Refused::Taken);
         }
-        self.touch(now, key, 0);
+        self.flows.touch(now, key, 0);
         // RFC 6191: a new connection may begin in the TIME-WAIT of the last one.
         if matches!(phase(&hit), Phase::Closed | Phase::Fin | Phase::Asked) {
             let moves = known.moves;
@@ -104,7 +120,8 @@ impl<F: FlowKey<K>, const K: usize> Table<F> for FlowTable<F, Entry, K> {
         Ok(false)
     }
 
-    fn pin(
+    /// As [`Map::pin`](super::Map::pin).
+    pub(super) fn pin(
         &mut self,
         now: u64,
         key: F,
@@ -139,7 +156,7 @@ impl<F: FlowKey<K>, const K: usize> Table<F> for FlowTable<F, Entry, K> {
             ..known
         };
         if known.owner == owner {
-            self.touch(now, key, 0);
+            self.flows.touch(now, key, 0);
             let phase = match (phase(&hit), known.fins) {
                 (Phase::Asked, 0) => Phase::Open,
                 (Phase::Asked, _) => Phase::Fin,
@@ -152,7 +169,7 @@ impl<F: FlowKey<K>, const K: usize> Table<F> for FlowTable<F, Entry, K> {
             });
         }
         // Its bucket is another one, so it goes out and in: there is room for one.
-        self.remove(hit.flow);
+        self.flows.remove(hit.flow);
         let phase = match phase(&hit) {
             Phase::Asked => Phase::Open,
             phase => phase,
@@ -162,69 +179,77 @@ impl<F: FlowKey<K>, const K: usize> Table<F> for FlowTable<F, Entry, K> {
         Ok(Pinned::From(known.owner))
     }
 
-    fn delete(&mut self, key: F, owner: Member) -> bool {
+    /// As [`Map::delete`](super::Map::delete); whether it was there.
+    pub(super) fn delete(&mut self, key: F, owner: Member) -> bool {
         match self.find(key) {
-            Some((hit, known)) if known.owner == owner => self.remove(hit.flow).is_some(),
+            Some((hit, known)) if known.owner == owner => self.flows.remove(hit.flow).is_some(),
             _ => false,
         }
     }
 
-    fn observe(&mut self, now: u64, key: F, way: Way, segment: &Segment) -> bool {
+    /// As [`Map::observe`](super::Map::observe); whether the entry has ended with it.
+    pub(super) fn observe(&mut self, now: u64, key: F, way: Way, segment: &Segment) -> bool {
         let Some((hit, entry)) = self.find(key) else {
             return false;
         };
         match step(phase(&hit), entry, way, segment) {
             Step::Same => {}
             Step::Again => {
-                self.touch(now, key, 0);
+                self.flows.touch(now, key, 0);
             }
             Step::To(to, entry) => {
                 // Its time is that of the first FIN, so that more of them do not prolong it.
                 if to != phase(&hit) {
-                    self.touch(now, key, 0);
+                    self.flows.touch(now, key, 0);
                 }
                 self.set(&hit, to, entry);
             }
-            Step::Ends => return self.remove(hit.flow).is_some(),
+            Step::Ends => return self.flows.remove(hit.flow).is_some(),
         }
         false
     }
 
+    /// Writes the owners of packets at the positions of a mask that have an entry; returns where
+    /// they have, and where it is open.
     #[inline(always)]
-    fn known(
+    pub(super) fn owners(
         &self,
+        keys: &[F; Burst::CAPACITY],
         mask: Mask,
-        found: &[Option<Hit>; Burst::CAPACITY],
         owners: &mut [u32; Burst::CAPACITY],
-    ) -> Mask {
-        let mut known = 0;
+    ) -> (Mask, Mask) {
+        let count = (Mask::BITS - mask.leading_zeros()) as usize;
+        let mut found: Found = [None; Burst::CAPACITY];
+        self.flows.places_bulk(&keys[..count], &mut found[..count]);
+        let (mut known, mut open) = (0, 0);
         for index in ones(mask) {
-            if let Some(hit) = found[index]
-                && hit.direction == Direction::Forward
-                && let Some(entry) = self.user(hit.flow)
-            {
-                owners[index] = entry.owner.into();
+            if let Some((place, Direction::Forward)) = found[index] {
+                let noted = self.places[place as usize];
+                owners[index] = (noted & !OPEN).into();
                 known |= 1 << index;
+                open |= Mask::from(noted & OPEN != 0) << index;
             }
         }
-        known
+        (known, open)
     }
 
-    fn age(&mut self, now: u64, counts: &mut MapCounts, mut ask: impl FnMut(F, Member)) {
-        if self.next_expiry().is_none_or(|at| at > now) {
+    /// Handles timers: shows to `ask` the entries whose owners are to be asked.
+    pub(super) fn age(&mut self, now: u64, counts: &mut MapCounts, mut ask: impl FnMut(F, Member)) {
+        if self.flows.next_expiry().is_none_or(|at| at > now) {
             return;
         }
         let mut idle: [Option<Flow<F, Entry>>; BUDGET] = [None; BUDGET];
         let mut count = 0;
-        self.poll(now, BUDGET, |flow| match phase_of(flow.state) {
-            Phase::Open | Phase::Fin => {
-                // No more flows end than the budget is.
-                idle[count] = Some(*flow);
-                count += 1;
-            }
-            Phase::Closed => counts.closed += 1,
-            Phase::Opening | Phase::Asked => counts.expired += 1,
-        });
+        self.flows
+            .poll(now, BUDGET, |flow| match phase_of(flow.state) {
+                Phase::Open | Phase::Fin => {
+                    // No more flows end than the budget is.
+                    idle[count] = Some(*flow);
+                    count += 1;
+                }
+                Phase::Closed => counts.closed += 1,
+                Phase::Opening | Phase::Asked => counts.expired += 1,
+            });
         for flow in idle.into_iter().flatten() {
             let asked = Flow {
                 state: Phase::Asked as u8,
@@ -232,7 +257,8 @@ impl<F: FlowKey<K>, const K: usize> Table<F> for FlowTable<F, Entry, K> {
                 ..flow
             };
             // It has just left its place, so there is one.
-            if self.put(&asked).is_ok() {
+            if let Ok(Inserted::New { flow: place, .. }) = self.flows.put(&asked) {
+                self.note(place, Phase::Asked, flow.user.owner);
                 counts.asked += 1;
                 ask(flow.key, flow.user.owner);
             }

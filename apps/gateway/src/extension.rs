@@ -241,7 +241,7 @@ impl Extension for Gateway {
         let mut dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, egress);
         if let Some(dispatch) = &mut dispatch {
             let across = Across::new(stanzas.across, &setup.mesh.far, flows.readers());
-            dispatch.sorter().set_across(across);
+            dispatch.set_across(across);
             flows.own(dispatch.mine());
             flows.moves(stanzas.rebalance.is_some());
             dispatch.sorter().count_loads(stanzas.rebalance.is_some());

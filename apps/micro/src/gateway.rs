@@ -11,10 +11,11 @@ use linerate_core::env::{Clock, Isa, Lcore};
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools};
 use linerate_core::ring::spsc;
 use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker};
+use linerate_dispatch::{Owners, Sorter};
 use linerate_drivers::Drivers;
 use linerate_gateway::config::{FlowsConfig, Stanzas};
-use linerate_gateway::dispatch::sorter::Sorted;
-use linerate_gateway::dispatch::{Bucket, Classes, Hash, Marked, Owners, Sorter};
+use linerate_gateway::dispatch::handed::{Handed, Sorted};
+use linerate_gateway::dispatch::{Bucket, Classes, Hash, Marked};
 use linerate_gateway::nat::rules;
 use linerate_gateway::path::GatewayPath;
 use linerate_gateway::policy::stanza;
@@ -297,7 +298,7 @@ const UNDER_WAY: usize = 512;
 
 /// Takes packets, says their buckets, all of which the other worker owns, and hands them over.
 struct Hop {
-    sorter: Sorter,
+    sorter: Sorter<Handed>,
     classes: Classes,
     parsed: Box<Parsed>,
 }
@@ -313,7 +314,10 @@ impl Stage for Hop {
             mask: Mask::MAX,
             ..Sorted::default()
         };
-        self.sorter.sort(burst, &buckets, all, 1, out);
+        let mark = |index: usize| all.handed(index, 1, buckets[index]);
+        let ready = |_, _: &mut Burst, _: &mut PoolCache| ();
+        let sorted = (&buckets, all.mask);
+        self.sorter.sort(burst, sorted, mark, ready, out);
     }
 }
 

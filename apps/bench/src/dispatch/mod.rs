@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, Cell, Column, Table};
-use linerate_gateway::dispatch::owners::WORKERS;
+use linerate_dispatch::owners::WORKERS;
 use linerate_gateway::dispatch::{Classes, Hash, Marked, Marks};
 use linerate_routing::model::Cidr;
 use serde::Serialize;

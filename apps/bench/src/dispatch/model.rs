@@ -1,8 +1,8 @@
 //! Lcores that share a trace's packets, by form of dispatch: who receives each, whose it is, and
 //! what both have to do for it.
 
-use linerate_gateway::dispatch::owners::{FEW, Loads, MOVES, TOLERANCE};
-use linerate_gateway::dispatch::{BUCKETS, Move, Owners};
+use linerate_dispatch::owners::{FEW, Loads, MOVES, TOLERANCE};
+use linerate_dispatch::{BUCKETS, Move, Owners};
 use serde::Serialize;
 
 use super::trace::{Packet, Trace};

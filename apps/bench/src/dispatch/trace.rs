@@ -5,9 +5,9 @@ use std::fs::File;
 use std::path::Path;
 
 use linerate_appliance::error::Error;
+use linerate_dispatch::owners::WORKERS;
 use linerate_drivers::pcap::Reader;
 use linerate_gateway::dispatch::frame::dispatched;
-use linerate_gateway::dispatch::owners::WORKERS;
 use linerate_gateway::dispatch::{Bucket, Classes};
 use linerate_tables::rss::{Flow, Model, Profile, Reta, SYMMETRIC_KEY};
 use linerate_wire::FlowKey;

@@ -14,10 +14,10 @@ use std::sync::Arc;
 
 use linerate_core::arch::CACHE_PAIR;
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache};
+use linerate_dispatch::Owner;
 use linerate_routing::model::InterfaceId;
 
-use super::owners::Owner;
-use super::sorter::Handed;
+use super::handed::Handed;
 use crate::policy::Policy;
 use crate::services::Plan;
 

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use linerate_appliance::runtime::Running;
 use linerate_appliance::socket::Problem;
 use linerate_core::run::WorkerHandle;
+use linerate_dispatch::owners::{FEW, Loads, MOVES, TOLERANCE};
+use linerate_dispatch::{Going, Gone, NOBODY, Owner, Owners, move_buckets};
 use linerate_routing::worker::RouterStage;
 use serde_json::{Value, json};
 
 use super::bucket::{BUCKETS, Bucket};
-use super::moves::{Going, Gone, move_buckets};
-use super::owners::{FEW, Loads, MOVES, Owner, Owners, TOLERANCE};
 use crate::nat::bits::Bits;
 use crate::path::on_path;
 use crate::stages::flows::buckets::Scan;
@@ -75,7 +75,7 @@ impl<'a> Crew<'a> {
                 continue;
             };
             crew.dispatchers.push(handle);
-            if me != super::sorter::NOBODY {
+            if me != NOBODY {
                 crew.workers.insert(me, (number, handle));
             }
             crew.owners = owners;

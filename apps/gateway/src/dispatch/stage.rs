@@ -18,18 +18,19 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use linerate_core::env::Isa;
-use linerate_core::packet::{Burst, Packet};
+use linerate_core::packet::{Burst, Packet, PoolCache};
 use linerate_core::run::{DropId, Egress, Point, Stage};
+use linerate_dispatch::sorter::ROOM;
+use linerate_dispatch::{NOBODY, Owner, Owners, Sorter};
 use linerate_routing::model::InterfaceId;
 use linerate_routing::plane::{Context, Mesh, Tags, ones};
 use linerate_tables::parse::Mask;
 use linerate_wire::FlowKey;
 
-use super::across::Readers;
+use super::across::{Across, Readers};
 use super::bucket::{Bucket, of_port};
 use super::class::Classes;
-use super::owners::Owners;
-use super::sorter::{Handed, NOBODY, ROOM, Sorted, Sorter};
+use super::handed::{Handed, Sorted};
 use crate::nat::bits::Bits;
 use crate::stages::flows::read;
 use crate::track::{Quote, Upper};
@@ -37,7 +38,9 @@ use crate::track::{Quote, Upper};
 /// The stage.
 pub struct Dispatch {
     classes: Arc<Classes>,
-    sorter: Sorter,
+    sorter: Sorter<Handed>,
+    /// How packets get to owners on other NUMA nodes, where there are any.
+    across: Option<Box<Across>>,
     /// The port of bursts from other workers.
     handed: Option<u16>,
     buckets: Box<[Bucket; Burst::CAPACITY]>,
@@ -66,6 +69,7 @@ impl Dispatch {
         let me = mesh.me.map_or(NOBODY, |me| me as u8);
         Some(Self {
             sorter: Sorter::new(me, owners, outlets, isa, egress),
+            across: None,
             classes,
             handed: mesh.me.map(|me| mesh.first + me),
             buckets: Box::new([0; Burst::CAPACITY]),
@@ -81,14 +85,24 @@ impl Dispatch {
     /// Goes by other classes, rules and services.
     pub fn install(&mut self, classes: Arc<Classes>, readers: Readers) {
         self.classes = classes;
-        if let Some(across) = self.sorter.across() {
+        if let Some(across) = &mut self.across {
             across.install(readers);
         }
     }
 
     /// Its sorter.
-    pub fn sorter(&mut self) -> &mut Sorter {
+    pub fn sorter(&mut self) -> &mut Sorter<Handed> {
         &mut self.sorter
+    }
+
+    /// Has owners on other NUMA nodes.
+    pub fn set_across(&mut self, across: Option<Box<Across>>) {
+        self.across = across;
+    }
+
+    /// How packets get to those.
+    pub fn across(&mut self) -> Option<&mut Across> {
+        self.across.as_deref_mut()
     }
 
     /// The buckets that are this worker's.
@@ -236,21 +250,33 @@ impl Dispatch {
         });
         let interface = context.packets.interface.0;
         let before = leaving.len() as u64;
-        let left = self
-            .sorter
-            .sort(&mut leaving, &self.buckets, sorted, interface, out);
+        let left = self.sort(&mut leaving, sorted, interface, out);
         self.hand_over.packets += before - leaving.len() as u64;
         for (index, mut packet) in ones(sorted.mask & !left).zip(leaving.drain()) {
             packet.set_port(port);
-            packet.set_user(Handed {
-                interface,
-                bucket: self.buckets[index],
-                is_whole: sorted.whole >> index & 1 != 0,
-                has_turned: true,
-                has_original: sorted.originals >> index & 1 != 0,
-            });
+            packet.set_user(sorted.handed(index, interface, self.buckets[index]));
             self.rest.push_back(packet);
         }
+    }
+
+    /// Hands packets of one interface over whose buckets, which are known, are others'.
+    #[inline(always)]
+    fn sort(
+        &mut self,
+        burst: &mut Burst,
+        sorted: Sorted,
+        interface: u16,
+        out: &mut Egress,
+    ) -> Mask {
+        let (buckets, across) = (&*self.buckets, &mut self.across);
+        let mark = |index: usize| sorted.handed(index, interface, buckets[index]);
+        let ready = |owner: Owner, packets: &mut Burst, cache: &mut PoolCache| {
+            if let Some(across) = across {
+                across.ready(owner, interface, packets, cache);
+            }
+        };
+        self.sorter
+            .sort(burst, (buckets, sorted.mask), mark, ready, out)
     }
 
     /// The bucket of an ICMP message: that of the query's flow, or of what an error quotes.
@@ -313,7 +339,7 @@ impl Stage<Context<'_>> for Dispatch {
             }
         }
         let id = context.packets.interface.0;
-        let sorter = &mut self.sorter;
+        let sorter = &self.sorter;
         if self.hand_over.is_watched() {
             let is_others = |index: &usize| sorter.owners().of(self.buckets[*index]) != sorter.me();
             for index in ones(tracked).filter(is_others) {
@@ -327,13 +353,13 @@ impl Stage<Context<'_>> for Dispatch {
             whole,
             ..Sorted::default()
         };
-        let gone = sorter.sort(burst, &self.buckets, sorted, id, out);
+        let gone = self.sort(burst, sorted, id, out);
         match self.hand_over.is_watched() {
             true => self.hand_over.ends(began, all.count_ones().into()),
             false => self.hand_over.packets += u64::from(gone.count_ones()),
         }
         if gone != 0 {
-            let (owners, buckets) = (sorter.owners(), &self.buckets);
+            let (owners, buckets) = (self.sorter.owners(), &self.buckets);
             let to = |index: usize| format!("handed to worker {}", owners.of(buckets[index]));
             context.close_up(all, gone, to);
         }

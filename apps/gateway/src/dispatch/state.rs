@@ -2,10 +2,10 @@
 
 use linerate_core::packet::Burst;
 use linerate_core::run::Egress;
+use linerate_dispatch::{Sharded, Sorter};
 use linerate_routing::worker::RouterStage;
 
-use super::moves::Sharded;
-use super::sorter::Sorter;
+use super::handed::Handed;
 use crate::nat::bits::Bits;
 use crate::path::GatewayPath;
 use crate::stages::flows::buckets::Part;
@@ -18,10 +18,10 @@ fn path(stage: &mut RouterStage) -> Option<&mut GatewayPath> {
     }
 }
 
-impl Sharded for RouterStage {
-    type Part = Part;
+impl Sharded<Part> for RouterStage {
+    type Mark = Handed;
 
-    fn sorter(&mut self) -> Option<&mut Sorter> {
+    fn sorter(&mut self) -> Option<&mut Sorter<Handed>> {
         Some(path(self)?.dispatch()?.sorter())
     }
 

@@ -22,9 +22,8 @@ use linerate_wire::protocol;
 use linerate_wire::tcp::flag::{ACK, SYN};
 
 use super::across::{Across, By};
-use super::owners::{Owner, WORKERS};
 use super::stage::Dispatch;
-use super::{Classes, Hash, Marked, Owners};
+use super::{Classes, Hash, Marked};
 use crate::config::{FlowsConfig, Stanzas};
 use crate::nat::bits::Bits;
 use crate::nat::rules::{Action, At, Config, Forward, Place, Pool as Addresses, Rules};
@@ -33,6 +32,8 @@ use crate::nat::{Endpoint, First, Limits, Nat, Protocol, Tuple};
 use crate::path::GatewayPath;
 use crate::policy;
 use crate::stages::flows::{Flows, Shared};
+use linerate_dispatch::owners::WORKERS;
+use linerate_dispatch::{Owner, Owners};
 
 mod across;
 mod ending;
@@ -331,7 +332,7 @@ impl Plant {
             let dispatch = Dispatch::new(classes, &setup.mesh, setup.isa, &mut egress);
             let mut dispatch = dispatch.unwrap();
             let across = Across::new(sockets.by, &setup.mesh.far, flows.readers());
-            dispatch.sorter().set_across(across);
+            dispatch.set_across(across);
             flows.own(dispatch.mine());
             let path = Box::new(GatewayPath::with(&setup, flows, Some(dispatch)));
             let fast = Fast::new(setup, path, &mut egress);

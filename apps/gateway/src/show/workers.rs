@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::dispatch::across::Counts;
 use crate::dispatch::bucket::Bucket;
-use crate::dispatch::sorter::NOBODY;
 use crate::path::on_path;
 use crate::stages::flows::Shared;
+use linerate_dispatch::NOBODY;
 
 pub(crate) const WORKERS: Table = Table {
     what: "workers",
@@ -52,9 +52,9 @@ fn all(at_work: &AtWork<'_>) -> Vec<Said> {
                 let flows = path.flows();
                 let (known, half_open) = (flows.v4().len() + flows.v6().len(), flows.half_open());
                 let sorted = path.dispatch().map(|dispatch| {
+                    let across = dispatch.across().map(|across| across.counts());
                     let sorter = dispatch.sorter();
                     let buckets = sorter.owners().buckets(sorter.me()).collect::<Vec<_>>();
-                    let across = sorter.across().map(|across| across.counts());
                     (
                         sorter.me() != NOBODY,
                         buckets,

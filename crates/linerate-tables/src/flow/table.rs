@@ -226,6 +226,24 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         }
     }
 
+    /// As [`FlowTable::lookup_bulk`], but reads no entries: the place of each packet's flow, which
+    /// is its [`FlowId::index`], and which way the packet goes. For who keeps all that most packets
+    /// need in an array beside the table.
+    ///
+    /// # Panics
+    /// If the slices differ in length.
+    pub fn places_bulk(&self, keys: &[F], found: &mut [Option<(u32, Direction)>]) {
+        assert!(keys.len() == found.len(), "a place for each key");
+        for (keys, found) in keys.chunks(BLOCK).zip(found.chunks_mut(BLOCK)) {
+            let (mut places, mut flips) = ([None; BLOCK], [false; BLOCK]);
+            self.find_places(keys, &mut places, &mut flips);
+            for ((place, flip), found) in places.into_iter().zip(flips).zip(found) {
+                let place = place.map(Place);
+                *found = place.and_then(|place| Some((place.index(), place.direction(flip)?)));
+            }
+        }
+    }
+
     /// As [`FlowTable::lookup_bulk`], of packets that came at tick `now`: each is counted and keeps
     /// its flow alive. `bytes` are the packets' lengths.
     ///
@@ -250,6 +268,20 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
     /// The places of the flows of a block's keys, whose memory is asked for.
     #[inline(always)]
     fn find(&self, keys: &[F], places: &mut [Option<u32>; BLOCK], flips: &mut [bool; BLOCK]) {
+        self.find_places(keys, places, flips);
+        for place in places[..keys.len()].iter().flatten() {
+            self.prefetch_hit(Place(*place));
+        }
+    }
+
+    /// The places alone.
+    #[inline(always)]
+    fn find_places(
+        &self,
+        keys: &[F],
+        places: &mut [Option<u32>; BLOCK],
+        flips: &mut [bool; BLOCK],
+    ) {
         let mut canonical = [[0; K]; BLOCK];
         for ((key, canonical), flip) in keys.iter().zip(&mut canonical).zip(flips) {
             let (key, flipped) = self.canonical(*key);
@@ -257,9 +289,6 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
         }
         let places = &mut places[..keys.len()];
         self.index.lookup_bulk(&canonical[..keys.len()], places);
-        for place in places.iter().flatten() {
-            self.prefetch_hit(Place(*place));
-        }
     }
 
     /// As [`FlowTable::touch_bulk`], for one packet.

@@ -219,11 +219,16 @@ impl<F: Drawn<K>, const K: usize> Checked<F, K> {
         let keys: Vec<F> = (0..count).map(|_| self.key(random)).collect();
         let bytes: Vec<u32> = (0..count).map(|_| random.below(1500) as u32).collect();
         let mut found = vec![None; count];
+        let mut places = vec![None; count];
+        self.table.places_bulk(&keys, &mut places);
         let is_judged = random.below(2) == 0;
         match is_judged {
             true => self.table.lookup_bulk(&keys, &mut found),
             false => self.table.touch_bulk(self.now, &keys, &bytes, &mut found),
         }
+        let place = |hit: &Hit| (hit.flow.index() as u32, hit.direction);
+        let expected = found.iter().map(|hit| hit.as_ref().map(place));
+        assert!(places.iter().copied().eq(expected));
         for ((&key, &bytes), found) in keys.iter().zip(&bytes).zip(&found) {
             match is_judged {
                 true => self.judge(random, *found, key, bytes),

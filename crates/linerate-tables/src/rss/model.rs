@@ -119,6 +119,15 @@ impl Model {
         Self { symmetry, ..self }
     }
 
+    /// The same hash with another table: of another size, or whose slots are no queues.
+    #[must_use]
+    pub fn with_reta(&self, reta: Reta) -> Self {
+        Self {
+            reta,
+            ..self.clone()
+        }
+    }
+
     /// The part of the flow's tuple that is hashed; `None` where more is hashed than the tuple.
     fn hashed<'a>(&self, flow: &'a Flow, fragment: bool) -> Option<&'a [u8]> {
         let tuple = flow.tuple();

@@ -3,7 +3,7 @@
 use super::{Inverse, PortSet};
 use std::ops::RangeInclusive;
 
-/// Tries at a random port before the free ones are counted.
+/// Tries at a random port before those that are wanted are counted.
 const TRIES: u64 = 32;
 
 /// The ports that send one tuple to one queue, from [`Inverse::ports`].
@@ -182,26 +182,27 @@ impl<'a> Ports<'a> {
     }
 
     /// One of them, each as likely as the others, by a random word; `None` where all are excluded.
+    #[inline]
     pub fn pick(&self, random: u64) -> Option<u16> {
-        let all = Self {
-            excluded: None,
-            ..self.clone()
-        };
-        let count = all.count() as u64;
-        if count == 0 {
-            return None;
-        }
         let mut words = linerate_core::random::Random::new(random);
-        let mut try_one = || all.nth((words.bits() % count) as usize);
-        let tries = if self.excluded.is_some() { TRIES } else { 1 };
-        let found = (0..tries)
-            .filter_map(|_| try_one())
-            .find(|&port| self.is_free(port));
-        // So many are excluded that chance does not find the rest.
-        found.or_else(|| {
-            let free = self.count() as u64;
-            self.nth(random.checked_rem(free)? as usize)
-        })
+        let found = (0..TRIES).find_map(|_| self.try_one(words.bits()));
+        // So few are left that chance does not find them.
+        found.or_else(|| self.pick_counted(words.bits()))
+    }
+
+    /// A port of an entry and of the kernel that are drawn, if it is wanted. All entries that can
+    /// be reached have as many ports, so each port is as likely as the others.
+    #[inline]
+    fn try_one(&self, random: u64) -> Option<u16> {
+        // The upper half of the product of a random word of 32 bits.
+        let place = ((random >> 32) * self.places() as u64) >> 32;
+        self.at(place as usize)
+    }
+
+    #[cold]
+    fn pick_counted(&self, random: u64) -> Option<u16> {
+        let free = self.count() as u64;
+        self.nth(random.checked_rem(free)? as usize)
     }
 
     /// Whether the port is one of them.

@@ -53,7 +53,7 @@ fn counts(plant: &mut Plant) -> Counts {
     let mut all = Counts::default();
     for worker in &mut plant.workers {
         let path = worker.stage.path::<GatewayPath>().unwrap();
-        if let Some(across) = path.dispatch().unwrap().sorter().across() {
+        if let Some(across) = path.dispatch().unwrap().across() {
             let counts = across.counts();
             all.by_pointer += counts.by_pointer;
             all.by_copy += counts.by_copy;
@@ -153,7 +153,7 @@ fn on_one_socket_nothing_is_copied_or_asked() {
     assert_eq!(remote(&mut plant, &[0; 3]), [[0; 2]; 2]);
     for worker in &mut plant.workers {
         let path = worker.stage.path::<GatewayPath>().unwrap();
-        assert!(path.dispatch().unwrap().sorter().across().is_none());
+        assert!(path.dispatch().unwrap().across().is_none());
     }
     plant.is_exact();
 }

@@ -9,11 +9,11 @@ use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 use super::turned::is_between;
 use super::{Flows, Table, Tracked, gone_of, ticks};
-use crate::dispatch::moves::Ties;
 use crate::dispatch::{Bucket, Classes};
 use crate::nat::bits::Bits;
 use crate::nat::ports::Apart;
 use crate::nat::{self, Protocol};
+use linerate_dispatch::moves::Ties;
 
 /// Flows that leave or arrive between two bursts.
 const SLICE: usize = 256;

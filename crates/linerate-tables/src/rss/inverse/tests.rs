@@ -3,7 +3,7 @@
 use super::*;
 use crate::rss::{MICROSOFT_KEY, PortSet, SYMMETRIC_KEY, Toeplitz};
 use linerate_core::random::Random;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 /// All ports that agree with the tuple's where the field is not free, and lead to the queue.
@@ -230,4 +230,33 @@ fn ports_that_are_not_there_are_refused() {
             .to_string()
             .contains("keeping(1)")
     );
+}
+
+/// Pearson's statistic over as many ports as are wanted has their number as its mean.
+#[test]
+fn each_port_that_is_wanted_is_picked_as_often() {
+    let rss = Toeplitz::new(&MICROSOFT_KEY).unwrap();
+    let reta = Reta::round_robin(128, 8).unwrap();
+    let inverse = Inverse::new(rss.affine(), PortField::V4_DST, &reta).unwrap();
+    let excluded: PortSet = (20_000..=20_999).filter(|port| port % 3 > 0).collect();
+    let ports = inverse.ports(&[7; 12], 3).unwrap();
+    let ports = ports.range(20_000..=20_999).excluding(&excluded);
+    let wanted: Vec<u16> = ports.iter().collect();
+    let (mut counts, rounds) = (BTreeMap::new(), 100 * wanted.len() as u64);
+    for random in 0..rounds {
+        *counts.entry(ports.pick(random).unwrap()).or_insert(0) += 1;
+    }
+    let mean = 100.0;
+    let square = |port: &u16| {
+        let count = counts.get(port).copied().unwrap_or(0);
+        (f64::from(count) - mean).powi(2) / mean
+    };
+    let sum: f64 = wanted.iter().map(square).sum();
+    let degrees = wanted.len() as f64;
+    assert!(counts.len() == wanted.len() && sum < degrees + 6.0 * (2.0 * degrees).sqrt());
+    // All but one are in use.
+    let last = wanted[wanted.len() / 2];
+    let excluded: PortSet = (0..=u16::MAX).filter(|port| *port != last).collect();
+    let ports = inverse.ports(&[7; 12], 3).unwrap().excluding(&excluded);
+    assert_eq!(ports.pick(5), Some(last));
 }

@@ -1,6 +1,6 @@
 //! Who owns which bucket, and which moves would even out the workers' loads.
 
-use super::bucket::{BUCKETS, Bucket};
+use crate::bucket::{BUCKETS, Bucket};
 
 /// A worker's number among those that own flows.
 pub type Owner = u8;

@@ -5,79 +5,35 @@
 //! worker would let two of them wait for each other.
 
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 
 use linerate_core::env::Isa;
-use linerate_core::packet::{Burst, Packet, UserData};
+use linerate_core::packet::{Burst, Packet, PoolCache, UserData};
 use linerate_core::run::{DropId, Egress};
-use linerate_routing::plane::ones;
 use linerate_tables::parse::Mask;
-use linerate_tables::rewrite::Scatter;
 
-use super::across::Across;
-use super::bucket::{BUCKETS, Bucket};
-use super::owners::{Loads, Owner, Owners};
-use crate::nat::bits::Bits;
+use crate::bits::Bits;
+use crate::bucket::{BUCKETS, Bucket};
+use crate::hand_over::HandOver;
+use crate::ones;
+use crate::owners::{Loads, Owner, Owners};
 
 /// Packets that may wait in one worker for buckets on their way to it.
-pub(super) const ROOM: usize = 4096;
+pub const ROOM: usize = 4096;
 
-/// What a packet that is handed over carries with it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handed {
-    /// The interface that it came by.
-    pub interface: u16,
+/// What a packet that is handed over carries with it: its bucket, and what else its owner has to
+/// know of how it came.
+pub trait Mark: UserData {
     /// Its bucket, as the worker said that received it.
-    pub bucket: Bucket,
-    /// Whether it was put together from fragments.
-    pub is_whole: bool,
-    /// Whether it has turned: it comes from inside with an outside source.
-    pub has_turned: bool,
-    /// Whether the headers that its sender wrote lie behind it.
-    pub has_original: bool,
+    fn bucket(&self) -> Bucket;
 }
 
-/// What is known of the packets of a burst that is sorted, besides their buckets.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Sorted {
-    /// Those that are sorted at all.
-    pub mask: Mask,
-    /// Those that were put together from fragments.
-    pub whole: Mask,
-    /// Whether they have turned.
-    pub turned: bool,
-    /// Those whose original headers lie behind them.
-    pub originals: Mask,
-}
-
-impl UserData for Handed {
-    #[inline(always)]
-    fn from_words([first, _]: [u64; 2]) -> Self {
-        Self {
-            interface: first as u16,
-            bucket: (first >> 16) as u8,
-            is_whole: first >> 24 & 1 != 0,
-            has_turned: first >> 25 & 1 != 0,
-            has_original: first >> 26 & 1 != 0,
-        }
-    }
-
-    #[inline(always)]
-    fn into_words(self) -> [u64; 2] {
-        let bucket = u64::from(self.bucket) << 16;
-        let first = u64::from(self.interface) | bucket | u64::from(self.is_whole) << 24;
-        let turned = u64::from(self.has_turned) << 25 | u64::from(self.has_original) << 26;
-        [first | turned, 0]
-    }
-}
-
-/// Sorts packets by owner.
-pub struct Sorter {
+/// Sorts packets by owner. Those that it hands over are marked as `M` says.
+pub struct Sorter<M> {
     /// Who this is; [`NOBODY`] where it only dispatches.
     me: Owner,
     owners: Owners,
-    /// The outlet that leads to each owner.
-    outlets: Vec<u16>,
-    scatter: Scatter,
+    hand_over: HandOver,
     /// Buckets whose state is on its way here.
     awaited: Bits,
     /// The packets that wait for it, in their order; never more than it was made for.
@@ -85,14 +41,13 @@ pub struct Sorter {
     no_room: DropId,
     /// Packets of each bucket that this worker has sorted, where somebody evens loads out.
     loads: Option<Box<Loads>>,
-    /// How packets get to owners on other NUMA nodes, where there are any.
-    across: Option<Box<Across>>,
+    mark: PhantomData<fn() -> M>,
 }
 
 /// The owner of no bucket.
 pub const NOBODY: Owner = Owner::MAX;
 
-impl Sorter {
+impl<M: Mark> Sorter<M> {
     /// For owner `me` of those that `outlets` lead to, by number.
     pub fn new(
         me: Owner,
@@ -104,24 +59,13 @@ impl Sorter {
         Self {
             me,
             owners,
-            outlets,
-            scatter: Scatter::new(isa),
+            hand_over: HandOver::new(outlets, isa),
             awaited: Bits::NONE,
             waiting: VecDeque::with_capacity(ROOM),
             no_room: egress.reason("bucket_moves"),
             loads: None,
-            across: None,
+            mark: PhantomData,
         }
-    }
-
-    /// Has owners on other NUMA nodes.
-    pub fn set_across(&mut self, across: Option<Box<Across>>) {
-        self.across = across;
-    }
-
-    /// How packets get to those.
-    pub fn across(&mut self) -> Option<&mut Across> {
-        self.across.as_deref_mut()
     }
 
     /// Counts the packets of each bucket from now on, or no longer.
@@ -137,18 +81,18 @@ impl Sorter {
         self.loads.as_deref()
     }
 
-    /// Hands those packets of `mask` over whose buckets are others'; the rest stays in the burst,
-    /// in order. Returns which positions have left.
+    /// Hands those packets at the positions of a mask over whose buckets are others'; the rest
+    /// stays in the burst, in order. Returns which positions have left. `mark` says what the packet
+    /// at a position carries with it, and `ready` sees what goes to an owner before it does.
     #[inline]
     pub fn sort(
         &mut self,
         burst: &mut Burst,
-        buckets: &[Bucket; Burst::CAPACITY],
-        sorted: Sorted,
-        interface: u16,
+        (buckets, mask): (&[Bucket; Burst::CAPACITY], Mask),
+        mark: impl Fn(usize) -> M,
+        ready: impl FnMut(Owner, &mut Burst, &mut PoolCache),
         out: &mut Egress,
     ) -> Mask {
-        let mask = sorted.mask;
         let mut owners = [0; Burst::CAPACITY];
         let mut others: Mask = 0;
         for (index, &bucket) in buckets[..burst.len()].iter().enumerate() {
@@ -171,24 +115,9 @@ impl Sorter {
         for index in ones(others | waiting) {
             let packet = &mut burst.as_packets_mut()[index];
             packet.set_port(port);
-            packet.set_user(Handed {
-                interface,
-                bucket: buckets[index],
-                is_whole: sorted.whole >> index & 1 != 0,
-                has_turned: sorted.turned,
-                has_original: sorted.originals >> index & 1 != 0,
-            });
+            packet.set_user(mark(index));
         }
-        let (outlets, across) = (&self.outlets, &mut self.across);
-        self.scatter
-            .by_value(burst, others, &owners, |owner, packets| {
-                if let Some(across) = across {
-                    across.ready(owner as Owner, interface, packets, &mut out.cache);
-                }
-                // One that there is no way to is an outlet that drops and counts.
-                let outlet = outlets.get(owner as usize).copied();
-                out.send(outlet.unwrap_or(u16::MAX), packets);
-            });
+        self.hand_over.send(burst, others, &owners, ready, out);
         if waiting != 0 {
             // The others have left from between them.
             let mut places = ones(all & !others);
@@ -204,7 +133,7 @@ impl Sorter {
     pub fn admit(&mut self, burst: &mut Burst, out: &mut Egress) {
         if !self.awaited.is_empty() {
             let awaited = self.awaited;
-            let stays = |packet: &mut Packet| !awaited.has(packet.user::<Handed>().bucket);
+            let stays = |packet: &mut Packet| !awaited.has(packet.user::<M>().bucket());
             self.hold(burst, stays, out);
         }
     }
@@ -253,7 +182,7 @@ impl Sorter {
             let Some(packet) = self.waiting.pop_front() else {
                 return;
             };
-            match buckets.has(packet.user::<Handed>().bucket) {
+            match buckets.has(packet.user::<M>().bucket()) {
                 true => to.push_back(packet),
                 false => self.waiting.push_back(packet),
             }
@@ -267,7 +196,7 @@ impl Sorter {
 
     /// Packets that this worker has handed to others.
     pub fn handed(&self, egress: &Egress) -> u64 {
-        self.outlets.iter().map(|&outlet| egress.sent(outlet)).sum()
+        self.hand_over.sent(egress)
     }
 
     /// Who owns what, as this worker knows it.

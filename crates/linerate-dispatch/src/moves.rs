@@ -19,28 +19,28 @@ use std::time::Duration;
 
 use linerate_core::run::{Egress, Handed, Stage, WorkerGone, WorkerHandle};
 
-use super::bucket::{BUCKETS, Bucket};
-use super::owners::Owner;
-use super::sorter::Sorter;
-use crate::nat::bits::Bits;
+use crate::bits::Bits;
+use crate::bucket::{BUCKETS, Bucket};
+use crate::owners::Owner;
+use crate::sorter::{Mark, Sorter};
 
 /// How long control sleeps before it looks at the rings once more.
 const LOOK: Duration = Duration::from_micros(20);
 
-/// A stage whose state is in buckets.
-pub trait Sharded: Stage + 'static {
-    /// Some of what it knows of the flows of buckets.
-    type Part: Send + 'static;
+/// A stage whose state is in buckets. `P` is some of what it knows of the flows of buckets.
+pub trait Sharded<P: Send + 'static>: Stage + 'static {
+    /// What packets that it hands over carry with them.
+    type Mark: Mark;
 
     /// Its part in dispatch, if it has one.
-    fn sorter(&mut self) -> Option<&mut Sorter>;
+    fn sorter(&mut self) -> Option<&mut Sorter<Self::Mark>>;
 
     /// Takes a part of the state of buckets out, and says whether that was the last one.
-    fn take(&mut self, buckets: &Bits) -> (Self::Part, bool);
+    fn take(&mut self, buckets: &Bits) -> (P, bool);
 
     /// Puts a part in. Of all parts the one that was taken last comes first, then the others as
     /// they were taken.
-    fn put(&mut self, part: Self::Part, out: &mut Egress);
+    fn put(&mut self, part: P, out: &mut Egress);
 
     /// Handles the packets that have waited for these buckets ([`Sorter::release`]).
     fn release(&mut self, buckets: &Bits, out: &mut Egress);
@@ -76,7 +76,7 @@ pub enum Gone {
 ///
 /// # Errors
 /// A worker has ended meanwhile; [`Gone`] says what that means for the buckets.
-pub fn move_buckets<S: Sharded>(
+pub fn move_buckets<P: Send + 'static, S: Sharded<P>>(
     dispatchers: &[&WorkerHandle<S>],
     (old, new): (&WorkerHandle<S>, &WorkerHandle<S>),
     going: Going,
@@ -145,10 +145,10 @@ pub fn move_buckets<S: Sharded>(
 
 /// Gives a worker all parts, the last one first; those that it has not taken come back when it has
 /// ended, in the order in which they were taken.
-fn give<S: Sharded>(
+fn give<P: Send + 'static, S: Sharded<P>>(
     worker: &WorkerHandle<S>,
-    mut parts: Vec<S::Part>,
-) -> Result<(), (Vec<S::Part>, WorkerGone)> {
+    mut parts: Vec<P>,
+) -> Result<(), (Vec<P>, WorkerGone)> {
     let last = usize::from(!parts.is_empty());
     parts.rotate_right(last);
     let mut parts = parts.into_iter();
@@ -164,7 +164,7 @@ fn give<S: Sharded>(
         });
         if let Err(error) = put {
             let part = parcel.lock().ok().and_then(|mut parcel| parcel.take());
-            let mut left: Vec<S::Part> = part.into_iter().chain(parts).collect();
+            let mut left: Vec<P> = part.into_iter().chain(parts).collect();
             let first = usize::from(!left.is_empty());
             left.rotate_left(first);
             return Err((left, error));
@@ -174,7 +174,7 @@ fn give<S: Sharded>(
 }
 
 /// Waits until what a worker had handed over has been taken from its rings.
-fn wait_until_taken<S: Sharded>(worker: &WorkerHandle<S>, rings: &Arc<Handed>) {
+fn wait_until_taken<S: Stage + 'static>(worker: &WorkerHandle<S>, rings: &Arc<Handed>) {
     loop {
         let rings = rings.clone();
         // One that has ended hands nothing over any more.

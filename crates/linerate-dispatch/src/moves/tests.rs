@@ -6,25 +6,43 @@ use std::time::{Duration, Instant};
 
 use linerate_core::env::{Clock, Isa, Lcore};
 use linerate_core::mem::{PageKind, PagePolicy};
-use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
+use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, UserData};
 use linerate_core::ring::{Push, spsc};
 use linerate_core::run::{Inlet, TxPath, Worker};
-use linerate_routing::plane::ones;
 use linerate_tables::parse::Mask;
 use linerate_testkit::Random;
 
 use super::*;
-use crate::dispatch::bucket::BUCKETS;
-use crate::dispatch::owners::Owners;
-use crate::dispatch::sorter::Sorted;
+use crate::ones;
+use crate::owners::Owners;
 
 /// Bursts of this number and up come from outside, those below from another worker.
 const OUTSIDE: u16 = 100;
 const FLOWS: u32 = 300;
 
+/// A bucket, and nothing else.
+#[derive(Clone, Copy)]
+struct Carried(Bucket);
+
+impl UserData for Carried {
+    fn from_words([first, _]: [u64; 2]) -> Self {
+        Self(first as Bucket)
+    }
+
+    fn into_words(self) -> [u64; 2] {
+        [self.0.into(), 0]
+    }
+}
+
+impl Mark for Carried {
+    fn bucket(&self) -> Bucket {
+        self.0
+    }
+}
+
 /// The next number of each flow, by bucket; a flow's bucket is its number.
 struct Counting {
-    sorter: Sorter,
+    sorter: Sorter<Carried>,
     flows: HashMap<Bucket, HashMap<u32, u32>>,
     /// Packets that were in order, and the first that was not: flow, number, the one expected.
     good: u64,
@@ -58,18 +76,17 @@ impl Stage for Counting {
                 for (bucket, packet) in buckets.iter_mut().zip(burst.iter()) {
                     *bucket = packet.data()[0];
                 }
-                let sorted = Sorted {
-                    mask: Mask::MAX,
-                    ..Sorted::default()
-                };
-                let gone = self.sorter.sort(burst, &buckets, sorted, 7, out);
+                let mark = |index: usize| Carried(buckets[index]);
+                let ready = |_, _: &mut Burst, _: &mut PoolCache| ();
+                let sorted = (&buckets, Mask::MAX);
+                let gone = self.sorter.sort(burst, sorted, mark, ready, out);
                 let mut own = ones(!gone).map(|index| buckets[index]);
                 buckets = std::array::from_fn(|_| own.next().unwrap_or(0));
             }
             _ => {
                 self.sorter.admit(burst, out);
                 for (bucket, packet) in buckets.iter_mut().zip(burst.iter()) {
-                    *bucket = packet.user::<super::super::sorter::Handed>().bucket;
+                    *bucket = packet.user::<Carried>().bucket();
                 }
             }
         }
@@ -85,15 +102,17 @@ impl Stage for Counting {
     }
 }
 
-impl Sharded for Counting {
-    /// A bucket's flows; nothing is the last part.
-    type Part = Option<(Bucket, HashMap<u32, u32>)>;
+/// A bucket's flows; nothing is the last part.
+type Part = Option<(Bucket, HashMap<u32, u32>)>;
 
-    fn sorter(&mut self) -> Option<&mut Sorter> {
+impl Sharded<Part> for Counting {
+    type Mark = Carried;
+
+    fn sorter(&mut self) -> Option<&mut Sorter<Carried>> {
         Some(&mut self.sorter)
     }
 
-    fn take(&mut self, buckets: &Bits) -> (Self::Part, bool) {
+    fn take(&mut self, buckets: &Bits) -> (Part, bool) {
         let next = buckets
             .iter()
             .find(|bucket| self.flows.contains_key(bucket));
@@ -102,7 +121,7 @@ impl Sharded for Counting {
         (part, is_last)
     }
 
-    fn put(&mut self, part: Self::Part, _: &mut Egress) {
+    fn put(&mut self, part: Part, _: &mut Egress) {
         self.flows.extend(part);
     }
 

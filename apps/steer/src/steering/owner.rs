@@ -1,0 +1,190 @@
+//! What an owner does: sends packets, gives connections away and takes them.
+
+use linerate_core::packet::{Burst, Packet};
+use linerate_core::run::Egress;
+use linerate_wire::tcp::flag;
+use linerate_wire::{FlowKey, parse, protocol};
+
+use super::note::Note;
+use super::plan::{Arrival, Member, flow};
+use super::rings::outgoing;
+use super::{Steering, ms};
+
+/// A connection of which packets may still come by its former owner.
+pub(super) type Moved = (FlowKey, u16);
+
+/// How many of these are remembered: the newest.
+pub(super) const MOVED: usize = 64;
+
+impl Steering {
+    /// Sends packets of this lcore's connections by a port. Those that begin or end a connection
+    /// whose packets do not come here by hash go by their home, which has an entry for it, or gets
+    /// one before the SYN leaves; all others leave at once.
+    #[inline]
+    pub fn send(&mut self, port: u16, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
+        const CONTROLS: u8 = flag::SYN | flag::FIN;
+        if self.maps && burst.iter().any(|packet| controls(packet) & CONTROLS != 0) {
+            self.send_by_home(port, burst, now_ns, out);
+        }
+        out.send(port, burst);
+    }
+
+    /// Takes those packets out of a burst that go by their homes.
+    #[cold]
+    fn send_by_home(&mut self, port: u16, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
+        let mut by_home = Burst::new();
+        let Some(ways) = self.plan.port(port) else {
+            return;
+        };
+        burst.retain(&mut by_home, |packet| {
+            let Some((segment, key)) = outgoing(packet) else {
+                return true;
+            };
+            !segment.controls() || ways.owner(&key) == Some(self.me)
+        });
+        for packet in by_home.drain() {
+            let first = outgoing(&packet).and_then(|(_, key)| self.nth_home(port, &key, 0));
+            let (from, visit) = (self.me, 0);
+            match first {
+                Some(home) if home != self.me => {
+                    self.pass(home, Note::Leave { port, from, visit }, packet, out);
+                }
+                Some(_) => self.leave(packet, (port, from, visit), now_ns, out),
+                None => out.send_one(port, packet),
+            }
+        }
+    }
+
+    /// Sends something to the host of another lcore, in order with all else that goes there from
+    /// here: a connection, a part of one, a message that is for a user there.
+    pub fn send_parcel(&self, to: Member, kind: u16, packet: Packet, out: &mut Egress) {
+        let from = self.me;
+        self.pass(to, Note::Parcel { from, kind }, packet, out);
+    }
+
+    /// A connection leaves for another lcore: packets of it that come here from now on are sent
+    /// there. `key` is as packets from the network have it, which come by a port. The host sends
+    /// the connection right behind this by [`send_parcel`](Self::send_parcel), with how often it
+    /// has moved. False if there is no room for one more on its way: then it stays.
+    pub fn give(&mut self, port: u16, key: &FlowKey, to: Member, now_ns: u64) -> bool {
+        let homes = match self.plan.port(port).map(|port| port.arrival()) {
+            Some(Arrival::Any(homes)) => homes.len() as u16,
+            _ => 1,
+        };
+        self.away.leave(ms(now_ns), key, to, homes)
+    }
+
+    /// A connection has come here, by [`give`](Self::give) of another lcore: its home sends packets
+    /// here from now on. `moves` is how often it has moved, this time included; the count wraps.
+    /// If the home has no room, [`Host::refused`](super::Host::refused) says so, and packets come
+    /// by the former owner as long as some come every minute: it is best given back.
+    pub fn keep(&mut self, port: u16, key: &FlowKey, moves: u16, now_ns: u64, out: &mut Egress) {
+        let former = self.away.arrive(ms(now_ns), key);
+        self.drained(former, key, out);
+        if self.moved.len() == MOVED {
+            self.moved.pop_front();
+        }
+        self.moved.push_back((*key, moves));
+        self.pin(port, key, (moves, false), ms(now_ns), out);
+    }
+
+    /// A connection of this lcore's that may have an entry has ended: by a RST that was accepted or
+    /// sent, by a time-out, or because it was never answered; or in any way, if it has moved. After
+    /// both FINs the entry of one that has not moved goes without this.
+    pub fn ended(&mut self, port: u16, key: &FlowKey, out: &mut Egress) {
+        let owner = self.me;
+        self.each_home(port, key, out, |this, home, out| match home == owner {
+            true => {
+                if let Some(map) = &mut this.map {
+                    map.delete(key, owner);
+                }
+            }
+            false => {
+                this.tell(home, Note::Delete { owner }, key, out);
+            }
+        });
+    }
+
+    /// Tells the homes of a connection that it is here.
+    pub(super) fn pin(
+        &mut self,
+        port: u16,
+        key: &FlowKey,
+        (moves, again): (u16, bool),
+        now_ms: u64,
+        out: &mut Egress,
+    ) {
+        let owner = self.me;
+        self.each_home(port, key, out, |this, home, out| match home == owner {
+            true => this.enter_pin(port, key, (owner, moves, again), now_ms, out),
+            false => {
+                let note = Note::Pin {
+                    owner,
+                    port,
+                    moves,
+                    again,
+                };
+                this.tell(home, note, key, out);
+            }
+        });
+    }
+
+    /// Does something for each home that packets of a connection may come to.
+    fn each_home(
+        &mut self,
+        port: u16,
+        key: &FlowKey,
+        out: &mut Egress,
+        mut does: impl FnMut(&mut Self, Member, &mut Egress),
+    ) {
+        let mut nth = 0;
+        while let Some(home) = self.nth_home(port, key, nth) {
+            does(self, home, out);
+            nth += 1;
+        }
+    }
+
+    /// The homes that packets of a connection may come to, by number. Where a NIC hashes more than
+    /// the 4-tuple, and nobody knows what, there is none.
+    fn nth_home(&self, port: u16, key: &FlowKey, nth: usize) -> Option<Member> {
+        let port = self.plan.port(port)?;
+        match port.arrival() {
+            Arrival::Any(homes) => homes.get(nth).copied(),
+            _ if nth > 0 => None,
+            _ => port.home(key),
+        }
+    }
+
+    /// Whether packets of a connection come to this lcore without an entry.
+    pub fn comes_home(&self, port: u16, key: &FlowKey) -> bool {
+        let port = self.plan.port(port);
+        port.and_then(|port| port.model().queue(&flow(key), false)) == Some(self.me.into())
+    }
+}
+
+/// The flags of a TCP packet that this machine has made; 0 of others. What its metadata says of
+/// headers may be of the packet that was in its slot before, so the frame itself is asked: most are
+/// without tags, options and extension headers.
+#[inline(always)]
+fn controls(packet: &Packet) -> u8 {
+    let data = packet.data();
+    match data {
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, 0x45, ..] if data.len() >= 54 => {
+            match data[23] == protocol::TCP {
+                true => data[47],
+                false => 0,
+            }
+        }
+        [_, _, _, _, _, _, _, _, _, _, _, _, 0x86, 0xdd, ..]
+            if data.len() >= 74 && data[20] == protocol::TCP =>
+        {
+            data[67]
+        }
+        _ => {
+            let headers = parse(data).ok();
+            headers
+                .and_then(|headers| headers.tcp_flags(data))
+                .unwrap_or(0)
+        }
+    }
+}

@@ -118,6 +118,12 @@ impl Routes {
         self.list.retain(|known| known.route.interface != interface);
     }
 
+    /// Removes the networks of an interface, but no route by it.
+    pub(super) fn detach_networks(&mut self, interface: InterfaceId) {
+        let is_its = |known: &Entry| known.is_attached && known.route.interface == interface;
+        self.list.retain(|known| !is_its(known));
+    }
+
     /// The route to an address, by a given interface if there is one.
     pub(super) fn find(&self, to: IpAddr, on: Option<InterfaceId>) -> Option<&Route> {
         let is_on = |route: &Route| on.is_none_or(|on| on == route.interface);

@@ -32,7 +32,8 @@ impl Host {
             let (destination, len) = route.destination;
             return Err(HostError::Route { destination, len });
         }
-        if self.routes.added() >= self.max_routes {
+        let is_new = !self.routes.iter().any(|known| known.is_same(&route));
+        if is_new && self.routes.added() >= self.max_routes {
             let most = self.max_routes;
             return Err(HostError::TooManyRoutes { most });
         }

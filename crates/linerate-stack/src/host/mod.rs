@@ -30,6 +30,14 @@
 //! | `transmit` | headers, checksums, fragments, neighbours |
 //! | `udp`, `ping` | sockets |
 //!
+//! # On several lcores
+//!
+//! Each lcore has a host with the same addresses, and shares nothing with the others. A port
+//! delivers ARP, Neighbor Discovery and fragments to one queue or another, whoever asked: so who
+//! distributes packets gives a copy of each ARP and ND message to every host, and fragments to one.
+//! All hosts learn from the copies; one answers, and the others have
+//! [`replies_per_s`](neighbour::Config::replies_per_s) 0.
+//!
 //! # What a host here does not do
 //!
 //! It does not forward (RFC 1122 3.3.5), follow redirects (they are ignored: any station of the

@@ -29,6 +29,10 @@ pub(super) struct OwnAddresses {
     v6: Vec<(u128, InterfaceId)>,
     /// Solicited-node groups (RFC 4291 2.7.1), sorted.
     groups: Vec<(u128, InterfaceId)>,
+    /// Bits of all in `v4` and `v6`, by hash: where an address's bit is not set it is none of them,
+    /// which spares most sources the search.
+    filter4: u64,
+    filter6: u64,
 }
 
 impl OwnAddresses {
@@ -58,12 +62,17 @@ impl OwnAddresses {
         own.v4.dedup_by_key(|(address, _)| *address);
         own.v6.sort_unstable();
         own.groups.sort_unstable();
+        own.filter4 = own.v4.iter().fold(0, |bits, (v4, _)| bits | bit4(*v4));
+        own.filter6 = own.v6.iter().fold(0, |bits, (v6, _)| bits | bit6(*v6));
         own
     }
 
     /// What an IPv4 address is; `None`: not of this host.
     #[inline]
     pub(super) fn find4(&self, address: u32) -> Option<Whose> {
+        if self.filter4 & bit4(address) == 0 {
+            return None;
+        }
         let at = self.v4.binary_search_by_key(&address, |(known, _)| *known);
         at.ok().map(|at| self.v4[at].1)
     }
@@ -72,6 +81,9 @@ impl OwnAddresses {
     #[inline]
     pub(super) fn has6(&self, address: Ipv6Addr, by: Option<InterfaceId>) -> bool {
         let bits = address.to_bits();
+        if self.filter6 & bit6(bits) == 0 {
+            return false;
+        }
         let from = self.v6.partition_point(|(known, _)| *known < bits);
         let mut same = self.v6[from..].iter().take_while(|own| own.0 == bits);
         match by.filter(|_| address.is_unicast_link_local()) {
@@ -97,6 +109,20 @@ impl OwnAddresses {
     pub(super) fn hears6(&self, group: Ipv6Addr, by: InterfaceId) -> bool {
         group == ndp::ALL_NODES || self.groups.binary_search(&(group.to_bits(), by)).is_ok()
     }
+}
+
+/// Fibonacci hashing: the upper bits of the product depend on all of the address.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+#[inline(always)]
+fn bit4(address: u32) -> u64 {
+    1 << (u64::from(address).wrapping_mul(GOLDEN) >> 58)
+}
+
+#[inline(always)]
+fn bit6(address: u128) -> u64 {
+    let halves = (address as u64) ^ ((address >> 64) as u64).rotate_left(32);
+    1 << (halves.wrapping_mul(GOLDEN) >> 58)
 }
 
 /// Whether a host may have this IPv4 address: not in network 0 or 127, no group, not reserved

@@ -270,8 +270,12 @@ impl Host {
         match message.kind() {
             // RFC 1122 3.2.2.6 lets a host ignore pings to a broadcast address.
             v4::ECHO_REQUEST if !is_group => Ok(Verdict::Echo),
-            v4::ECHO_REPLY => Ok(Verdict::Keep(seen.arrived(upper, is_group, true, tos, ttl))),
-            v4::UNREACHABLE | v4::TIME_EXCEEDED | v4::PARAMETER_PROBLEM => Ok(Verdict::Quoted),
+            v4::ECHO_REPLY if !is_group => {
+                Ok(Verdict::Keep(seen.arrived(upper, is_group, true, tos, ttl)))
+            }
+            v4::UNREACHABLE | v4::TIME_EXCEEDED | v4::PARAMETER_PROBLEM if !is_group => {
+                Ok(Verdict::Quoted)
+            }
             // RFC 6633: source quench; RFC 6918: information and address mask.
             _ => Err(Verdict::Drop(reasons.icmp_ignored)),
         }
@@ -300,8 +304,10 @@ impl Host {
         }
         match message.kind() {
             v6::ECHO_REQUEST if !is_group => Ok(Verdict::Echo),
-            v6::ECHO_REPLY => Ok(Verdict::Keep(seen.arrived(upper, is_group, true, tos, ttl))),
-            v6::UNREACHABLE..=v6::PARAMETER_PROBLEM => Ok(Verdict::Quoted),
+            v6::ECHO_REPLY if !is_group => {
+                Ok(Verdict::Keep(seen.arrived(upper, is_group, true, tos, ttl)))
+            }
+            v6::UNREACHABLE..=v6::PARAMETER_PROBLEM if !is_group => Ok(Verdict::Quoted),
             133..=v6::REDIRECT if !seen.is_looped => Ok(Verdict::Nd),
             _ => Err(Verdict::Drop(reasons.icmp_ignored)),
         }

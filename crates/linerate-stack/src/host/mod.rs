@@ -25,9 +25,18 @@
 //! | `judge` | the checks of RFC 1122 3.2.1 and RFC 8200 on an odd one |
 //! | `control` | ARP, ND, echo, fragments, ICMP errors received |
 //! | `refuse` | ICMP errors sent |
-//! | `path`, `routes`, `mtu` | where packets go, from which address, how long they may be |
+//! | `interfaces` | addresses, and what the neighbour table says of them |
+//! | `lookup`, `path`, `routes`, `mtu` | where packets go, from which address, how long they may be |
 //! | `transmit` | headers, checksums, fragments, neighbours |
 //! | `udp`, `ping` | sockets |
+//!
+//! # On several lcores
+//!
+//! Each lcore has a host with the same addresses, and shares nothing with the others. A port
+//! delivers ARP, Neighbor Discovery and fragments to one queue or another, whoever asked: so who
+//! distributes packets gives a copy of each ARP and ND message to every host, and fragments to one.
+//! All hosts learn from the copies; one answers, and the others have
+//! [`replies_per_s`](neighbour::Config::replies_per_s) 0.
 //!
 //! # What a host here does not do
 //!
@@ -64,17 +73,18 @@ use std::net::IpAddr;
 use linerate_core::packet::Packet;
 use linerate_core::run::{Egress, NEVER};
 use linerate_tables::parse::{Checksums, Parser};
-use linerate_wire::{MacAddr, ipv6, ndp};
 
 use crate::icmp::Limiter;
-use crate::neighbour::{self, Event, Table};
+use crate::neighbour::{self, Table};
 use crate::reassembly::{Reassembler, Refusal};
 
 mod address;
 mod config;
 mod control;
 mod inbound;
+mod interfaces;
 mod judge;
+mod lookup;
 mod mtu;
 mod options;
 mod path;
@@ -94,8 +104,8 @@ pub use config::{HostConfig, HostError, InterfaceConfig, InterfaceId, Unreachabl
 pub use inbound::{Arrived, ErrorKind, IcmpError, Inbound, MAX_ERRORS};
 use mtu::PathMtus;
 pub use mtu::{LEAST_MTU4, LEAST_MTU6, PathMtu};
+use path::Hops;
 pub use path::Path;
-use path::{HopLink, Hops};
 use reasons::Reasons;
 pub use routes::Route;
 use routes::Routes;
@@ -103,9 +113,6 @@ pub use transmit::{Checksum, Ends, Header, Unsent};
 
 /// Interfaces of one host.
 pub const MAX_INTERFACES: usize = 1024;
-/// A neighbour is confirmed to the table at most this often, in nanoseconds: it counts as reachable
-/// for 15 seconds or more ([`neighbour::Timers::reachable_ns`]).
-const CONFIRM_NS: u64 = 1_000_000_000;
 /// Buckets of IPv4 identifications and IPv6 fragment identifications.
 const IDENTS: usize = 2048;
 
@@ -216,296 +223,6 @@ impl Host {
         })
     }
 
-    /// Adds an interface. Its addresses are announced, or probed for and used later; routes lead to
-    /// their networks from then on.
-    ///
-    /// # Errors
-    /// Why it was not added: see [`HostError`].
-    pub fn add_interface(
-        &mut self,
-        mut config: InterfaceConfig,
-        now_ns: u64,
-        out: &mut Egress,
-    ) -> Result<InterfaceId, HostError> {
-        let port = config.port;
-        if self
-            .by_port
-            .get(usize::from(port))
-            .copied()
-            .flatten()
-            .is_some()
-        {
-            return Err(HostError::PortTaken { port });
-        }
-        for &(address, len) in &config.addresses {
-            let (is_host, width) = match address {
-                IpAddr::V4(v4) => (address::is_host4(v4.to_bits()), 32),
-                IpAddr::V6(v6) => (address::is_host6(v6), 128),
-            };
-            if !is_host || len > width {
-                return Err(HostError::Address { address, len });
-            }
-        }
-        let has6 = config
-            .addresses
-            .iter()
-            .any(|(address, _)| address.is_ipv6());
-        let least = if has6 { ipv6::MIN_MTU as u16 } else { 68 };
-        if config.mtu < least {
-            let mtu = config.mtu;
-            return Err(HostError::Mtu { mtu, least });
-        }
-        let is_link_local =
-            |address: &IpAddr| matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
-        if has6
-            && !config
-                .addresses
-                .iter()
-                .any(|(address, _)| is_link_local(address))
-        {
-            config
-                .addresses
-                .push((ndp::link_local(config.mac).into(), 64));
-        }
-        let free = self.interfaces.iter().position(Option::is_none);
-        let number = free.unwrap_or(self.interfaces.len());
-        if number >= MAX_INTERFACES {
-            return Err(HostError::TooManyInterfaces {
-                most: MAX_INTERFACES,
-            });
-        }
-        let id = InterfaceId(number as u16);
-        let mut table = neighbour::InterfaceConfig {
-            mac: config.mac,
-            addresses: config.addresses.clone(),
-            host: true,
-            detect4: config.detect4,
-            detect6: config.detect6,
-            ..neighbour::InterfaceConfig::default()
-        };
-        table.addresses.dedup();
-        for &network in &config.addresses {
-            self.routes.attach(network, id);
-        }
-        let interface = Some(Interface {
-            config,
-            usable: Vec::new(),
-        });
-        match free {
-            Some(free) => self.interfaces[free] = interface,
-            None => self.interfaces.push(interface),
-        }
-        let ports = self.by_port.len().max(usize::from(port) + 1);
-        self.by_port.resize(ports, None);
-        self.by_port[usize::from(port)] = Some(id);
-        self.neighbours
-            .set_interface(id.0, table, now_ns, &mut self.todo);
-        self.readdress();
-        self.settle(out);
-        Ok(id)
-    }
-
-    /// Removes an interface with its routes; packets that wait for its neighbours are dropped.
-    /// False if there is none.
-    pub fn remove_interface(&mut self, id: InterfaceId, out: &mut Egress) -> bool {
-        let Some(slot) = self.interfaces.get_mut(usize::from(id.0)) else {
-            return false;
-        };
-        let Some(interface) = slot.take() else {
-            return false;
-        };
-        self.by_port[usize::from(interface.config.port)] = None;
-        self.routes.detach(id);
-        self.neighbours.remove_interface(id.0, &mut self.todo);
-        self.readdress();
-        self.settle(out);
-        true
-    }
-
-    /// An interface as configured, its link-local address included.
-    pub fn interface(&self, id: InterfaceId) -> Option<&InterfaceConfig> {
-        self.at(id).map(|interface| &interface.config)
-    }
-
-    /// The interface of a port.
-    pub fn interface_of(&self, port: u16) -> Option<InterfaceId> {
-        self.by_port.get(usize::from(port)).copied().flatten()
-    }
-
-    /// Whether an address of ours on the interface is used: configured, and no duplicate.
-    pub fn is_usable(&self, id: InterfaceId, address: IpAddr) -> bool {
-        let interface = self.at(id);
-        interface.is_some_and(|interface| interface.usable.iter().any(|own| own.0 == address))
-    }
-
-    /// Whether packets to this address come to this host: one of ours that is used, or loopback.
-    pub fn is_own(&self, address: IpAddr) -> bool {
-        self.own.has(address) || address::is_loopback(address)
-    }
-
-    /// Adds a route, or replaces the one to the same network by the same interface and router.
-    ///
-    /// # Errors
-    /// Its addresses do not fit each other, there is no such interface, or there are too many.
-    pub fn add_route(&mut self, route: Route) -> Result<(), HostError> {
-        if self.at(route.interface).is_none() {
-            let number = route.interface.number();
-            return Err(HostError::NoInterface { number });
-        }
-        if !route.is_sound() {
-            let (destination, len) = route.destination;
-            return Err(HostError::Route { destination, len });
-        }
-        if self.routes.added() >= self.max_routes {
-            let most = self.max_routes;
-            return Err(HostError::TooManyRoutes { most });
-        }
-        self.routes.add(route);
-        self.hops.renew();
-        Ok(())
-    }
-
-    /// Removes a route to a network by an interface and router; false if there is none.
-    pub fn remove_route(&mut self, route: &Route) -> bool {
-        let is_gone = self.routes.remove(route);
-        if is_gone {
-            self.hops.renew();
-        }
-        is_gone
-    }
-
-    /// All routes in the order of lookup, those of the interfaces' networks included.
-    pub fn routes(&self) -> impl Iterator<Item = &Route> {
-        self.routes.iter()
-    }
-
-    /// The path to a destination, and the source address: `src` where it is given, else that of the
-    /// route, or of RFC 6724 5. It asks no neighbour yet.
-    ///
-    /// # Errors
-    /// Why there is none.
-    #[inline]
-    pub fn path(
-        &mut self,
-        src: Option<IpAddr>,
-        dst: IpAddr,
-    ) -> Result<(Path, IpAddr), Unreachable> {
-        self.path_on(None, src, dst)
-    }
-
-    /// The same, by a given interface: link-local destinations need one, unless there is only one.
-    ///
-    /// # Errors
-    /// Why there is none.
-    pub fn path_on(
-        &mut self,
-        on: Option<InterfaceId>,
-        src: Option<IpAddr>,
-        dst: IpAddr,
-    ) -> Result<(Path, IpAddr), Unreachable> {
-        if src.is_some_and(|src| src.is_ipv4() != dst.is_ipv4()) {
-            return Err(Unreachable::Family);
-        }
-        if src.is_some_and(|src| !self.is_own(src)) {
-            return Err(Unreachable::NotOurs);
-        }
-        if dst.is_unspecified() {
-            return Err(Unreachable::NoRoute);
-        }
-        if self.is_own(dst) {
-            return Ok((self.hops.loopback(), src.unwrap_or(dst)));
-        }
-        // RFC 1122 3.2.1.3 (g): never outside of the host.
-        if src.is_some_and(address::is_loopback) {
-            return Err(Unreachable::NoRoute);
-        }
-        let on = match on {
-            None if address::is_link_scoped(dst) => Some(self.scope_of(src, dst)?),
-            on => on,
-        };
-        let route = match on {
-            // On link by definition (RFC 4861 5.2).
-            Some(on) if address::is_link_scoped(dst) => Route {
-                destination: (dst, 0),
-                via: None,
-                interface: on,
-                source: None,
-                mtu: None,
-            },
-            on => *self.routes.find(dst, on).ok_or(Unreachable::NoRoute)?,
-        };
-        let interface = self.at(route.interface).ok_or(Unreachable::NoRoute)?;
-        let next = route.via.unwrap_or(dst);
-        let preferred = route.source.filter(|source| self.own.has(*source));
-        let own = interface.usable.iter().copied();
-        let source = src
-            .or(preferred)
-            .or_else(|| routes::choose_source(own, dst, next))
-            .or_else(|| self.any_source(dst, next))
-            .ok_or(Unreachable::NoSource)?;
-        let config = &interface.config;
-        let mtu = route.mtu.unwrap_or(config.mtu).min(config.mtu);
-        let mac = address::group_mac(dst)
-            .or_else(|| self.is_broadcast(next).then_some(MacAddr::BROADCAST));
-        // A group or broadcast address is no neighbour's: the router is not asked.
-        let next = if mac.is_some() { dst } else { next };
-        let link = HopLink {
-            interface: route.interface,
-            port: config.port,
-            mac: config.mac,
-            tx_offloads: config.tx_offloads,
-        };
-        Ok((self.hops.path(&link, next, mac, mtu), source))
-    }
-
-    /// How long packets to `dst` may be, by the link and by what routers have reported.
-    #[inline]
-    pub fn mtu(&self, path: Path, dst: IpAddr, now_ns: u64) -> PathMtu {
-        self.mtus.get(dst, path.link_mtu(), now_ns)
-    }
-
-    /// A router reports that it takes no more than `mtu` bytes on the way to `dst`. The caller has
-    /// checked that the quoted packet is one of its own (RFC 5927 7). Returns what counts from now
-    /// on, if that is less than before.
-    pub fn note_too_big(&mut self, dst: IpAddr, mtu: u16, now_ns: u64) -> Option<PathMtu> {
-        if self.is_own(dst) {
-            return None;
-        }
-        let noted = self.mtus.note(dst, mtu, u16::MAX, now_ns);
-        self.stats.mtus_noted += u64::from(noted.is_some());
-        noted
-    }
-
-    /// An upper layer has got something that proves that packets along this path arrive, such as a
-    /// new acknowledgement (RFC 4861 7.3.1): its neighbour is not probed for a while. Costs a few
-    /// instructions, but for once a second.
-    #[inline]
-    pub fn confirm(&mut self, path: Path, now_ns: u64, out: &mut Egress) {
-        if let Some(hop) = self.hops.get_mut(path)
-            && hop.link == path::Link::Known
-            && now_ns >= hop.confirmed_ns
-        {
-            hop.confirmed_ns = now_ns.saturating_add(CONFIRM_NS);
-            let (interface, address) = (hop.interface.0, hop.address);
-            self.neighbours
-                .confirm(interface, address, now_ns, &mut self.todo);
-            self.settle(out);
-        }
-    }
-
-    /// Whether the port that the path leads to takes frames with unfinished checksums, and ones to
-    /// be cut ([`Offload::GSO`](linerate_core::packet::Offload::GSO)).
-    #[inline]
-    pub fn has_tx_offloads(&self, path: Path) -> bool {
-        self.hops.get(path).is_some_and(|hop| hop.tx_offloads)
-    }
-
-    /// Whether a path need not be looked up anew.
-    #[inline]
-    pub fn is_current(&self, path: Path) -> bool {
-        self.hops.get(path).is_some()
-    }
-
     /// Handles timers: neighbours, incomplete datagrams. To be called when it said, and after
     /// packets that were sent to our own addresses: then [`receive`](Self::receive) has something
     /// to do, even with an empty burst, and this returns `now_ns`. Returns when it has to be called
@@ -536,42 +253,6 @@ impl Host {
     /// Whether [`receive`](Self::receive) has something to do without packets from outside.
     pub fn has_waiting(&self) -> bool {
         !self.looped.is_empty() || !self.local_errors.is_empty()
-    }
-
-    /// The link of an interface came up: neighbours are doubted, our addresses announced anew.
-    pub fn link_up(&mut self, id: InterfaceId, now_ns: u64, out: &mut Egress) {
-        self.neighbours.link_up(id.0, now_ns, &mut self.todo);
-        self.settle(out);
-    }
-
-    /// The link of an interface went down.
-    pub fn link_down(&mut self, id: InterfaceId, now_ns: u64) {
-        self.neighbours.link_down(id.0, now_ns);
-    }
-
-    /// Sets a neighbour that is never asked; false if there is no room.
-    pub fn add_neighbour(
-        &mut self,
-        id: InterfaceId,
-        address: IpAddr,
-        mac: MacAddr,
-        out: &mut Egress,
-    ) -> bool {
-        let is_added = self
-            .neighbours
-            .add_static(id.0, address, mac, &mut self.todo);
-        self.settle(out);
-        is_added
-    }
-
-    /// The neighbours, to be shown.
-    pub fn neighbours(&self) -> impl Iterator<Item = neighbour::Neighbour> {
-        self.neighbours.neighbours()
-    }
-
-    /// How many next hops paths lead by.
-    pub fn next_hops(&self) -> usize {
-        self.hops.len()
     }
 
     /// Counts since the start.
@@ -607,102 +288,5 @@ impl Host {
     pub(crate) fn unpredictable(&mut self, what: u64) -> u64 {
         self.turns += 1;
         self.secret.hash_one((what, self.turns))
-    }
-
-    fn at(&self, id: InterfaceId) -> Option<&Interface> {
-        self.interfaces.get(usize::from(id.0))?.as_ref()
-    }
-
-    /// The interface that a link-local destination is on: that of a link-local source, or the only
-    /// one that speaks its family.
-    fn scope_of(&self, src: Option<IpAddr>, dst: IpAddr) -> Result<InterfaceId, Unreachable> {
-        let speaks = |interface: &Interface| {
-            (interface.usable.iter()).any(|own| match src {
-                Some(src) => own.0 == src,
-                None => own.0.is_ipv4() == dst.is_ipv4(),
-            })
-        };
-        let all = (0..).zip(&self.interfaces);
-        let mut those = all
-            .filter(|(_, interface)| interface.as_ref().is_some_and(speaks))
-            .map(|(number, _)| InterfaceId(number));
-        match (those.next(), those.next()) {
-            (Some(only), None) => Ok(only),
-            (None, _) => Err(Unreachable::NoSource),
-            _ => Err(Unreachable::NoScope),
-        }
-    }
-
-    /// A source of another interface, for one that has none of its own: but no link-local one.
-    fn any_source(&self, dst: IpAddr, next: IpAddr) -> Option<IpAddr> {
-        let all = self.interfaces.iter().flatten();
-        let all = all.flat_map(|interface| interface.usable.iter().copied());
-        let all = all.filter(|own| !address::is_link_scoped(own.0));
-        routes::choose_source(all, dst, next).filter(|_| !address::is_link_scoped(dst))
-    }
-
-    fn is_broadcast(&self, address: IpAddr) -> bool {
-        let IpAddr::V4(v4) = address else {
-            return false;
-        };
-        self.own.find4(v4.to_bits()) == Some(address::Whose::Broadcast)
-    }
-
-    /// Addresses, or which of them are used, have changed.
-    fn readdress(&mut self) {
-        for (number, slot) in (0..).zip(&mut self.interfaces) {
-            if let Some(interface) = slot {
-                let own = interface.config.addresses.iter().copied();
-                let own = own.filter(|own| self.neighbours.is_usable(number, own.0));
-                interface.usable = own.collect();
-            }
-        }
-        let all = (0..).zip(&self.interfaces);
-        let all = all.filter_map(|(number, slot)| Some((InterfaceId(number), slot.as_ref()?)));
-        self.own = OwnAddresses::of(all.flat_map(|(id, interface)| {
-            let own = interface.usable.iter();
-            own.map(move |&(address, len)| (address, len, id))
-        }));
-        self.hops.renew();
-    }
-
-    /// Does what the neighbour table says: sends its frames and packets, notes addresses.
-    fn settle(&mut self, out: &mut Egress) {
-        if self.todo.is_empty() {
-            return;
-        }
-        let mut todo = std::mem::take(&mut self.todo);
-        let mut is_readdressed = false;
-        for event in todo.events.drain(..) {
-            match event {
-                Event::Neighbour {
-                    interface,
-                    address,
-                    mac,
-                } => self.hops.learn(interface, address, mac),
-                Event::Unique { .. } => is_readdressed = true,
-                Event::Duplicate { .. } => {
-                    is_readdressed = true;
-                    self.stats.conflicts += 1;
-                }
-                Event::Conflict { .. } => self.stats.conflicts += 1,
-            }
-        }
-        if is_readdressed {
-            self.readdress();
-        }
-        for (number, frame) in todo.frames() {
-            let Some(interface) = self.at(InterfaceId(number)) else {
-                continue;
-            };
-            // Without a slot the question is lost, and asked again.
-            if let Some(packet) = out.cache.copy_of(frame) {
-                out.made(1);
-                out.send_one(interface.config.port, packet);
-            }
-        }
-        self.release(&mut todo, out);
-        todo.clear();
-        self.todo = todo;
     }
 }

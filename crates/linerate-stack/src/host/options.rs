@@ -2,7 +2,7 @@
 //!
 //! | what | what happens | why |
 //! |---|---|---|
-//! | IPv4 source route, loose or strict, done or not | dropped | RFC 1122 3.3.5 leaves it to hosts, RFC 7126 4.3 and 4.4 ask for it; Linux does |
+//! | IPv4 source route, done or not | dropped | RFC 7126 4.3, 4.4; RFC 1122 3.3.5 leaves it open |
 //! | malformed IPv4 options | parameter problem | RFC 1122 3.2.2.5 |
 //! | other IPv4 options, unknown ones too | ignored | RFC 1122 3.2.1.8 |
 //! | hop-by-hop options elsewhere than first | parameter problem, code 1 | RFC 8200 4.3 |

@@ -271,6 +271,7 @@ impl Ping {
             tos: 0,
             ttl: request.ttl,
             dont_fragment: request.dont_fragment,
+            flow_label: 0,
             checksum,
         };
         Ok(host.transmit(&mut path, packet, &header, now_ns, out)?)

@@ -39,8 +39,8 @@ impl Refused {
 }
 
 impl Host {
-    /// Sends an error to the sender of a received packet, whose IP header is at byte `l3`, where the
-    /// RFCs and the rate allow it.
+    /// Sends an error to the sender of a received packet, whose IP header is at byte `l3`, where
+    /// the RFCs and the rate allow it.
     pub(super) fn refuse(
         &mut self,
         packet: &Packet,

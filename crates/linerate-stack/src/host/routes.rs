@@ -45,6 +45,13 @@ impl Route {
             && self.source.iter().all(suits)
     }
 
+    /// Whether they are to one network, by one interface and router.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        let network = |route: &Self| (mask(route.destination), route.destination.1);
+        network(self) == network(other)
+            && (self.interface, self.via) == (other.interface, other.via)
+    }
+
     fn covers(&self, address: IpAddr) -> bool {
         covers(self.destination, address)
     }
@@ -87,7 +94,7 @@ impl Routes {
             source: None,
             mtu: None,
         };
-        if !self.list.iter().any(|known| is_same(&known.route, &route)) {
+        if !self.list.iter().any(|known| known.route.is_same(&route)) {
             self.insert(Entry {
                 route,
                 is_attached: true,
@@ -97,7 +104,7 @@ impl Routes {
 
     fn insert(&mut self, entry: Entry) {
         let mut known = self.list.iter_mut();
-        if let Some(known) = known.find(|known| is_same(&known.route, &entry.route)) {
+        if let Some(known) = known.find(|known| known.route.is_same(&entry.route)) {
             *known = entry;
             return;
         }
@@ -109,13 +116,19 @@ impl Routes {
     /// Removes a route; false if there is none to that network by that interface and router.
     pub(super) fn remove(&mut self, route: &Route) -> bool {
         let before = self.list.len();
-        self.list.retain(|known| !is_same(&known.route, route));
+        self.list.retain(|known| !known.route.is_same(route));
         self.list.len() < before
     }
 
     /// Removes all routes by an interface, and its networks.
     pub(super) fn detach(&mut self, interface: InterfaceId) {
         self.list.retain(|known| known.route.interface != interface);
+    }
+
+    /// Removes the networks of an interface, but no route by it.
+    pub(super) fn detach_networks(&mut self, interface: InterfaceId) {
+        let is_its = |known: &Entry| known.is_attached && known.route.interface == interface;
+        self.list.retain(|known| !is_its(known));
     }
 
     /// The route to an address, by a given interface if there is one.
@@ -128,12 +141,6 @@ impl Routes {
     pub(super) fn iter(&self) -> impl Iterator<Item = &Route> {
         self.list.iter().map(|known| &known.route)
     }
-}
-
-fn is_same(a: &Route, b: &Route) -> bool {
-    let network = |route: &Route| mask(route.destination);
-    network(a) == network(b)
-        && (a.destination.1, a.interface, a.via) == (b.destination.1, b.interface, b.via)
 }
 
 /// Bits of an address of the family.

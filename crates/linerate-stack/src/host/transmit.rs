@@ -1,7 +1,7 @@
 //! Sending: IP header, layer-4 checksum, fragments where they are allowed, and the way out.
 
 use std::hash::BuildHasher;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::Egress;
@@ -105,6 +105,8 @@ pub struct Header {
     /// Whether neither this host nor a router may fragment the packet: one that is too long for
     /// the link is not sent. Its IPv4 identification is 0 (RFC 6864 4.1).
     pub dont_fragment: bool,
+    /// IPv6 flow label, 20 bits; 0: none. See [`Host::flow_label`].
+    pub flow_label: u32,
     /// The layer-4 checksum.
     pub checksum: Checksum,
 }
@@ -230,8 +232,8 @@ impl Host {
             }
             Ends::V6 { src, dst } => {
                 let mut bytes = ipv6::header(header.protocol, header.ttl, src, dst, len as u16);
-                bytes[0] |= header.tos >> 4;
-                bytes[1] |= header.tos << 4;
+                let class = u32::from(header.tos) << 20 | header.flow_label & 0x000f_ffff;
+                bytes[..4].copy_from_slice(&(6 << 28 | class).to_be_bytes());
                 front[L2..].copy_from_slice(&bytes);
             }
         }
@@ -239,6 +241,13 @@ impl Host {
             false => self.emit(*path, packet, now_ns, out),
             true => self.emit_cut(*path, packet, most, now_ns, out),
         }
+    }
+
+    /// The IPv6 flow label of a flow: unpredictable, the same for the same flow, and never 0 (RFC
+    /// 6437 3). Routers that spread flows over links need not look behind the IP header then.
+    pub fn flow_label(&self, local: SocketAddr, remote: SocketAddr, protocol: u8) -> u32 {
+        let hash = self.secret.hash_one((local, remote, protocol)) as u32;
+        (hash & 0x000f_ffff).max(1)
     }
 
     /// The path of which another one has ended.
@@ -493,6 +502,7 @@ mod tests {
             tos: 0x2a,
             ttl: 63,
             dont_fragment: true,
+            flow_label: 0,
             checksum: Checksum::Done,
         };
         for len in [0_u16, 1, 1460, 65_515] {

@@ -109,7 +109,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn random_frames(frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..40)) {
+    fn random_frames(
+        frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..200), 0..40),
+    ) {
         run(frames.into_iter().map(Frame::new).collect());
     }
 

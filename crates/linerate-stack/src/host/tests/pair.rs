@@ -254,3 +254,43 @@ fn two_hosts_find_that_they_have_the_same_address() {
     );
     assert_eq!(a.host.stats().conflicts, 1);
 }
+
+#[test]
+fn a_host_on_another_lcore_learns_from_copies_and_leaves_the_answers_to_the_first() {
+    let addresses = ["192.0.2.1/24", "2001:db8::1/64"];
+    let mut first = Station::new(OWN, &addresses);
+    let mut second = Station::with(OWN, &addresses, |config, _| {
+        config.neighbours.replies_per_s = 0;
+    });
+    let mut b = Station::new(
+        MacAddr([2, 0, 0, 0, 0, 2]),
+        &["192.0.2.2/24", "2001:db8::2/64"],
+    );
+    for station in [&mut first, &mut second, &mut b] {
+        station.sent();
+    }
+    let client = second.bind_port(4000);
+    for to in ["192.0.2.2:9", "[2001:db8::2]:9"] {
+        second.send(client, b"x", to).unwrap();
+        let asked = second.sent();
+        assert!(b.take_frames(&asked).is_empty());
+        // The answer comes to the queue of the first.
+        let answer = b.sent();
+        assert!(first.take_frames(&answer).is_empty());
+        assert!(second.take_frames(&answer).is_empty());
+        assert_eq!(second.sent().len(), 1, "the datagram");
+    }
+    // Somebody asks, and one of the two answers.
+    let mut c = Station::new(PEER, &["192.0.2.9/24", "2001:db8::9/64"]);
+    c.sent();
+    let asker = c.bind_port(0);
+    for to in ["192.0.2.1:9", "[2001:db8::1]:9"] {
+        c.send(asker, b"y", to).unwrap();
+        let asked = c.sent();
+        assert_eq!(asked.len(), 1);
+        for (station, answers) in [(&mut first, 1), (&mut second, 0)] {
+            assert!(station.take_frames(&asked).is_empty());
+            assert_eq!(station.sent().len(), answers);
+        }
+    }
+}

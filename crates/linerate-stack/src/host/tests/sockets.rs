@@ -372,6 +372,7 @@ fn a_path_ends_with_its_routes_and_is_renewed_by_the_next_packet() {
         tos: 0,
         ttl: 9,
         dont_fragment: true,
+        flow_label: 0,
         checksum: Checksum::Done,
     };
     let mut send = |s: &mut Station| {
@@ -397,6 +398,66 @@ fn a_path_ends_with_its_routes_and_is_renewed_by_the_next_packet() {
 }
 
 #[test]
+fn rfc_6437_3_a_flow_has_a_label_of_its_own() {
+    let mut s = station();
+    let (a, b) = (s.bind_port(1), s.bind_port(2));
+    let label = |s: &mut Station, id, to: &str| {
+        s.send(id, b"x", to).unwrap();
+        let bytes = s.sent().remove(0).bytes;
+        u32::from_be_bytes(bytes[14..18].try_into().unwrap()) & 0x000f_ffff
+    };
+    let first = label(&mut s, a, "[2001:db8::9]:5");
+    assert_ne!(first, 0);
+    assert_eq!(label(&mut s, a, "[2001:db8::9]:5"), first);
+    let others = [(a, "[2001:db8::9]:6"), (b, "[2001:db8::9]:5")];
+    assert!(
+        others
+            .iter()
+            .any(|(id, to)| label(&mut s, *id, to) != first)
+    );
+}
+
+#[test]
+fn an_interface_is_changed_while_it_is_used() {
+    let mut s = station();
+    let id = s.bind_port(53);
+    s.send(id, b"x", "192.0.2.9:5").unwrap();
+    let config = InterfaceConfig {
+        mac: OWN,
+        addresses: vec![(at("192.0.2.1"), 24), (at("198.51.100.1"), 24)],
+        mtu: 1000,
+        ..InterfaceConfig::default()
+    };
+    let Station {
+        host, out, id: lan, ..
+    } = &mut s;
+    let elsewhere = InterfaceConfig {
+        port: 5,
+        ..config.clone()
+    };
+    assert!(host.change_interface(*lan, elsewhere, 0, out).is_err());
+    host.change_interface(*lan, config, 0, out).unwrap();
+    assert!(host.path(None, at("2001:db8::9")).is_err(), "IPv6 is gone");
+    assert_eq!(host.routes().count(), 2);
+    let (path, source) = host.path(None, at("198.51.100.7")).unwrap();
+    assert_eq!((path.link_mtu(), source), (1000, at("198.51.100.1")));
+    s.sent();
+    s.send(id, &[0; 1200], "192.0.2.9:5").unwrap();
+    assert_eq!(
+        s.sent().len(),
+        2,
+        "by the new MTU, to the neighbour known before"
+    );
+    s.check_slots();
+}
+
+#[test]
+fn a_host_goes_to_its_lcore() {
+    fn is_send<T: Send>() {}
+    is_send::<(Host, Udp, Ping, Inbound, Path)>();
+}
+
+#[test]
 fn what_is_too_long_is_refused_or_cut() {
     let mut s = station();
     let (mut path, source) = s.host.path(None, at("192.0.2.9")).unwrap();
@@ -407,6 +468,7 @@ fn what_is_too_long_is_refused_or_cut() {
             tos: 3,
             ttl: 9,
             dont_fragment,
+            flow_label: 0,
             checksum: Checksum::Done,
         };
         let packet = s.out.cache.copy_of(&vec![9; len]).unwrap();
@@ -442,6 +504,7 @@ fn gso_frames_leave_whole_with_an_unfinished_checksum() {
         tos: 0,
         ttl: 64,
         dont_fragment: true,
+        flow_label: 0,
         checksum: Checksum::At(16),
     };
     let mut packet = s.out.cache.copy_of(&[0; 20_000]).unwrap();

@@ -85,6 +85,9 @@ impl Udp {
         to: SocketAddr,
         arrived: &Arrived,
     ) -> u32 {
+        if self.users[usize::from(to.port())] == 0 {
+            return NIL;
+        }
         let start = match before {
             NIL => 0,
             before => before as usize + 1,

@@ -89,6 +89,13 @@ impl Udp {
             ttl: bind.ttl,
             // As Linux: what fits helps path MTU discovery, what does not is fragmented.
             dont_fragment: fits && mtu.dont_fragment,
+            flow_label: match ends {
+                Ends::V4 { .. } => 0,
+                Ends::V6 { .. } => {
+                    let local = SocketAddr::new(source, bind.port);
+                    host.flow_label(local, remote, protocol::UDP)
+                }
+            },
             // RFC 1122 4.1.3.4: on unless an application asks otherwise, which it cannot.
             checksum: Checksum::At(6),
         };

@@ -14,7 +14,7 @@ use crate::tcp::cookie::{Echo, Offer};
 use crate::tcp::isn::Offsets;
 use crate::tcp::segment::{Header, Sacks, Segment, SynOptions};
 use crate::tcp::time_wait::{self, Answer, Reply, TimeWait};
-use crate::tcp::tuple;
+use crate::tcp::tuple::{self, Tuple};
 
 /// What ECN marks in the traffic class (RFC 3168 5).
 const CE: u8 = 0b11;
@@ -267,11 +267,13 @@ impl Stack {
         if self.slots.room() == 0 {
             return None;
         }
+        let flow_label = self.flow_label(key);
         let mut way = Way {
             host: &mut self.host,
             out,
             key: *key,
             path: &mut path,
+            flow_label,
             now_ns,
         };
         let mut cx = Context {
@@ -280,7 +282,18 @@ impl Stack {
             wire: &mut way,
         };
         let connection = make(&mut cx);
-        self.slots.insert(connection, *key, path)
+        self.slots.insert(connection, *key, path, flow_label)
+    }
+
+    /// The label of what is sent for a connection over IPv6.
+    #[inline]
+    fn flow_label(&self, key: &FlowKey) -> u32 {
+        match key {
+            FlowKey::V4(_) => 0,
+            FlowKey::V6(key) => self
+                .host
+                .flow_label(key.local(), key.remote(), protocol::TCP),
+        }
     }
 
     /// Answers a SYN without keeping anything of it.
@@ -492,11 +505,13 @@ impl Stack {
         now_ns: u64,
         out: &mut Egress,
     ) -> bool {
+        let flow_label = self.flow_label(key);
         let mut way = Way {
             host: &mut self.host,
             out,
             key: *key,
             path: &mut path,
+            flow_label,
             now_ns,
         };
         let shape = Shape {

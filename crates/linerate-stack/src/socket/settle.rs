@@ -26,6 +26,7 @@ impl Stack {
             out,
             key: slot.key,
             path: &mut slot.path,
+            flow_label: slot.flow_label,
             now_ns,
         };
         let mut cx = Context {

@@ -51,6 +51,7 @@ pub(super) struct Slot {
     /// As segments that arrive have it.
     pub(super) key: FlowKey,
     pub(super) path: Path,
+    pub(super) flow_label: u32,
     pub(super) is: u8,
     /// What the user wants to know of it: bits of [`interest`](super::interest).
     pub(super) interest: u8,
@@ -142,6 +143,7 @@ impl Slots {
         connection: Connection,
         key: FlowKey,
         path: Path,
+        flow_label: u32,
     ) -> Option<u32> {
         let index = match self.free {
             NIL if self.all.len() < self.limit as usize => self.all.len() as u32,
@@ -161,6 +163,7 @@ impl Slots {
             connection,
             key,
             path,
+            flow_label,
             is: is::USED | is::INDEXED,
             interest: 0,
             generation: 0,

@@ -22,6 +22,8 @@ pub(super) struct Way<'a> {
     pub(super) out: &'a mut Egress,
     pub(super) key: FlowKey,
     pub(super) path: &'a mut Path,
+    /// Of IPv6: the same for all segments of a connection (RFC 6437 3).
+    pub(super) flow_label: u32,
     pub(super) now_ns: u64,
 }
 
@@ -92,6 +94,7 @@ impl Wire for Way<'_> {
             tos: if shape.ecn == Ecn::Capable { 0b10 } else { 0 },
             ttl: TTL,
             dont_fragment: true,
+            flow_label: self.flow_label,
             checksum,
         };
         self.out.made(1);

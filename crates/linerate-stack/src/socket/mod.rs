@@ -13,6 +13,7 @@
 //! | `poll` | which sockets are ready |
 //! | `slots`, `listener` | connections and ports that are listened to |
 //! | `way` | how segments leave |
+//! | `moving` | connections that go to another lcore |
 //!
 //! ```
 //! use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
@@ -49,6 +50,7 @@
 mod config;
 mod io;
 mod listener;
+mod moving;
 mod poll;
 mod receive;
 mod settle;
@@ -60,6 +62,7 @@ mod way;
 pub use config::{Listen, StackConfig};
 pub use io::{ConnectError, Io};
 pub use listener::ListenerId;
+pub use moving::{Detached, Refused};
 pub use poll::{Event, Source, interest};
 pub use slots::SocketId;
 

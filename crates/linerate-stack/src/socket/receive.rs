@@ -282,7 +282,37 @@ impl Stack {
             wire: &mut way,
         };
         let connection = make(&mut cx);
-        self.slots.insert(connection, *key, path, flow_label)
+        match self.slots.insert(connection, *key, path, flow_label) {
+            Ok(index) => Some(index),
+            Err(mut connection) => {
+                self.release(&mut connection, key, now_ns, out);
+                None
+            }
+        }
+    }
+
+    /// Frees what a connection without a slot holds.
+    #[cold]
+    fn release(
+        &mut self,
+        connection: &mut Connection,
+        key: &FlowKey,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let mut way = Way {
+            host: &mut self.host,
+            out,
+            key: *key,
+            path: &mut Path::UNKNOWN.clone(),
+            flow_label: 0,
+            now_ns,
+        };
+        connection.release(&mut Context {
+            now_ns,
+            shared: &mut self.shared,
+            wire: &mut way,
+        });
     }
 
     /// The label of what is sent for a connection over IPv6.

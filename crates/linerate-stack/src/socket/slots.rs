@@ -71,6 +71,8 @@ pub(super) struct Slots {
     limit: u32,
     index4: Exact<16, u32>,
     index6: Exact<40, u32>,
+    /// By chance, so that ids of other stacks mean nothing here.
+    first_generation: u32,
 }
 
 impl Slots {
@@ -83,6 +85,7 @@ impl Slots {
             limit,
             index4: Exact::new(&config("tcp4", limit))?,
             index6: Exact::new(&config("tcp6", limit))?,
+            first_generation: Seed::random().0 as u32,
         })
     }
 
@@ -137,27 +140,31 @@ impl Slots {
         }
     }
 
-    /// Takes a slot and puts it into the index. `None`, and nothing changed, where there is no room.
+    /// Takes a slot and puts it into the index.
+    ///
+    /// # Errors
+    /// The connection, and nothing changed, where there is no room.
+    #[allow(clippy::result_large_err)] // it goes back to where it came from
     pub(super) fn insert(
         &mut self,
         connection: Connection,
         key: FlowKey,
         path: Path,
         flow_label: u32,
-    ) -> Option<u32> {
+    ) -> Result<u32, Connection> {
         let index = match self.free {
             NIL if self.all.len() < self.limit as usize => self.all.len() as u32,
             index => index,
         };
         if index == NIL {
-            return None;
+            return Err(connection);
         }
         let inserted = match &key {
             FlowKey::V4(key) => self.index4.insert(&key.0, index).is_ok(),
             FlowKey::V6(key) => self.index6.insert(&key.0, index).is_ok(),
         };
         if !inserted {
-            return None;
+            return Err(connection);
         }
         let mut slot = Slot {
             connection,
@@ -166,7 +173,7 @@ impl Slots {
             flow_label,
             is: is::USED | is::INDEXED,
             interest: 0,
-            generation: 0,
+            generation: self.first_generation,
             listener: NIL,
             next: NIL,
             events: 0,
@@ -181,7 +188,7 @@ impl Slots {
             None => self.all.push(slot),
         }
         self.used += 1;
-        Some(index)
+        Ok(index)
     }
 
     /// Takes a connection out of the index: its 4-tuple is free.

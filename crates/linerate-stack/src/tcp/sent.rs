@@ -416,3 +416,16 @@ impl Sent {
         }
     }
 }
+
+impl Sent {
+    /// Takes a record out of the list by time.
+    pub(super) fn untime(&mut self, records: &mut Records, index: u32) {
+        self.unlink_time(records, index);
+    }
+
+    /// Puts a record to the end of the list by time.
+    pub(super) fn renew(&mut self, records: &mut Records, index: u32) {
+        self.unlink_time(records, index);
+        self.link_newest(records, index);
+    }
+}

@@ -3,6 +3,7 @@
 
 mod calls;
 mod floods;
+mod moving;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

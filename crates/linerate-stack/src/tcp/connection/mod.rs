@@ -19,6 +19,7 @@
 
 mod acknowledge;
 mod input;
+mod moving;
 mod open;
 mod output;
 mod recovery;
@@ -28,6 +29,7 @@ mod user;
 #[cfg(test)]
 mod tests;
 
+pub use moving::Detached;
 pub use open::{Active, Agreed, Passive};
 pub use user::{Info, Keepalive};
 

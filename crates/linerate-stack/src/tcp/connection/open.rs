@@ -4,7 +4,7 @@ use linerate_core::packet::Packet;
 use linerate_wire::tcp::flag;
 
 use super::{Awaits, Connection, Context, Ecn, Error, Shape, State, Wire, event, is};
-use crate::tcp::config::EcnMode;
+use crate::tcp::config::{Config, EcnMode};
 use crate::tcp::congestion::{Controller, Usage};
 use crate::tcp::receive::{Autotune, ReceiveQueue, Window};
 use crate::tcp::rtt::Rtt;
@@ -48,9 +48,8 @@ pub struct Agreed {
 }
 
 impl Connection {
-    fn blank<W>(cx: &Context<'_, W>, own: &Active) -> Self {
-        let config = &cx.shared.config;
-        let control = Controller::new(config.algorithm, own.path_mss, config.pacing, cx.now_ns);
+    pub(super) fn blank(config: &Config, own: &Active, now_ns: u64) -> Self {
+        let control = Controller::new(config.algorithm, own.path_mss, config.pacing, now_ns);
         Self {
             state: State::Closed,
             phase: Default::default(),
@@ -74,7 +73,7 @@ impl Connection {
             ts_offset: own.ts_offset,
             ts_recent: 0,
             ts_recent_at: 0,
-            last_received_ms: (cx.now_ns / 1_000_000) as u32,
+            last_received_ms: (now_ns / 1_000_000) as u32,
             last_data_ms: 0,
             last_sent_ms: 0,
             ack_delay_ms: super::output::ACK_DELAY_MIN_MS,
@@ -104,7 +103,7 @@ impl Connection {
             delivery: Default::default(),
             prr: Default::default(),
             pacer: Default::default(),
-            autotune: Autotune::new(config.receive_bytes, 0, 0, cx.now_ns),
+            autotune: Autotune::new(config.receive_bytes, 0, 0, now_ns),
             rack_sent_ns: 0,
             rack_rtt_ns: 0,
             rack_end: own.iss,
@@ -130,7 +129,7 @@ impl Connection {
     /// Opens a connection: a SYN is sent (RFC 9293 3.10.1).
     pub fn connect<W: Wire>(cx: &mut Context<'_, W>, own: &Active) -> Self {
         cx.shared.stats.opened_active += 1;
-        let mut new = Self::blank(cx, own);
+        let mut new = Self::blank(&cx.shared.config, own, cx.now_ns);
         new.state = State::SynSent;
         let config = &cx.shared.config;
         new.set(is::ACTIVE, true);
@@ -145,7 +144,7 @@ impl Connection {
     /// A SYN has come to one that listens: it is answered (RFC 9293 3.10.7.2).
     pub fn accept<W: Wire>(cx: &mut Context<'_, W>, own: &Passive, segment: &Segment) -> Self {
         cx.shared.stats.opened_passive += 1;
-        let mut new = Self::blank(cx, &own.active);
+        let mut new = Self::blank(&cx.shared.config, &own.active, cx.now_ns);
         new.state = State::SynReceived;
         new.agree(cx, segment, &own.syn);
         let asks = segment.flags & (flag::ECE | flag::CWR) == flag::ECE | flag::CWR;
@@ -163,7 +162,7 @@ impl Connection {
         segment: &Segment,
     ) -> Self {
         cx.shared.stats.opened_passive += 1;
-        let mut new = Self::blank(cx, &own.active);
+        let mut new = Self::blank(&cx.shared.config, &own.active, cx.now_ns);
         new.state = State::SynReceived;
         let syn = Segment {
             seq: agreed.irs,

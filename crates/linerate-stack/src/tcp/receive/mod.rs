@@ -46,6 +46,7 @@
 
 mod arrival;
 mod autotune;
+mod moving;
 mod pieces;
 mod queue;
 mod read;
@@ -57,6 +58,7 @@ mod tests;
 mod window;
 
 pub use autotune::Autotune;
+pub use moving::Moving;
 pub use pieces::{Pieces, Span, Stats};
 pub use queue::{Inserted, ReceiveQueue};
 pub use room::{Limits, Reason};

@@ -1,0 +1,131 @@
+//! Connections that go to another lcore.
+
+use std::net::SocketAddr;
+
+use linerate_wire::FlowKey;
+
+use super::io::Io;
+use super::receive::local_of;
+use super::slots::{SocketId, is};
+use super::way::Way;
+use crate::host::Path;
+use crate::tcp::connection::{self, Connection, Context, Error, State};
+use crate::tcp::tuple::Tuple;
+
+/// A connection that has left its stack, to go on in another one: it is `Send`, and goes there
+/// through a ring. Segments that arrive meanwhile are for the stack that attaches it.
+///
+/// ```compile_fail,E0382
+/// use linerate_stack::socket::{Detached, Io};
+/// fn twice(io: &mut Io<'_>, connection: Detached) {
+///     let _ = io.attach(connection);
+///     let _ = io.attach(connection); // it is in the stack
+/// }
+/// ```
+/// ```
+/// fn goes<T: Send>() {}
+/// goes::<linerate_stack::socket::Detached>();
+/// ```
+pub struct Detached {
+    connection: connection::Detached,
+    key: FlowKey,
+    flow_label: u32,
+}
+
+impl Detached {
+    /// Our end and the peer's.
+    pub fn addresses(&self) -> (SocketAddr, SocketAddr) {
+        let remote = match &self.key {
+            FlowKey::V4(key) => key.remote(),
+            FlowKey::V6(key) => key.remote(),
+        };
+        (local_of(&self.key).into(), remote)
+    }
+
+    /// Its key, as segments have it that arrive.
+    pub fn key(&self) -> FlowKey {
+        self.key
+    }
+}
+
+/// Why a connection cannot go on in a stack; it comes back.
+#[derive(thiserror::Error)]
+#[error("the stack has no room for the connection, or has one of the same addresses and ports")]
+pub struct Refused(pub Box<Detached>);
+
+impl std::fmt::Debug for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Refused({:?})", self.0.addresses())
+    }
+}
+
+impl Io<'_> {
+    /// Takes a connection out of the stack: its id means nothing any more.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is none, or one that has ended.
+    pub fn detach(&mut self, id: SocketId) -> Result<Detached, Error> {
+        let slot = self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        let is_over = matches!(slot.connection.state(), State::Closed | State::TimeWait);
+        if is_over || slot.is & (is::INDEXED | is::QUEUED | is::HALF_OPEN) != is::INDEXED {
+            return Err(Error::NotConnected);
+        }
+        let (key, flow_label) = (slot.key, slot.flow_label);
+        let connection = std::mem::replace(&mut slot.connection, Connection::closed());
+        let connection = connection.detach(&mut self.stack.shared);
+        self.stack.free(id.slot, self.now_ns, self.out);
+        Ok(Detached {
+            connection,
+            key,
+            flow_label,
+        })
+    }
+
+    /// Has a connection go on in this stack. Nothing is registered for it.
+    ///
+    /// # Errors
+    /// The connection, where there is no room for it.
+    pub fn attach(&mut self, detached: Detached) -> Result<SocketId, Refused> {
+        let Detached {
+            connection,
+            key,
+            flow_label,
+        } = detached;
+        let back = |connection| {
+            Refused(Box::new(Detached {
+                connection,
+                key,
+                flow_label,
+            }))
+        };
+        if self.stack.slots.room() == 0 || self.stack.slots.find(&key).is_some() {
+            return Err(back(connection));
+        }
+        let mut path = Path::UNKNOWN;
+        let mut way = Way {
+            host: &mut self.stack.host,
+            out: self.out,
+            key,
+            path: &mut path,
+            flow_label,
+            now_ns: self.now_ns,
+        };
+        let mut cx = Context {
+            now_ns: self.now_ns,
+            shared: &mut self.stack.shared,
+            wire: &mut way,
+        };
+        let connection = match Connection::attach(&mut cx, connection) {
+            Ok(connection) => connection,
+            Err(connection) => return Err(back(*connection)),
+        };
+        let inserted = self.stack.slots.insert(connection, key, path, flow_label);
+        let index = match inserted {
+            Ok(index) => index,
+            Err(connection) => return Err(back(connection.detach(&mut self.stack.shared))),
+        };
+        self.stack.slots[index].is |= is::OWNED;
+        self.stack.settle(index, self.now_ns, self.out);
+        Ok(self.stack.slots.id(index))
+    }
+}

@@ -1,0 +1,126 @@
+//! Connections go from stack to stack while data flows, and lose nothing.
+
+use super::*;
+
+/// A server end of two stacks that take turns in having the connection.
+struct Moving {
+    pair: Pair,
+    other: Station,
+}
+
+impl Moving {
+    /// The connection goes to the other stack, and what arrives does from now on.
+    fn go(&mut self, id: SocketId) -> SocketId {
+        let now_ns = self.pair.now_ns;
+        let detached = self.pair.ends[1].io(now_ns).detach(id).unwrap();
+        assert_eq!(
+            self.pair.ends[1].io(now_ns).read(id, &mut [0]),
+            Err(Error::NotConnected)
+        );
+        self.pair.ends[1].out.flush();
+        std::mem::swap(&mut self.pair.ends[1], &mut self.other);
+        // What the first has sent is on the wire still.
+        let sent = std::mem::take(&mut *self.other.line.lock().unwrap());
+        self.pair.ends[1].line.lock().unwrap().extend(sent);
+        self.pair.ends[1].io(now_ns).attach(detached).unwrap()
+    }
+}
+
+#[test]
+fn a_connection_moves_after_every_few_frames_with_losses() {
+    let mut pair = Pair::new();
+    let mut count = 0;
+    pair.loses = Box::new(move |frame| {
+        count += 1;
+        frame.len() > 100 && count % 29 == 0
+    });
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let (client, mut server) = pair.open(listener, false, 80);
+    let mut moving = Moving {
+        pair,
+        other: Station::new(2, &small()),
+    };
+    const TOTAL: usize = 300_000;
+    let byte = |at: usize| (at % 249) as u8;
+    let (mut sent, mut got) = ([0_usize; 2], [0_usize; 2]);
+    let mut moves = 0;
+    while got != [TOTAL; 2] {
+        assert!(moving.pair.now_ns < 2000 * S, "{sent:?} {got:?}");
+        let ids = [client, server];
+        for end in 0..2 {
+            let now_ns = moving.pair.now_ns;
+            let mut io = moving.pair.ends[end].io(now_ns);
+            let more = (TOTAL - sent[end]).min(9000);
+            let bytes: Vec<u8> = (sent[end]..sent[end] + more).map(byte).collect();
+            if let Ok(count) = io.write(ids[end], &bytes) {
+                sent[end] += count;
+            }
+            // Not all is read, so that something goes along.
+            if moves % 3 == 0 || sent == [TOTAL; 2] {
+                let mut buffer = [0; 5000];
+                while let Ok(count @ 1..) = io.read(ids[end], &mut buffer) {
+                    for &found in &buffer[..count] {
+                        assert_eq!(found, byte(got[end]));
+                        got[end] += 1;
+                    }
+                }
+            }
+        }
+        moving.pair.round();
+        server = moving.go(server);
+        moves += 1;
+        if sent == [TOTAL; 2] {
+            moving.pair.pass(5 * MS);
+        }
+    }
+    assert!(moves > 100, "{moves}");
+    let now_ns = moving.pair.now_ns;
+    moving.pair.ends[0].io(now_ns).close(client);
+    moving.pair.calm();
+    let now_ns = moving.pair.now_ns;
+    moving.pair.ends[1].io(now_ns).close(server);
+    moving.pair.pass(100 * S);
+    // Slots went from one pool to the other stack, so all three are counted together.
+    let held = |station: &Station| {
+        let out = |pool: &Pool| u64::from(pool.stats().slots - pool.stats().free_shared);
+        let out: u64 = station.pools.iter().map(out).sum();
+        (
+            out,
+            station.out.cache.held_total() as u64 + station.stack.held(),
+        )
+    };
+    let all = [&moving.pair.ends[0], &moving.pair.ends[1], &moving.other].map(held);
+    let sum = all
+        .iter()
+        .fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+    assert_eq!(sum.0, sum.1);
+    for station in [&moving.pair.ends[1], &moving.other] {
+        assert_eq!(station.stack.connections(), 0);
+        assert_eq!(station.stack.shared.records.used(), 0);
+        assert_eq!(station.stack.shared.chunks.in_use(), 0);
+    }
+}
+
+#[test]
+fn a_stack_without_room_gives_it_back() {
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let (client, server) = pair.open(listener, false, 80);
+    let now_ns = pair.now_ns;
+    pair.ends[1].io(now_ns).write(server, &[5; 30_000]).unwrap();
+    let detached = pair.ends[1].io(now_ns).detach(server).unwrap();
+    let config = StackConfig {
+        send_chunks: 2,
+        ..small()
+    };
+    let mut narrow = Station::new(2, &config);
+    let refused = narrow.io(now_ns).attach(detached).unwrap_err();
+    let server = pair.ends[1].io(now_ns).attach(*refused.0).unwrap();
+    pair.calm();
+    pair.pass(S);
+    let now_ns = pair.now_ns;
+    assert_eq!(pair.ends[0].io(now_ns).readable(client), 30_000);
+    assert!(pair.ends[1].io(now_ns).info(server).is_ok());
+}

@@ -44,7 +44,7 @@ static int measure(const struct ask *ask, struct answer *answer)
 		return ring_round_trip(ask, answer);
 	if (starts(row, "parse."))
 		return parse_row(ask, answer);
-	if (starts(row, "rss."))
+	if (starts(row, "rss.") || strcmp(row, "steer.connect") == 0)
 		return rss_row(ask, answer);
 	if (starts(row, "exact."))
 		return exact_row(ask, answer);

@@ -209,6 +209,46 @@ static int inverse(const struct ask *ask, struct answer *answer)
 	return found > 0 ? 0 : -1;
 }
 
+// A free port whose answers come to a queue, as mTCP and F-Stack look for one: ports at random, until one is
+// free and its hash is the queue's. Half of the ports are in use.
+static int connect_by_trial(const struct ask *ask, struct answer *answer)
+{
+	static uint8_t used[65536];
+	uint64_t x = 0x2545f4914f6cdd1d, tries = 0, found = 0;
+	for (int i = 0; i < 65536; i++) {
+		x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+		used[i] = (x >> 32) & 1;
+	}
+	for (int warm = 1; warm >= 0; warm--) {
+		uint64_t cycles = cycles_of(warm ? ask->seconds / 10 : ask->seconds);
+		uint64_t start = rte_rdtsc_precise(), now;
+		tries = 0, found = 0;
+		do {
+			for (int i = 0; i < 16; i++, found++) {
+				uint32_t tuple[3], queue = found % QUEUES;
+				memcpy(tuple, words + found % TUPLES * 3, sizeof(tuple));
+				for (;; tries++) {
+					x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+					uint16_t port = (uint16_t)(x >> 32) | 1024;
+					if (used[port])
+						continue;
+					tuple[2] = (tuple[2] & 0xffff0000) | port;
+					uint32_t hash = rte_softrss_be(tuple, 3, (const uint8_t *)host_key);
+					if ((hash & ((1 << RETA_LOG) - 1)) % QUEUES == queue)
+						break;
+				}
+				asm volatile("" : : "r"(tuple) : "memory");
+			}
+			now = rte_rdtsc_precise();
+		} while (now - start < cycles);
+		answer->value = ns_per(now - start, found);
+	}
+	answer->what = "rte_softrss_be, by trial";
+	snprintf(answer->detail, sizeof(answer->detail), "\"queues\":%d,\"tries\":%.1f", QUEUES,
+		(double)tries / (double)found);
+	return answer->value > 0 ? 0 : -1;
+}
+
 int rss_row(const struct ask *ask, struct answer *answer)
 {
 	int inverted = strcmp(ask->row, "rss.inverse") == 0, gfni = strstr(ask->row, "toeplitz") != NULL;
@@ -217,6 +257,8 @@ int rss_row(const struct ask *ask, struct answer *answer)
 	answer->memory = tuples;
 	if (inverted)
 		return inverse(ask, answer);
+	if (strcmp(ask->row, "steer.connect") == 0)
+		return connect_by_trial(ask, answer);
 	for (int warm = 1; warm >= 0; warm--) {
 		uint64_t cycles = cycles_of(warm ? ask->seconds / 10 : ask->seconds);
 		if (gfni)

@@ -32,6 +32,7 @@ mod router_fpm;
 mod router_updates;
 mod rss;
 mod shm;
+mod steer;
 mod timers;
 mod vhost;
 mod zebra;
@@ -184,6 +185,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         gateway::ROWS,
         gateway_balance::ROWS,
         gateway_cps::ROWS,
+        steer::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,

@@ -32,6 +32,7 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "router.reload",              unit: "packets", limit: Some(0.0),  on_request: false, measure: reload },
     Absolute { name: "gateway.policy.100k",        unit: "packets", limit: Some(0.0),  on_request: false, measure: policy },
     Absolute { name: "gateway.dispatch",           unit: "cycles", limit: Some(40.0),  on_request: false, measure: dispatch },
+    Absolute { name: "steer.hop",                  unit: "TSC cycles", limit: Some(80.0), on_request: false, measure: hop },
     Absolute { name: "gateway.balanced.simple",    unit: "%",      limit: Some(5.0),   on_request: false, measure: simple },
     Absolute { name: "gateway.balanced.complex",   unit: "%",      limit: Some(5.0),   on_request: false, measure: complex },
     Absolute { name: "gateway.rebalance",          unit: "packets", limit: Some(0.0),  on_request: false, measure: moves },
@@ -178,6 +179,11 @@ fn lost(row: &str, linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, Task
 /// A packet from core to core and back: classify, hand over, take.
 fn dispatch(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     Ok(on_two(linerate, "gateway.dispatch", 1.0, cpus)?.value)
+}
+
+/// What a distributor does for a packet, with a million connections in its map.
+fn hop(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(on_two(linerate, "steer.hop", 1.0, cpus)?.value)
 }
 
 /// How much slower two lcores are that share a gateway's work than two that divide it.

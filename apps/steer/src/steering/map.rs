@@ -1,6 +1,6 @@
 //! Connection Map and FIN Map of one home: which lcore owns a connection, where no hash says it.
 //!
-//! Both are states of one [`FlowTable`] for each family, keyed by the 4-tuple as packets from the
+//! Both are states of one flow table for each family, keyed by the 4-tuple as packets from the
 //! network have it:
 //!
 //! | state | what | ends |

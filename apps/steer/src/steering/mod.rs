@@ -24,7 +24,7 @@
 //!
 //! # What goes through a ring
 //!
-//! Packets, each with a [`Note`](note::Note) in its 16 bytes of user data. The SYN of a connection
+//! Packets, each with a [`Note`] in its 16 bytes of user data. The SYN of a connection
 //! that needs an entry is its own message: it goes by the home, which enters it and then sends the
 //! SYN, so the entry is there before an answer can be. If the map is full, the SYN comes back to
 //! its owner. A message without a packet is a slot of the sender's pool with the 4-tuple as its
@@ -138,7 +138,7 @@ impl std::fmt::Display for Misdirected {
         write!(
             f,
             "port {port}: {flow:?} came to lcore {} where the model of its RSS says {}; such \
-             packets are handed over: check key, table and profile with `linerate bench rss --port`",
+             packets are handed over: check key, table and profile by `bench rss --port`",
             self.came_to, self.expected
         )
     }

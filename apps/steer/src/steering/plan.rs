@@ -7,7 +7,7 @@
 //! |---|---|---|
 //! | [`Arrival::One`] | the lcore that polls the only queue | the lcore that the hash says |
 //! | [`Arrival::ByHash`] | the lcore that the hash says | the same |
-//! | [`Arrival::Any`] | any of several: nobody knows by what the packets are spread | the lcore that the hash says |
+//! | [`Arrival::Any`] | any of several, by a hash that nobody knows | the lcore that our hash says |
 //!
 //! In the first and the last the hash is Toeplitz with a secret key, so nobody outside can choose
 //! tuples that meet on one lcore; in the second it is that of the NIC ([`Model`]).

@@ -299,8 +299,8 @@ fn rfc9293_3_10_7_8_an_owner_that_closes_first_is_found_for_2_msl() {
     assert!(map.is_empty() && map.counts().closed == 1);
 }
 
-/// Forged FINs, whatever their number, lose no entry of a connection that lives: at the end of 2 MSL
-/// its owner is asked, and says so.
+/// Forged FINs, whatever their number, lose no entry of a connection that lives: at the end of 2
+/// MSL its owner is asked, and says so.
 #[test]
 fn forged_fins_do_not_lose_a_connection() {
     let (mut map, key) = open(0);

@@ -15,6 +15,7 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`s1`], [`s6a`], [`gtp`] | the messages; headers are in `linerate_wire::{gtpc, diameter, gtpu}` |
 //! | [`ids`], [`records`], [`pending`], [`answers`] | identifiers, tables, requests, answers |
 //! | [`challenge`] | what stands for authentication |
 //!
@@ -25,10 +26,13 @@
 pub mod answers;
 pub mod challenge;
 mod error;
+pub mod gtp;
 pub mod ids;
 pub mod link;
 pub mod pending;
 pub mod records;
+pub mod s1;
+pub mod s6a;
 pub mod store;
 
 pub use error::EpcError;

@@ -16,6 +16,7 @@
 //! | module | what |
 //! |---|---|
 //! | [`s1`], [`s6a`], [`gtp`] | the messages; headers are in `linerate_wire::{gtpc, diameter, gtpu}` |
+//! | [`tunnels`] | users' packets in and out of GTP-U, in bursts |
 //! | [`ids`], [`records`], [`pending`], [`answers`] | identifiers, tables, requests, answers |
 //! | [`challenge`] | what stands for authentication |
 //!
@@ -34,6 +35,7 @@ pub mod records;
 pub mod s1;
 pub mod s6a;
 pub mod store;
+pub mod tunnels;
 
 pub use error::EpcError;
 pub use ids::Cores;

@@ -15,6 +15,8 @@
 //!
 //! | module | what |
 //! |---|---|
+//! | [`ran`], [`mme`], [`hss`], [`sgw`], [`pgw`] | the nodes |
+//! | [`load`] | what users do, when |
 //! | [`s1`], [`s6a`], [`gtp`] | the messages; headers are in `linerate_wire::{gtpc, diameter, gtpu}` |
 //! | [`tunnels`] | users' packets in and out of GTP-U, in bursts |
 //! | [`ids`], [`records`], [`pending`], [`answers`] | identifiers, tables, requests, answers |
@@ -28,12 +30,18 @@ pub mod answers;
 pub mod challenge;
 mod error;
 pub mod gtp;
+pub mod hss;
 pub mod ids;
 pub mod link;
+pub mod load;
+pub mod mme;
 pub mod pending;
+pub mod pgw;
+pub mod ran;
 pub mod records;
 pub mod s1;
 pub mod s6a;
+pub mod sgw;
 pub mod store;
 pub mod tunnels;
 

@@ -95,7 +95,8 @@ impl Sink for Counted {
 
 const USERS: usize = 4;
 
-/// Messages at nodes, which are as those of the test that writes the corpus: which node and link, two bytes of length, the message.
+/// Messages at nodes, which are as those of the test that writes the corpus: which node and link,
+/// two bytes of length, the message.
 pub(crate) fn epc_nodes(mut input: &[u8]) {
     let cores = Cores::new(1).expect("one is a count of cores");
     let [mme, sgw, pgw, hss] = [1, 2, 3, 4].map(|last| Ipv4Addr::new(10, 0, 0, last));

@@ -17,7 +17,7 @@
 //! |---|---|
 //! | [`ran`], [`mme`], [`hss`], [`sgw`], [`pgw`] | the nodes |
 //! | [`load`] | what users do, when |
-//! | [`s1`], [`s6a`], [`gtp`] | the messages; headers are in `linerate_wire::{gtpc, diameter, gtpu}` |
+//! | [`s1`], [`s6a`], [`gtp`] | the messages; headers of the latter are in `linerate_wire` |
 //! | [`tunnels`] | users' packets in and out of GTP-U, in bursts |
 //! | [`ids`], [`records`], [`pending`], [`answers`] | identifiers, tables, requests, answers |
 //! | [`challenge`] | what stands for authentication |

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod acl_rules;
+mod epc;
 mod filter;
 mod gateway_hosts;
 mod gateway_nat_quote;
@@ -53,6 +54,10 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("router_path", program::router_path),
     ("fpm_stream", program::fpm_stream),
     ("control_request", program::control_request),
+    ("gtpc", epc::gtpc),
+    ("diameter", epc::diameter),
+    ("s1_control", epc::s1_control),
+    ("epc_nodes", epc::epc_nodes),
     ("http_request", program::http_request),
     ("pktgen_text", program::pktgen_text),
 ];

@@ -13,9 +13,10 @@
 //! | checksums | [`checksum`] (RFC 1071, RFC 1624), [`crc32c`] |
 //! | what a forwarder does to one packet (`linerate_tables::rewrite` does bursts) | [`set_macs`], [`vlan::insert`], [`ipv4::Ipv4::decrement_ttl`], [`offload`] |
 //! | which frames | [`filter`] |
+//! | what nodes of a mobile core say to each other | [`gtpc`], [`diameter`] |
 //! | what the kernel and FRR say about routes | [`rtnetlink`], [`fpm`] |
 //!
-//! Not read: what ESP, MACsec, PPP, ERSPAN and GTP-C carry, IEEE 802.3 behind its length, IPv6
+//! Not read: what ESP, MACsec, PPP and ERSPAN carry, IEEE 802.3 behind its length, IPv6
 //! jumbograms, options of IPv4 (given as bytes).
 //!
 //! ```
@@ -35,12 +36,14 @@ pub mod arp;
 mod bytes;
 pub mod checksum;
 pub mod crc32c;
+pub mod diameter;
 pub mod ethernet;
 pub mod filter;
 pub mod flow;
 pub mod fpm;
 pub mod geneve;
 pub mod gre;
+pub mod gtpc;
 pub mod gtpu;
 pub mod icmp;
 pub mod ipv4;

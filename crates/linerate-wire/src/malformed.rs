@@ -20,6 +20,8 @@ pub enum Layer {
     Gre,
     Mpls,
     Gtpu,
+    Gtpc,
+    Diameter,
     Tunnel,
 }
 
@@ -60,6 +62,8 @@ impl fmt::Display for Layer {
             Layer::Gre => "GRE",
             Layer::Mpls => "MPLS",
             Layer::Gtpu => "GTP-U",
+            Layer::Gtpc => "GTP-C",
+            Layer::Diameter => "Diameter",
             Layer::Tunnel => "tunnel",
         })
     }

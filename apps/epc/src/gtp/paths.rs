@@ -1,0 +1,142 @@
+//! The peers of a GTP-C endpoint: whether they answer, and whether they restarted.
+//!
+//! TS 23.007 18: each node has a counter that grows with each restart, and says it in echoes and in
+//! the first messages of sessions. A greater one means that all that the peer knew is lost. A
+//! smaller one, by wrapping comparison, was sent before the last: it is ignored.
+
+use std::net::Ipv4Addr;
+
+/// What is known of a peer.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer {
+    /// Its address.
+    pub address: Ipv4Addr,
+    /// The counter that it said last.
+    pub restarts: Option<u8>,
+    /// How often it restarted under our eyes: sessions remember it, and those of an older one are
+    /// gone.
+    pub epoch: u16,
+    /// Whether it answered the last echo, or spoke since.
+    pub is_up: bool,
+    /// When to ask again, in milliseconds.
+    pub(crate) echo_ms: u64,
+    /// An echo request is under way.
+    pub(crate) is_asked: bool,
+}
+
+/// What a counter said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nothing new.
+    Same,
+    /// The peer restarted: sessions of older epochs are gone.
+    Restarted,
+}
+
+/// The peers, at most so many.
+#[derive(Debug)]
+pub struct Paths {
+    peers: Vec<Peer>,
+    most: usize,
+    /// Milliseconds between two echoes to a peer; `None`: none are sent.
+    every_ms: Option<u64>,
+}
+
+impl Paths {
+    /// Room for `most` peers. TS 29.274 7.1.1: a peer is asked once in 60 s at most.
+    pub fn new(most: usize, every_ms: Option<u64>) -> Self {
+        Self {
+            peers: Vec::with_capacity(most),
+            most,
+            every_ms,
+        }
+    }
+
+    /// The peers.
+    pub fn peers(&self) -> &[Peer] {
+        &self.peers
+    }
+
+    pub(crate) fn peers_mut(&mut self) -> &mut [Peer] {
+        &mut self.peers
+    }
+
+    pub(crate) fn every_ms(&self) -> Option<u64> {
+        self.every_ms
+    }
+
+    /// The epoch of a peer, which is learnt if there is room: called for peers that sessions are
+    /// made with, so that what strangers send takes none. `None`: there is no room.
+    pub fn epoch(&mut self, now_ms: u64, address: Ipv4Addr) -> Option<u16> {
+        if let Some(peer) = self.peers.iter().find(|peer| peer.address == address) {
+            return Some(peer.epoch);
+        }
+        if self.peers.len() == self.most {
+            return None;
+        }
+        self.peers.push(Peer {
+            address,
+            restarts: None,
+            epoch: 0,
+            is_up: true,
+            echo_ms: now_ms + self.every_ms.unwrap_or_default(),
+            is_asked: false,
+        });
+        Some(0)
+    }
+
+    /// An echo was answered, or was not.
+    pub(crate) fn answered(&mut self, now_ms: u64, address: Ipv4Addr, is_up: bool) {
+        let every_ms = self.every_ms.unwrap_or_default();
+        let mut peers = self.peers.iter_mut();
+        if let Some(peer) = peers.find(|peer| peer.address == address) {
+            (peer.is_asked, peer.is_up) = (false, is_up);
+            peer.echo_ms = now_ms + every_ms;
+        }
+    }
+
+    /// Whether a session made in that epoch of the peer still stands.
+    #[inline]
+    pub fn is_current(&self, address: Ipv4Addr, epoch: u16) -> bool {
+        let mut peers = self.peers.iter();
+        peers.any(|peer| peer.address == address && peer.epoch == epoch)
+    }
+
+    /// Takes a counter that a peer said. Strangers' are ignored.
+    pub fn heard(&mut self, address: Ipv4Addr, restarts: u8) -> Heard {
+        let mut peers = self.peers.iter_mut();
+        let Some(peer) = peers.find(|peer| peer.address == address) else {
+            return Heard::Same;
+        };
+        peer.is_up = true;
+        let Some(known) = peer.restarts else {
+            peer.restarts = Some(restarts);
+            return Heard::Same;
+        };
+        if !matches!(restarts.wrapping_sub(known), 1..=127) {
+            return Heard::Same;
+        }
+        peer.restarts = Some(restarts);
+        peer.epoch = peer.epoch.wrapping_add(1);
+        Heard::Restarted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ts_23_007_18_a_greater_counter_is_a_restart_and_a_smaller_one_is_late() {
+        let peer = Ipv4Addr::new(10, 0, 0, 1);
+        let mut paths = Paths::new(1, None);
+        assert_eq!(paths.heard(peer, 7), Heard::Same); // a stranger
+        assert_eq!(paths.epoch(0, peer), Some(0));
+        assert_eq!(paths.epoch(0, Ipv4Addr::new(10, 0, 0, 2)), None); // no room
+        let said = [254, 254, 255, 254, 1, 255, 1];
+        let heard = said.map(|restarts| paths.heard(peer, restarts) == Heard::Restarted);
+        assert_eq!(heard, [false, false, true, false, true, false, false]);
+        assert_eq!(paths.epoch(0, peer), Some(2));
+        assert!(paths.is_current(peer, 2) && !paths.is_current(peer, 1));
+    }
+}

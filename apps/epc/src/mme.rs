@@ -1,0 +1,409 @@
+//! The mobility management entity: attaches users, lets them be idle, finds them, lets them go
+//! (TS 23.401 5.3).
+//!
+//! A user is in one [`State`]; in all but two (connected, idle) exactly one answer is waited for:
+//! from the user, the base station, the HSS or the SGW. `flow` has the steps in their order,
+//! `network` what comes from HSS and SGW. One identifier, the record's, is the user's S1
+//! identifier, its temporary identity (M-TMSI), and its S11 end.
+
+mod flow;
+mod network;
+
+use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig, EndpointCounts};
+use crate::gtp::paths::Paths;
+use crate::link::{Link, Node, Notice, Owner, Sink};
+use crate::pending::Patience;
+use crate::records::Records;
+use crate::s1::{self, HEADER_LEN, Kind, MAX_LEN, Message, Tunnel, cause};
+use crate::s6a::connection::{self, Connection};
+use crate::s6a::{Identity, Subscription};
+use crate::{Cores, EpcError};
+use linerate_tables::exact::{Exact, ExactConfig, Seed};
+use linerate_wire::diameter::Diameter;
+use linerate_wire::gtpc::ie::Imsi;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// How an MME is to be.
+#[derive(Clone, Debug)]
+pub struct MmeConfig {
+    /// Its end of GTP-C.
+    pub control: EndpointConfig,
+    /// Who it is for the HSS.
+    pub who: Identity,
+    /// Its network.
+    pub plmn: [u8; 3],
+    /// The SGW of its users.
+    pub sgw: SocketAddrV4,
+    /// The PGW of its users.
+    pub pgw: Ipv4Addr,
+    /// The access point of its users.
+    pub apn: String,
+    /// Users, for each core.
+    pub users: usize,
+    /// Base stations.
+    pub stations: u16,
+    /// How long a user, a base station or the HSS may take to answer, in milliseconds.
+    pub answer_ms: u32,
+    /// How a user is looked for.
+    pub paging: Patience,
+    /// Milliseconds of silence before the HSS is asked (Tw of RFC 3539: 30 s).
+    pub silence_ms: u64,
+    /// Makes identifiers unpredictable.
+    pub secret: u64,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // what each counts is its name
+pub struct MmeCounts {
+    pub attached: u64,
+    pub detached: u64,
+    pub idled: u64,
+    pub services: u64,
+    pub pagings: u64,
+    /// Users who were paged, and did not answer.
+    pub not_found: u64,
+    /// Attaches of users who were there, perhaps elsewhere.
+    pub superseded: u64,
+    /// Users refused: proof, subscription, session.
+    pub rejected: u64,
+    /// Users refused for want of room.
+    pub congestion: u64,
+    /// Users lost to a restart or a closed connection of a peer, or to silence.
+    pub lost: u64,
+    /// S1 messages that are none.
+    pub malformed: u64,
+    /// S1 and S6a messages that do not fit the state of their user.
+    pub unexpected: u64,
+}
+
+/// Where a user is in its life; but for the named two, what is waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum State {
+    /// The HSS's challenge.
+    #[default]
+    Vector,
+    /// The user's proof.
+    Proof,
+    /// The user's consent to the algorithms.
+    Securing,
+    /// The HSS's subscription.
+    Locating,
+    /// The SGW's session.
+    Creating,
+    /// The base station's context.
+    Context,
+    /// The SGW's change of the bearer to that base station.
+    Modifying,
+    /// The user has its bearer.
+    Connected,
+    /// The SGW's release of the bearer.
+    Releasing,
+    /// The base station's release of the context.
+    Released,
+    /// The user is somewhere in its tracking area.
+    Idle,
+    /// The user, who was paged.
+    Paging,
+    /// The SGW's deletion of the session.
+    Deleting,
+    /// The HSS's.
+    Purging,
+}
+
+#[derive(Clone, Copy, Default)]
+struct User {
+    imsi: [u8; 8],
+    state: State,
+    /// What the state waits for; 0: nothing.
+    pending: u32,
+    /// The base station and its identifier of the user; the latter 0: none.
+    station: u16,
+    station_id: u32,
+    tac: u16,
+    cell: u32,
+    xres: [u8; 8],
+    may: Subscription,
+    address: [u8; 4],
+    /// The SGW's end of S11; 0: there is no session.
+    sgw_teid: u32,
+    /// See [`crate::gtp::paths::Peer::epoch`].
+    sgw_epoch: u16,
+    /// The SGW's end of S1-U.
+    uplink: Tunnel,
+    /// The base station's.
+    downlink: Tunnel,
+    /// It was connected before: the attach is over.
+    was_connected: bool,
+    /// The user asked to go, and is told; otherwise the network ended it, for this cause.
+    ends_by: u8,
+}
+
+/// What a pending answer is about: a user, whose state says what.
+#[derive(Clone, Copy, Default)]
+struct About(u32);
+
+/// One core's part of an MME.
+pub struct Mme {
+    config: MmeConfig,
+    gtp: Endpoint<About>,
+    hss: Connection,
+    hss_link: Link,
+    users: Records<User>,
+    by_imsi: Exact<8, [u8; 4]>,
+    /// Base stations, by connection: whether it is there.
+    stations: Box<[bool]>,
+    sweep: Option<usize>,
+    /// What was counted.
+    pub counts: MmeCounts,
+}
+
+impl Mme {
+    /// The part of `core`, which reaches the HSS by `hss`: each core has a connection of its own.
+    ///
+    /// # Errors
+    /// [`EpcError`] for what does not fit identifiers, a name that is no access point, and for
+    /// want of memory.
+    pub fn new(
+        config: &MmeConfig,
+        cores: Cores,
+        core: u8,
+        hss: Link,
+        now_ns: u64,
+    ) -> Result<Self, EpcError> {
+        if linerate_wire::gtpc::ie::write_apn(&config.apn, &mut [0; 100]).is_none() {
+            return Err(EpcError::Apn(config.apn.clone()));
+        }
+        let (users, secret) = (config.users, config.secret);
+        let index = ExactConfig::new("mme users", users, Seed::random());
+        Ok(Self {
+            gtp: Endpoint::new(config.control.clone(), cores, core, now_ns)?,
+            hss: Connection::default(),
+            hss_link: hss,
+            users: Records::new("mme users", users, cores, core, secret)?,
+            by_imsi: Exact::new(&index)?,
+            stations: vec![false; config.stations.into()].into(),
+            sweep: None,
+            counts: MmeCounts::default(),
+            config: config.clone(),
+        })
+    }
+
+    /// How many users there are.
+    pub fn users(&self) -> usize {
+        self.users.len()
+    }
+
+    /// How many users are in this state.
+    pub fn users_in(&self, state: State) -> usize {
+        let users = self.users.iter();
+        users.filter(|(_, user)| user.state == state).count()
+    }
+
+    /// Whether every table is empty, and nothing is waited for.
+    pub fn is_empty(&self) -> bool {
+        self.users.is_empty() && self.by_imsi.is_empty() && self.gtp.in_flight() == 0
+    }
+
+    /// How far the connection to the HSS is.
+    pub fn hss(&self) -> connection::State {
+        self.hss.state()
+    }
+
+    /// The end of GTP-C, for its counters and peers.
+    pub fn control(&self) -> (&EndpointCounts, &Paths) {
+        (&self.gtp.counts, &self.gtp.paths)
+    }
+
+    /// Sends a message of S1.
+    fn s1(&self, station: u16, message: &Message, out: &mut impl Sink) {
+        let mut room = [0; MAX_LEN];
+        out.send(Link::S1(station), message.write(&mut room));
+    }
+
+    /// Sends a message about a user to its base station, if it has one.
+    fn to_user(&self, id: u32, kind: Kind, out: &mut impl Sink, fill: impl FnOnce(&mut Message)) {
+        if let Some(user) = self.users.get(id)
+            && user.station_id != 0
+        {
+            let mut message = Message::new(kind, user.station_id, id);
+            fill(&mut message);
+            self.s1(user.station, &message, out);
+        }
+    }
+
+    /// A user goes on to a state, which waits for the answer of that number; what was waited for
+    /// is no longer.
+    fn step(&mut self, id: u32, state: State, pending: Option<u32>) {
+        if let Some(user) = self.users.get_mut(id) {
+            user.state = state;
+            let before = std::mem::replace(&mut user.pending, pending.unwrap_or_default());
+            if before != user.pending {
+                self.gtp.end(before);
+            }
+        }
+    }
+
+    /// The same, for what comes from a user, a base station or the HSS; false: too much is waited
+    /// for already, and the user is as it was.
+    fn step_and_wait(&mut self, now_ns: u64, id: u32, state: State) -> bool {
+        let patience = match state {
+            State::Paging => self.config.paging,
+            _ => Patience {
+                timeout_ms: self.config.answer_ms,
+                again: 0,
+            },
+        };
+        let pending = self.gtp.wait(now_ns, patience, About(id));
+        if pending.is_some() {
+            self.step(id, state, pending);
+        }
+        pending.is_some()
+    }
+
+    /// Forgets a user.
+    fn remove(&mut self, id: u32) {
+        let Some(user) = self.users.remove(id) else {
+            return;
+        };
+        self.gtp.end(user.pending);
+        if self.by_imsi.lookup(&user.imsi) == Some(id.to_be_bytes()) {
+            self.by_imsi.remove(&user.imsi);
+        }
+    }
+
+    /// Looks on for users whose SGW restarted or whose base station is gone.
+    fn look_on(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) {
+        let Some(start) = self.sweep else { return };
+        let end = (start + budget).min(self.users.capacity());
+        for at in start..end {
+            let Some((id, user)) = self.users.at(at) else {
+                continue;
+            };
+            let sgw = *self.config.sgw.ip();
+            let has_session = user.sgw_teid != 0;
+            if has_session && !self.gtp.paths.is_current(sgw, user.sgw_epoch) {
+                // TS 23.007 14.1: the session is gone; the user attaches again.
+                self.counts.lost += 1;
+                self.to_user(id, Kind::Release, out, |message| {
+                    message.cause = Some(cause::NETWORK_FAILURE);
+                });
+                self.remove(id);
+            } else if user.station_id != 0 && !self.stations[usize::from(user.station)] {
+                self.station_lost(now_ns, id, out);
+            }
+        }
+        self.sweep = (end < self.users.capacity()).then_some(end);
+    }
+
+    fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) {
+        if self.gtp.heard(address, restarts, out) {
+            self.sweep = Some(0);
+        }
+    }
+}
+
+impl Node for Mme {
+    fn owner(cores: Cores, from: Link, message: &[u8]) -> Owner {
+        match from {
+            Link::S1(_) => s1_owner(cores, message).unwrap_or(Owner::Home),
+            Link::S6a(_) => s6a_owner(cores, message),
+            Link::Gtpc(_) => Endpoint::<About>::owner(cores, message),
+            _ => Owner::Home,
+        }
+    }
+
+    fn receive(&mut self, now_ns: u64, from: Link, message: &mut [u8], out: &mut impl Sink) {
+        match from {
+            Link::S1(station) if usize::from(station) < self.stations.len() => {
+                match Message::read(message) {
+                    Ok(message) => self.station_says(now_ns, station, &message, out),
+                    Err(_) => self.counts.malformed += 1,
+                }
+            }
+            Link::S6a(_) => {
+                let Ok(message) = Diameter::new_checked(&*message) else {
+                    self.counts.malformed += 1;
+                    return;
+                };
+                let who = &self.config.who;
+                let is_closed = self.hss.state() == connection::State::Closed;
+                if is_closed || self.hss.take(now_ns, from, &message, who, out) {
+                    self.hss_says(now_ns, from, &message, out);
+                }
+            }
+            Link::Gtpc(from) => match self.gtp.arrive(now_ns, from, message, out) {
+                Some(Arrived::Request(gtpc)) => self.sgw_says(now_ns, from, &gtpc, out),
+                Some(Arrived::Response(gtpc)) => self.answered(now_ns, from, &gtpc, out),
+                Some(Arrived::Counter(restarts)) => self.heard(*from.ip(), restarts, out),
+                None => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn notice(&mut self, now_ns: u64, notice: Notice, out: &mut impl Sink) {
+        match notice {
+            Notice::Restarted(address, restarts) => self.heard(address, restarts, out),
+            Notice::Unreachable(_) => {}
+            Notice::Opened(link) if link == self.hss_link => {
+                let who = &self.config.who;
+                self.hss.opened(now_ns, link, who, true, out);
+            }
+            Notice::Closed(link) if link == self.hss_link => self.hss.closed(),
+            Notice::Opened(Link::S1(station)) => {
+                if let Some(place) = self.stations.get_mut(usize::from(station)) {
+                    *place = true;
+                }
+            }
+            Notice::Closed(Link::S1(station)) => {
+                if let Some(place) = self.stations.get_mut(usize::from(station)) {
+                    *place = false;
+                    self.sweep = Some(0);
+                }
+            }
+            Notice::Opened(_) | Notice::Closed(_) => {}
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> Option<u64> {
+        self.look_on(now_ns, budget, out);
+        let mut left = budget;
+        while let Some((sequence, About(id), again)) = self.gtp.poll(now_ns, &mut left, out) {
+            self.overdue(now_ns, id, sequence, again, out);
+        }
+        let (who, silence_ms) = (&self.config.who, self.config.silence_ms);
+        let watchdog = self.hss.poll(now_ns, self.hss_link, who, silence_ms, out);
+        let next = self.gtp.next_ns().into_iter().chain(watchdog);
+        match self.sweep {
+            Some(_) => Some(now_ns),
+            None => next.min(),
+        }
+    }
+}
+
+/// A message of S1 names its user by the MME's identifier or, before it has one, by itself.
+fn s1_owner(cores: Cores, message: &[u8]) -> Option<Owner> {
+    let id = *message.get(8..HEADER_LEN)?.first_chunk::<4>()?;
+    let id = u32::from_be_bytes(id);
+    if id != 0 {
+        return cores.of_id(id).map(Owner::Core);
+    }
+    let message = s1::Message::read(message).ok()?;
+    let by_imsi = message.imsi.and_then(Imsi::from_bytes).map(Owner::User);
+    let by_tmsi = || message.tmsi.and_then(|tmsi| cores.of_id(tmsi));
+    by_imsi.or_else(|| by_tmsi().map(Owner::Core))
+}
+
+/// An answer of the HSS comes to the core that asked, as its number says; requests name a user.
+fn s6a_owner(cores: Cores, message: &[u8]) -> Owner {
+    match Diameter::new_checked(message) {
+        Ok(diameter) if diameter.application() == 0 => Owner::Home,
+        Ok(diameter) if diameter.is_request() => crate::hss::owner(message),
+        Ok(diameter) => {
+            let core = cores.of_sequence(diameter.hop_by_hop());
+            core.map_or(Owner::Home, Owner::Core)
+        }
+        Err(_) => Owner::Home,
+    }
+}

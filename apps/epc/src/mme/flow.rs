@@ -1,0 +1,404 @@
+//! What users and base stations say, and the steps of a user's life: attach (TS 23.401 5.3.2.1),
+//! release (5.3.5), service request (5.3.4.1), detach (5.3.8.2.1).
+
+use super::{Mme, State, User};
+use crate::link::{MS, Sink};
+use crate::s1::{Kind, Message, cause};
+use crate::s6a::{self, ROOM, command};
+use linerate_wire::diameter::Writer;
+use linerate_wire::gtpc::ie::Imsi;
+
+impl Mme {
+    /// A message of a base station.
+    pub(super) fn station_says(
+        &mut self,
+        now_ns: u64,
+        station: u16,
+        message: &Message,
+        out: &mut impl Sink,
+    ) {
+        let id = message.mme_id;
+        match message.kind {
+            Kind::Setup => {
+                let mut answer = Message::new(Kind::SetupAnswer, 0, 0);
+                if message.plmn != Some(self.config.plmn) {
+                    answer.cause = Some(cause::WRONG_NETWORK);
+                }
+                self.s1(station, &answer, out);
+                return;
+            }
+            Kind::Attach => return self.attach(now_ns, station, message, out),
+            Kind::Service => return self.service(now_ns, station, message, out),
+            Kind::Detach if id == 0 => return self.detach_idle(now_ns, station, message, out),
+            _ => {}
+        }
+        // All else is about the connection of a user that has one, at that base station.
+        let user = self.users.get(id).copied();
+        let user = user.filter(|user| {
+            (user.station, user.station_id) == (station, message.station_id) && user.station_id != 0
+        });
+        let Some(user) = user else {
+            // Of a user that is gone, that is all right. Otherwise a base station that has what we
+            // have not is told to forget it.
+            if message.kind == Kind::ReleaseAnswer {
+                return;
+            }
+            self.counts.unexpected += 1;
+            if message.station_id != 0 {
+                let mut release = Message::new(Kind::Release, message.station_id, id);
+                release.cause = Some(cause::UNKNOWN_USER);
+                self.s1(station, &release, out);
+            }
+            return;
+        };
+        match (message.kind, user.state) {
+            (Kind::ChallengeAnswer, State::Proof) => {
+                self.proof(now_ns, id, &user, message, out);
+            }
+            (Kind::SecurityAnswer, State::Securing) => self.locate(now_ns, id, &user, out),
+            (Kind::ContextAnswer, State::Context) => match message.tunnel {
+                Some(tunnel) if tunnel.teid != 0 && message.cause.is_none() => {
+                    if let Some(user) = self.users.get_mut(id) {
+                        user.downlink = tunnel;
+                    }
+                    self.modify(now_ns, id, out);
+                }
+                _ => self.end(now_ns, id, cause::NO_RESOURCES, out),
+            },
+            (Kind::ReleaseRequest, State::Connected) => self.release(now_ns, id, out),
+            (Kind::ReleaseAnswer, State::Released) => self.idle(id),
+            (Kind::Detach, State::Deleting | State::Purging) => {}
+            (Kind::Detach, _) => self.end(now_ns, id, cause::DETACHED, out),
+            _ => self.counts.unexpected += 1,
+        }
+    }
+
+    fn reject(&mut self, station: u16, station_id: u32, why: u8, out: &mut impl Sink) {
+        match why {
+            cause::CONGESTION => self.counts.congestion += 1,
+            _ => self.counts.rejected += 1,
+        }
+        let mut reject = Message::new(Kind::Reject, station_id, 0);
+        reject.cause = Some(why);
+        self.s1(station, &reject, out);
+    }
+
+    /// A user that is on its way in is refused, and forgotten.
+    pub(super) fn refuse(&mut self, id: u32, why: u8, out: &mut impl Sink) {
+        if let Some(&User {
+            station,
+            station_id,
+            ..
+        }) = self.users.get(id)
+            && station_id != 0
+        {
+            self.reject(station, station_id, why, out);
+        }
+        self.remove(id);
+    }
+
+    fn attach(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
+        let station_id = message.station_id;
+        let imsi = message.imsi.and_then(Imsi::from_bytes);
+        let Some(imsi) = imsi.filter(|_| station_id != 0) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        let known = self.by_imsi.lookup(&imsi.bytes()).map(u32::from_be_bytes);
+        let old = known.and_then(|id| Some((id, *self.users.get(id)?)));
+        if let Some((id, user)) = old {
+            let is_same = (user.station, user.station_id) == (station, station_id);
+            if is_same && !matches!(user.state, State::Connected | State::Deleting) {
+                return; // the same, again
+            }
+            // TS 23.401 5.3.2.1: what there was is replaced. The session is, at the SGW, when the
+            // new one is made.
+            self.counts.superseded += 1;
+            if !is_same {
+                self.to_user(id, Kind::Release, out, |message| {
+                    message.cause = Some(cause::SUPERSEDED);
+                });
+            }
+            self.remove(id);
+        }
+        let user = User {
+            imsi: imsi.bytes(),
+            station,
+            station_id,
+            tac: message.tac.unwrap_or_default(),
+            cell: message.cell.unwrap_or_default(),
+            ..User::default()
+        };
+        let Some(id) = self.users.insert(user) else {
+            return self.reject(station, station_id, cause::CONGESTION, out);
+        };
+        if self
+            .by_imsi
+            .insert(&imsi.bytes(), id.to_be_bytes())
+            .is_err()
+        {
+            return self.refuse(id, cause::CONGESTION, out);
+        }
+        let plmn = self.config.plmn;
+        let command = command::AUTHENTICATION_INFORMATION;
+        let asked = self.ask_hss(now_ns, id, State::Vector, command, out, |to| {
+            s6a::put_vector_wanted(to, plmn);
+        });
+        if !asked {
+            self.refuse(id, cause::CONGESTION, out);
+        }
+    }
+
+    /// Asks the HSS about a user; false, and nothing else, where that cannot be.
+    fn ask_hss(
+        &mut self,
+        now_ns: u64,
+        id: u32,
+        state: State,
+        command: u32,
+        out: &mut impl Sink,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) -> bool {
+        let is_open = self.hss.state() == s6a::connection::State::Open;
+        let user = self.users.get(id);
+        let imsi = user.and_then(|user| Imsi::from_bytes(user.imsi));
+        let Some(imsi) = imsi.filter(|_| is_open) else {
+            return false;
+        };
+        if !self.step_and_wait(now_ns, id, state) {
+            return false;
+        }
+        let number = self.users.get(id).map_or(0, |user| user.pending);
+        let mut room = [0; ROOM];
+        let mut to = s6a::request(&mut room, &self.config.who, command, number, imsi);
+        fill(&mut to);
+        // What names too long for it makes is missed like an answer.
+        if let Some(message) = to.finish() {
+            out.send(self.hss_link, message);
+        }
+        true
+    }
+
+    fn proof(&mut self, now_ns: u64, id: u32, user: &User, message: &Message, out: &mut impl Sink) {
+        if message.res != Some(user.xres) {
+            return self.refuse(id, cause::NOT_AUTHENTICATED, out);
+        }
+        if self.step_and_wait(now_ns, id, State::Securing) {
+            self.to_user(id, Kind::Security, out, |_| {});
+        } else {
+            self.refuse(id, cause::CONGESTION, out);
+        }
+    }
+
+    fn locate(&mut self, now_ns: u64, id: u32, _: &User, out: &mut impl Sink) {
+        let plmn = self.config.plmn;
+        let command = command::UPDATE_LOCATION;
+        let asked = self.ask_hss(now_ns, id, State::Locating, command, out, |to| {
+            s6a::put_location(to, plmn);
+        });
+        if !asked {
+            self.refuse(id, cause::CONGESTION, out);
+        }
+    }
+
+    /// The base station is to carry the user.
+    pub(super) fn context(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+        if !self.step_and_wait(now_ns, id, State::Context) {
+            return self.end(now_ns, id, cause::CONGESTION, out);
+        }
+        let Some(&User {
+            uplink, address, ..
+        }) = self.users.get(id)
+        else {
+            return;
+        };
+        self.to_user(id, Kind::Context, out, |message| {
+            message.ebi = Some(super::network::EBI);
+            message.tunnel = Some(uplink);
+            message.address = Some(address);
+            message.tmsi = Some(id);
+        });
+    }
+
+    fn service(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
+        let station_id = message.station_id;
+        if station_id == 0 {
+            self.counts.malformed += 1;
+            return;
+        }
+        let id = message.tmsi.unwrap_or_default();
+        let Some(user) = self.users.get_mut(id) else {
+            // The user attaches again.
+            return self.reject(station, station_id, cause::UNKNOWN_USER, out);
+        };
+        match user.state {
+            State::Idle | State::Paging => {}
+            State::Context | State::Modifying
+                if (user.station, user.station_id) == (station, station_id) =>
+            {
+                return; // the same, again
+            }
+            // It crosses with something else that is done: the user asks again.
+            _ => return self.reject(station, station_id, cause::CONGESTION, out),
+        }
+        (user.station, user.station_id) = (station, station_id);
+        user.tac = message.tac.unwrap_or(user.tac);
+        user.cell = message.cell.unwrap_or(user.cell);
+        self.counts.services += 1;
+        self.context(now_ns, id, out);
+    }
+
+    /// The SGW gave the bearer back: the base station forgets the user.
+    pub(super) fn released(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+        self.to_user(id, Kind::Release, out, |message| {
+            message.cause = Some(cause::USER_INACTIVITY);
+        });
+        let is_there = self.users.get(id).is_some_and(|user| user.station_id != 0);
+        if !is_there || !self.step_and_wait(now_ns, id, State::Released) {
+            self.idle(id);
+        }
+    }
+
+    pub(super) fn idle(&mut self, id: u32) {
+        self.step(id, State::Idle, None);
+        if let Some(user) = self.users.get_mut(id) {
+            (user.station_id, user.downlink) = (0, Default::default());
+            self.counts.idled += 1;
+        }
+    }
+
+    /// Looks for a user in all cells: the one where it was last is told first.
+    pub(super) fn page(&mut self, id: u32, out: &mut impl Sink) {
+        let Some(user) = self.users.get(id) else {
+            return;
+        };
+        let last = user.station;
+        self.counts.pagings += 1;
+        let mut paging = Message::new(Kind::Paging, 0, 0);
+        paging.tmsi = Some(id);
+        let others = (0..self.stations.len() as u16).filter(|station| *station != last);
+        for station in std::iter::once(last).chain(others) {
+            if self.stations[usize::from(station)] {
+                self.s1(station, &paging, out);
+            }
+        }
+    }
+
+    fn detach_idle(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
+        let id = message.tmsi.unwrap_or_default();
+        let station_id = message.station_id;
+        let user = self.users.get_mut(id);
+        let user = user.filter(|user| matches!(user.state, State::Idle | State::Paging));
+        let Some(user) = user.filter(|_| station_id != 0) else {
+            self.counts.unexpected += 1;
+            if station_id != 0 {
+                // It is gone already, or its connection tells.
+                let gone = Message::new(Kind::DetachAnswer, station_id, 0);
+                self.s1(station, &gone, out);
+            }
+            return;
+        };
+        (user.station, user.station_id) = (station, station_id);
+        self.end(now_ns, id, cause::DETACHED, out);
+    }
+
+    /// A user goes, or has to: its session first, if it has one.
+    pub(super) fn end(&mut self, now_ns: u64, id: u32, why: u8, out: &mut impl Sink) {
+        let Some(user) = self.users.get_mut(id) else {
+            return;
+        };
+        user.ends_by = why;
+        if user.sgw_teid == 0 || !self.delete(now_ns, id, out) {
+            self.purge(now_ns, id, out);
+        }
+    }
+
+    /// The session is gone: the HSS is told.
+    pub(super) fn purge(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+        let command = command::PURGE_UE;
+        if !self.ask_hss(now_ns, id, State::Purging, command, out, |_| {}) {
+            self.gone(id, out);
+        }
+    }
+
+    /// All others know: the user and its base station are told, and it is forgotten.
+    pub(super) fn gone(&mut self, id: u32, out: &mut impl Sink) {
+        let Some(user) = self.users.get(id) else {
+            return;
+        };
+        let why = user.ends_by;
+        if why == cause::DETACHED {
+            self.counts.detached += 1;
+            self.to_user(id, Kind::DetachAnswer, out, |_| {});
+        } else {
+            self.counts.lost += 1;
+        }
+        self.to_user(id, Kind::Release, out, |message| message.cause = Some(why));
+        self.remove(id);
+    }
+
+    /// The base station of a user is gone.
+    pub(super) fn station_lost(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+        let Some(user) = self.users.get_mut(id) else {
+            return;
+        };
+        user.station_id = 0;
+        match user.state {
+            State::Connected | State::Context | State::Modifying => {
+                self.release(now_ns, id, out);
+            }
+            State::Released => self.idle(id),
+            State::Vector | State::Proof | State::Securing | State::Locating => {
+                self.counts.lost += 1;
+                self.remove(id);
+            }
+            // The answer that is waited for finds no base station, and goes on from there.
+            _ => {}
+        }
+    }
+
+    /// What was waited for did not come.
+    pub(super) fn overdue(
+        &mut self,
+        now_ns: u64,
+        id: u32,
+        sequence: u32,
+        again: bool,
+        out: &mut impl Sink,
+    ) {
+        let user = self.users.get(id).copied();
+        let Some(user) = user.filter(|user| user.pending == sequence) else {
+            return;
+        };
+        if again {
+            return self.page(id, out);
+        }
+        if let Some(user) = self.users.get_mut(id) {
+            user.pending = 0;
+        }
+        match user.state {
+            State::Vector | State::Locating | State::Creating => {
+                self.refuse(id, cause::NETWORK_FAILURE, out);
+            }
+            State::Proof | State::Securing => {
+                self.to_user(id, Kind::Release, out, |message| {
+                    message.cause = Some(cause::NOT_AUTHENTICATED);
+                });
+                self.counts.lost += 1;
+                self.remove(id);
+            }
+            State::Context => self.end(now_ns, id, cause::NO_RESOURCES, out),
+            State::Modifying => self.end(now_ns, id, cause::NETWORK_FAILURE, out),
+            State::Releasing => self.released(now_ns, id, out),
+            State::Released => self.idle(id),
+            State::Paging => self.not_found(now_ns, id, out),
+            State::Deleting => self.purge(now_ns, id, out),
+            State::Purging => self.gone(id, out),
+            State::Connected | State::Idle => {}
+        }
+    }
+
+    pub(super) fn now_ms(now_ns: u64) -> u64 {
+        now_ns / MS
+    }
+}

@@ -1,0 +1,430 @@
+//! The packet data network gateway: gives users their addresses, and joins their tunnels to the
+//! network beyond (TS 23.401 4.4.3.3).
+//!
+//! The identifier of a session is its S5-C end and its S5-U end. The place of its record is also
+//! the place of its tunnel and, by the pool, of its address: see [`crate::tunnels`].
+
+use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig, EndpointCounts};
+use crate::gtp::paths::Paths;
+use crate::gtp::user::{ROOM, echo_response, error_indication};
+use crate::gtp::{Contents, Refusal, missing, put, put_cause, put_f_teid, refusal};
+use crate::link::{Link, MS, Node, Notice, Owner, Sink};
+use crate::records::Records;
+use crate::sgw::tunnel;
+use crate::tunnels::{AddressPool, Refused, Tunnels};
+use crate::{Cores, EpcError};
+use linerate_tables::exact::{Exact, ExactConfig, Seed};
+use linerate_wire::gtpc::ie::{
+    self, Ambr, BearerQos, Cause, FTeid, Paa, apn_is, cause, interface, pdn_type,
+};
+use linerate_wire::gtpc::{Gtpc, Writer, message};
+use linerate_wire::gtpu::{self, Gtpu};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// How a PGW is to be.
+#[derive(Clone, Debug)]
+pub struct PgwConfig {
+    /// Its end of GTP-C.
+    pub control: EndpointConfig,
+    /// Its address of GTP-U.
+    pub user: Ipv4Addr,
+    /// Sessions, for each core.
+    pub sessions: usize,
+    /// The addresses of users: first and prefix length.
+    pub addresses: (Ipv4Addr, u8),
+    /// The access point that it serves.
+    pub apn: String,
+    /// Makes identifiers unpredictable.
+    pub secret: u64,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // what each counts is its name
+pub struct PgwCounts {
+    pub created: u64,
+    pub deleted: u64,
+    /// Sessions made again by a request for a user who had one.
+    pub replaced: u64,
+    /// Sessions of peers that restarted.
+    pub lost: u64,
+    /// Requests refused, for want of room or by their contents.
+    pub refused: u64,
+    pub error_indications: u64,
+    /// Datagrams of GTP-U that are no message.
+    pub malformed: u64,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Session {
+    imsi: [u8; 8],
+    sgw: u32,
+    sgw_teid: u32,
+    epoch: u16,
+    ebi: u8,
+}
+
+/// One core's part of a PGW.
+pub struct Pgw {
+    user: Ipv4Addr,
+    apn: String,
+    gtp: Endpoint<()>,
+    sessions: Records<Session>,
+    by_imsi: Exact<8, [u8; 4]>,
+    /// Users' tunnels, for [`Plane`](crate::tunnels::Plane) too.
+    pub tunnels: Tunnels,
+    sweep: Option<usize>,
+    /// What was counted.
+    pub counts: PgwCounts,
+}
+
+impl Pgw {
+    /// The part of `core`.
+    ///
+    /// # Errors
+    /// [`EpcError`] for what does not fit identifiers or addresses, a name that is no access
+    /// point, and for want of memory.
+    pub fn new(config: &PgwConfig, cores: Cores, core: u8, now_ns: u64) -> Result<Self, EpcError> {
+        if ie::write_apn(&config.apn, &mut [0; 100]).is_none() {
+            return Err(EpcError::Apn(config.apn.clone()));
+        }
+        let (prefix, prefix_len) = config.addresses;
+        let pool = AddressPool::new(prefix, prefix_len, cores, config.sessions)?;
+        let secret = config.secret;
+        let sessions = Records::new("pgw sessions", config.sessions, cores, core, secret)?;
+        let users = ExactConfig::new("pgw users", config.sessions, Seed::random());
+        Ok(Self {
+            user: config.user,
+            apn: config.apn.clone(),
+            gtp: Endpoint::new(config.control.clone(), cores, core, now_ns)?,
+            tunnels: Tunnels::new(sessions.space(), pool, core, config.sessions)?,
+            sessions,
+            by_imsi: Exact::new(&users)?,
+            sweep: None,
+            counts: PgwCounts::default(),
+        })
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether every table is empty.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty() && self.by_imsi.is_empty()
+    }
+
+    /// The end of GTP-C, for its counters and peers.
+    pub fn control(&self) -> (&EndpointCounts, &Paths) {
+        (&self.gtp.counts, &self.gtp.paths)
+    }
+
+    fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) {
+        if self.gtp.heard(address, restarts, out) {
+            self.sweep = Some(0);
+        }
+    }
+
+    fn remove(&mut self, id: u32) -> bool {
+        self.tunnels.close(id);
+        let Some(session) = self.sessions.remove(id) else {
+            return false;
+        };
+        if self.by_imsi.lookup(&session.imsi) == Some(id.to_be_bytes()) {
+            self.by_imsi.remove(&session.imsi);
+        }
+        true
+    }
+
+    fn request(
+        &mut self,
+        now_ns: u64,
+        from: SocketAddrV4,
+        gtpc: &Gtpc<&[u8]>,
+        out: &mut impl Sink,
+    ) {
+        let (id, ask) = (gtpc.teid().unwrap_or_default(), (from, gtpc.sequence()));
+        let contents = Contents::read(gtpc);
+        let known = self.sessions.get(id).copied();
+        let teid = known.map_or(0, |session| session.sgw_teid);
+        let unknown = Cause::new(cause::CONTEXT_NOT_FOUND);
+        match gtpc.message() {
+            message::CREATE_SESSION_REQUEST => {
+                let sender = contents.as_ref().ok().and_then(|found| found.sender);
+                let done = contents.and_then(|found| self.create(now_ns, ask, &found, out));
+                if let Err(refusal) = done {
+                    let teid = sender.map_or(0, |sender| sender.teid);
+                    let kind = message::CREATE_SESSION_RESPONSE;
+                    self.refuse(now_ns, ask, kind, teid, refusal, out);
+                }
+            }
+            message::MODIFY_BEARER_REQUEST => {
+                let kind = message::MODIFY_BEARER_RESPONSE;
+                let known = known.ok_or(unknown);
+                let done = known
+                    .and(contents)
+                    .and_then(|found| self.modify(id, &found));
+                match done {
+                    Ok(()) => self.accept(now_ns, ask, kind, teid, out, |_| {}),
+                    Err(refusal) => self.refuse(now_ns, ask, kind, teid, refusal, out),
+                }
+            }
+            message::DELETE_SESSION_REQUEST => {
+                let kind = message::DELETE_SESSION_RESPONSE;
+                match known.ok_or(unknown).and(contents) {
+                    Ok(_) => {
+                        self.remove(id);
+                        self.counts.deleted += 1;
+                        self.accept(now_ns, ask, kind, teid, out, |_| {});
+                    }
+                    Err(refusal) => self.refuse(now_ns, ask, kind, teid, refusal, out),
+                }
+            }
+            _ => self.gtp.counts.stray += 1,
+        }
+    }
+
+    fn accept(
+        &mut self,
+        now_ns: u64,
+        ask: (SocketAddrV4, u32),
+        kind: u8,
+        teid: u32,
+        out: &mut impl Sink,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.gtp.answer(now_ns, ask, kind, teid, out, |to| {
+            put_cause(to, Cause::new(cause::ACCEPTED));
+            fill(to);
+        });
+    }
+
+    fn refuse(
+        &mut self,
+        now_ns: u64,
+        ask: (SocketAddrV4, u32),
+        kind: u8,
+        teid: u32,
+        refusal: Refusal,
+        out: &mut impl Sink,
+    ) {
+        self.counts.refused += 1;
+        self.gtp
+            .answer(now_ns, ask, kind, teid, out, |to| put_cause(to, refusal));
+    }
+
+    fn create(
+        &mut self,
+        now_ns: u64,
+        ask: (SocketAddrV4, u32),
+        found: &Contents<'_>,
+        out: &mut impl Sink,
+    ) -> Result<(), Refusal> {
+        let imsi = found.imsi.ok_or(missing(ie::IMSI, 0))?;
+        found.rat_type.ok_or(missing(ie::RAT_TYPE, 0))?;
+        let apn = found.apn.ok_or(missing(ie::APN, 0))?;
+        let sgw = found.sender.ok_or(missing(ie::F_TEID, 0))?;
+        let bearer = found.bearer.ok_or(missing(ie::BEARER_CONTEXT, 0))?;
+        let ebi = bearer.ebi.ok_or(missing(ie::EBI, 0))?;
+        let qos: BearerQos = bearer.qos.ok_or(missing(ie::BEARER_QOS, 0))?;
+        let sgw_user = bearer.f_teids[2].ok_or(missing(ie::F_TEID, 2))?;
+        let wrong = |instance| refusal(cause::MANDATORY_IE_INCORRECT, ie::F_TEID, instance);
+        let sgw = tunnel(sgw).ok_or(wrong(0))?;
+        let sgw_user = tunnel(sgw_user).ok_or(wrong(2))?;
+        if !apn_is(apn, &self.apn) {
+            return Err(refusal(cause::UNKNOWN_APN, ie::APN, 0));
+        }
+        // TS 23.401 5.3.1.1: of an address of both kinds, the one that there is.
+        let wanted = found.paa.map(|paa| paa.pdn_type).or(found.pdn_type);
+        let said = match wanted.unwrap_or(pdn_type::IPV4) {
+            pdn_type::IPV4 => cause::ACCEPTED,
+            pdn_type::IPV4V6 => cause::NEW_PDN_TYPE_NETWORK_PREFERENCE,
+            _ => return Err(Cause::new(cause::PREFERRED_PDN_TYPE_NOT_SUPPORTED)),
+        };
+        let address = Ipv4Addr::from(sgw.address);
+        let full = Cause::new(cause::NO_RESOURCES);
+        self.gtp.paths.epoch(now_ns / MS, address).ok_or(full)?;
+        if let Some(restarts) = found.recovery {
+            self.heard(address, restarts, out);
+        }
+        let epoch = self.gtp.paths.epoch(now_ns / MS, address).ok_or(full)?;
+
+        if let Some(old) = self.by_imsi.lookup(&imsi.bytes()) {
+            self.remove(u32::from_be_bytes(old));
+            self.counts.replaced += 1;
+        }
+        let session = Session {
+            imsi: imsi.bytes(),
+            sgw: address.into(),
+            sgw_teid: sgw.teid,
+            epoch,
+            ebi,
+        };
+        let occupied = Cause::new(cause::ADDRESSES_OCCUPIED);
+        let id = self.sessions.insert(session).ok_or(occupied)?;
+        if self
+            .by_imsi
+            .insert(&imsi.bytes(), id.to_be_bytes())
+            .is_err()
+        {
+            self.remove(id);
+            return Err(full);
+        }
+        let user = self.tunnels.open(id, sgw_user.teid, sgw_user.address);
+        self.counts.created += 1;
+
+        let control = *self.gtp.config().address.ip();
+        let (ambr, restarts) = (found.ambr, [self.gtp.config().restarts]);
+        let control = FTeid::v4(interface::S5C_PGW, id, control.octets());
+        let own_user = FTeid::v4(interface::S5U_PGW, id, self.user.octets());
+        let kind = message::CREATE_SESSION_RESPONSE;
+        self.gtp.answer(now_ns, ask, kind, sgw.teid, out, |to| {
+            put_cause(to, Cause::new(said));
+            put_f_teid(to, 1, &control);
+            put(to, ie::PAA, 0, |bytes| Paa::v4(user).write(bytes));
+            to.ie(ie::APN_RESTRICTION, 0, &[0]);
+            if let Some(ambr) = ambr {
+                put(to, ie::AMBR, 0, |bytes| Ambr::write(&ambr, bytes));
+            }
+            to.group(ie::BEARER_CONTEXT, 0, |bearer| {
+                bearer.ie(ie::EBI, 0, &[ebi]);
+                put_cause(bearer, Cause::new(cause::ACCEPTED));
+                put_f_teid(bearer, 2, &own_user);
+                put(bearer, ie::BEARER_QOS, 0, |bytes| qos.write(bytes));
+                bearer.ie(ie::CHARGING_ID, 0, &id.to_be_bytes());
+            });
+            to.ie(ie::RECOVERY, 0, &restarts);
+        });
+        Ok(())
+    }
+
+    /// The user's SGW has another end (TS 23.401 5.5.1.1.3).
+    fn modify(&mut self, id: u32, found: &Contents<'_>) -> Result<(), Refusal> {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return Err(Cause::new(cause::CONTEXT_NOT_FOUND));
+        };
+        if let Some(control) = found.sender.and_then(tunnel) {
+            (session.sgw, session.sgw_teid) = (u32::from_be_bytes(control.address), control.teid);
+        }
+        if let Some(bearer) = found.bearer {
+            let ebi = bearer.ebi.ok_or(missing(ie::EBI, 0))?;
+            if ebi != session.ebi {
+                return Err(Cause::new(cause::CONTEXT_NOT_FOUND));
+            }
+            if let Some(user) = bearer.f_teids[1].and_then(tunnel) {
+                self.tunnels.redirect(id, user.teid, user.address);
+            }
+        }
+        Ok(())
+    }
+
+    /// A datagram of GTP-U.
+    fn packet(&mut self, from: SocketAddrV4, datagram: &[u8], out: &mut impl Sink) {
+        let mut room = [0; ROOM];
+        let Ok(packet) = Gtpu::new_checked(datagram) else {
+            self.counts.malformed += 1;
+            return;
+        };
+        match packet.message() {
+            gtpu::message::ECHO_REQUEST => {
+                let sequence = packet.sequence().unwrap_or_default();
+                out.send(Link::Gtpu(from), echo_response(sequence, &mut room));
+            }
+            gtpu::message::G_PDU => match self.tunnels.up(&packet) {
+                Ok(inner) => out.send(Link::Sgi, inner),
+                Err(Refused::Unknown) => {
+                    let own = self.user.octets();
+                    let error = error_indication(packet.teid(), own, &mut room);
+                    out.send(Link::Gtpu(from), error);
+                }
+                Err(_) => {}
+            },
+            gtpu::message::ERROR_INDICATION => self.counts.error_indications += 1,
+            gtpu::message::END_MARKER => {}
+            _ => self.counts.malformed += 1,
+        }
+    }
+
+    /// A user's packet from beyond. `message` is copied behind a header; bursts of frames, where
+    /// there is headroom, go through [`Plane`](crate::tunnels::Plane).
+    fn beyond(&mut self, packet: &[u8], out: &mut impl Sink) {
+        /// Of the packet, above which nothing is sent: what fits a jumbo frame.
+        const MOST: usize = 9000;
+        let Ok((len, tunnel)) = self.tunnels.down(packet) else {
+            return;
+        };
+        let mut room = [0; gtpu::HEADER_LEN + MOST];
+        let Some(inner) = room.get_mut(gtpu::HEADER_LEN..gtpu::HEADER_LEN + len) else {
+            self.tunnels.refusals.malformed += 1;
+            return;
+        };
+        inner.copy_from_slice(&packet[..len]);
+        room[..gtpu::HEADER_LEN].copy_from_slice(&gtpu::header(tunnel.peer, len as u16));
+        let to = SocketAddrV4::new(tunnel.peer_address.into(), gtpu::PORT);
+        out.send(Link::Gtpu(to), &room[..gtpu::HEADER_LEN + len]);
+    }
+
+    /// Looks on for sessions of peers that restarted: at most `budget` places.
+    fn look_on(&mut self, budget: usize) {
+        let Some(start) = self.sweep else { return };
+        let end = (start + budget).min(self.sessions.capacity());
+        for at in start..end {
+            let Some((id, session)) = self.sessions.at(at) else {
+                continue;
+            };
+            if !self.gtp.paths.is_current(session.sgw.into(), session.epoch) {
+                self.remove(id);
+                self.counts.lost += 1;
+            }
+        }
+        self.sweep = (end < self.sessions.capacity()).then_some(end);
+    }
+
+    /// The core whose user an IP packet from beyond goes to.
+    pub fn owner_of_packet(pool: &AddressPool, packet: &[u8]) -> Option<u8> {
+        let ip = linerate_wire::ipv4::Ipv4::new_checked(packet).ok()?;
+        pool.owner(ip.dst().octets())
+    }
+}
+
+impl Node for Pgw {
+    /// Packets from beyond are owned by the core whose part of the pool has their address, which
+    /// only [`owner_of_packet`](Pgw::owner_of_packet) knows: here they are home's.
+    fn owner(cores: Cores, from: Link, message: &[u8]) -> Owner {
+        match from {
+            Link::Gtpc(_) => Endpoint::<()>::owner(cores, message),
+            Link::Gtpu(_) => crate::sgw::user_owner(cores, message),
+            _ => Owner::Home,
+        }
+    }
+
+    fn receive(&mut self, now_ns: u64, from: Link, message: &mut [u8], out: &mut impl Sink) {
+        match from {
+            Link::Gtpc(from) => match self.gtp.arrive(now_ns, from, message, out) {
+                Some(Arrived::Request(gtpc)) => self.request(now_ns, from, &gtpc, out),
+                Some(Arrived::Counter(restarts)) => self.heard(*from.ip(), restarts, out),
+                Some(Arrived::Response(_)) | None => {}
+            },
+            Link::Gtpu(from) => self.packet(from, message, out),
+            Link::Sgi => self.beyond(message, out),
+            _ => {}
+        }
+    }
+
+    fn notice(&mut self, _: u64, notice: Notice, out: &mut impl Sink) {
+        if let Notice::Restarted(address, restarts) = notice {
+            self.heard(address, restarts, out);
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> Option<u64> {
+        self.look_on(budget);
+        let mut left = budget;
+        while self.gtp.poll(now_ns, &mut left, out).is_some() {}
+        match self.sweep {
+            Some(_) => Some(now_ns),
+            None => self.gtp.next_ns(),
+        }
+    }
+}

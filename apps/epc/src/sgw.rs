@@ -1,0 +1,297 @@
+//! The serving gateway: users' sessions between MME and PGW, their tunnels between base station
+//! and PGW, and packets that wait for a user who is idle (TS 23.401 4.4.3.2).
+//!
+//! One identifier, the record's, is the S11, the S5-C and the S1-U end of a session; the same with
+//! the side bit is its S5-U end, so that packets up and down are told apart at one address. A user
+//! has one session with one bearer here.
+
+mod buffers;
+mod control;
+mod user;
+
+pub use buffers::BufferConfig;
+pub(crate) use control::tunnel;
+pub(crate) use user::link;
+
+use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig};
+use crate::link::{Link, MS, Node, Notice, Owner, Sink};
+use crate::records::Records;
+use crate::s1::Tunnel;
+use crate::{Cores, EpcError};
+use buffers::{Buffers, Queue};
+use linerate_tables::exact::{Exact, ExactConfig, Seed};
+use linerate_wire::gtpu::Gtpu;
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+/// How an SGW is to be.
+#[derive(Clone, Debug)]
+pub struct SgwConfig {
+    /// Its end of GTP-C.
+    pub control: EndpointConfig,
+    /// Its address of GTP-U.
+    pub user: Ipv4Addr,
+    /// Sessions, for each core.
+    pub sessions: usize,
+    /// Packets that wait for idle users, for each core.
+    pub buffers: BufferConfig,
+    /// Makes identifiers unpredictable.
+    pub secret: u64,
+}
+
+/// What was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // what each counts is its name
+pub struct SgwCounts {
+    pub created: u64,
+    pub deleted: u64,
+    /// Sessions made again by a request for a user who had one.
+    pub replaced: u64,
+    /// Sessions of peers that restarted.
+    pub lost: u64,
+    /// Requests refused, for want of room or by their contents.
+    pub refused: u64,
+    pub up_packets: u64,
+    pub down_packets: u64,
+    pub buffered: u64,
+    /// Packets that waited, and were dropped: no room, or the user was not found.
+    pub buffer_drops: u64,
+    pub notifications: u64,
+    /// Packets for tunnels that there are not; an error indication was sent.
+    pub unknown_tunnel: u64,
+    pub error_indications: u64,
+    /// Datagrams of GTP-U that are no message.
+    pub malformed: u64,
+}
+
+/// A peer's end of control.
+#[derive(Clone, Copy, Default)]
+struct Peer {
+    address: u32,
+    teid: u32,
+    /// See [`crate::gtp::paths::Peer::epoch`].
+    epoch: u16,
+}
+
+impl Peer {
+    fn socket(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.address.into(), linerate_wire::gtpc::PORT)
+    }
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Creating,
+    Active,
+    Deleting,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Session {
+    imsi: [u8; 8],
+    mme: Peer,
+    pgw: Peer,
+    /// The PGW's end of S5-U.
+    s5u: Tunnel,
+    /// The base station's end of S1-U; 0 while the user is idle.
+    s1u: Tunnel,
+    ebi: u8,
+    state: State,
+    /// The MME's request that is being worked on.
+    asker: (u32, u16, u32),
+    /// Our request to the PGW in flight; 0: none.
+    request: u32,
+    /// Our notification to the MME in flight; 0: none.
+    notification: u32,
+    /// The MME was told of packets that wait.
+    is_notified: bool,
+    queue: Queue,
+}
+
+impl Session {
+    fn asker(&self) -> (SocketAddrV4, u32) {
+        let (address, port, sequence) = self.asker;
+        (SocketAddrV4::new(address.into(), port), sequence)
+    }
+
+    fn asked_by(&mut self, from: SocketAddrV4, sequence: u32) {
+        self.asker = ((*from.ip()).into(), from.port(), sequence);
+    }
+}
+
+/// What a request in flight is about.
+#[derive(Clone, Copy, Default)]
+enum About {
+    #[default]
+    Nothing,
+    Create(u32),
+    Delete(u32),
+    Notify(u32),
+}
+
+/// One core's part of an SGW.
+pub struct Sgw {
+    user: Ipv4Addr,
+    gtp: Endpoint<About>,
+    sessions: Records<Session>,
+    by_imsi: Exact<8, [u8; 4]>,
+    /// By the base station's end of S1-U, for its error indications.
+    by_station: Exact<8, [u8; 4]>,
+    buffers: Buffers,
+    /// Where the search for sessions of peers that restarted is.
+    sweep: Option<usize>,
+    /// What was counted.
+    pub counts: SgwCounts,
+}
+
+impl Sgw {
+    /// The part of `core`.
+    ///
+    /// # Errors
+    /// [`EpcError`] for what does not fit identifiers, and for want of memory.
+    pub fn new(config: &SgwConfig, cores: Cores, core: u8, now_ns: u64) -> Result<Self, EpcError> {
+        let (sessions, secret) = (config.sessions, config.secret);
+        let index = |name| Exact::new(&ExactConfig::new(name, sessions, Seed::random()));
+        Ok(Self {
+            user: config.user,
+            gtp: Endpoint::new(config.control.clone(), cores, core, now_ns)?,
+            sessions: Records::new("sgw sessions", sessions, cores, core, secret)?,
+            by_imsi: index("sgw users")?,
+            by_station: index("sgw tunnels")?,
+            buffers: Buffers::new(&config.buffers),
+            sweep: None,
+            counts: SgwCounts::default(),
+        })
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// How many packets wait.
+    pub fn buffered(&self) -> usize {
+        self.buffers.len()
+    }
+
+    /// The end of GTP-C, for its counters and peers.
+    pub fn control(
+        &self,
+    ) -> (
+        &crate::gtp::endpoint::EndpointCounts,
+        &crate::gtp::paths::Paths,
+    ) {
+        (&self.gtp.counts, &self.gtp.paths)
+    }
+
+    /// Whether every table is empty, and nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+            && self.by_imsi.is_empty()
+            && self.by_station.is_empty()
+            && self.buffers.len() == 0
+            && self.gtp.in_flight() == 0
+    }
+
+    /// Forgets a session: its packets, its places in the indexes, its requests in flight.
+    fn remove(&mut self, id: u32) {
+        self.leave_station(id);
+        let Some(mut session) = self.sessions.remove(id) else {
+            return;
+        };
+        self.counts.buffer_drops += self.buffers.clear(&mut session.queue);
+        self.gtp.end(session.request);
+        self.gtp.end(session.notification);
+        if self.by_imsi.lookup(&session.imsi) == Some(id.to_be_bytes()) {
+            self.by_imsi.remove(&session.imsi);
+        }
+    }
+
+    /// Forgets the base station's end of a session.
+    fn leave_station(&mut self, id: u32) {
+        if let Some(session) = self.sessions.get_mut(id)
+            && session.s1u.teid != 0
+        {
+            let key = station_key(std::mem::take(&mut session.s1u));
+            if self.by_station.lookup(&key) == Some(id.to_be_bytes()) {
+                self.by_station.remove(&key);
+            }
+        }
+    }
+
+    /// Looks on for sessions of peers that restarted: at most `budget` places.
+    fn sweep(&mut self, budget: usize) {
+        let Some(start) = self.sweep else { return };
+        let end = (start + budget).min(self.sessions.capacity());
+        for at in start..end {
+            let Some((id, session)) = self.sessions.at(at) else {
+                continue;
+            };
+            let stands = |peer: &Peer| {
+                let address = peer.address.into();
+                self.gtp.paths.is_current(address, peer.epoch)
+            };
+            if !stands(&session.mme) || !stands(&session.pgw) {
+                self.remove(id);
+                self.counts.lost += 1;
+            }
+        }
+        self.sweep = (end < self.sessions.capacity()).then_some(end);
+    }
+}
+
+fn station_key(tunnel: Tunnel) -> [u8; 8] {
+    let ([a, b, c, d], [w, x, y, z]) = (tunnel.teid.to_be_bytes(), tunnel.address);
+    [a, b, c, d, w, x, y, z]
+}
+
+/// Whose a GTP-U datagram is: the core's that its tunnel names.
+pub(crate) fn user_owner(cores: Cores, datagram: &[u8]) -> Owner {
+    let teid = Gtpu::new_checked(datagram).ok().map(|gtpu| gtpu.teid());
+    let core = teid
+        .filter(|teid| *teid != 0)
+        .and_then(|teid| cores.of_id(teid));
+    core.map_or(Owner::Home, Owner::Core)
+}
+
+impl Node for Sgw {
+    fn owner(cores: Cores, from: Link, message: &[u8]) -> Owner {
+        match from {
+            Link::Gtpc(_) => Endpoint::<About>::owner(cores, message),
+            Link::Gtpu(_) => user_owner(cores, message),
+            _ => Owner::Home,
+        }
+    }
+
+    fn receive(&mut self, now_ns: u64, from: Link, message: &mut [u8], out: &mut impl Sink) {
+        match from {
+            Link::Gtpc(from) => match self.gtp.arrive(now_ns, from, message, out) {
+                Some(Arrived::Request(gtpc)) => self.request(now_ns, from, &gtpc, out),
+                Some(Arrived::Response(gtpc)) => self.response(now_ns, from, &gtpc, out),
+                Some(Arrived::Counter(restarts)) => self.heard(*from.ip(), restarts, out),
+                None => {}
+            },
+            Link::Gtpu(from) => self.packet(now_ns, from, message, out),
+            _ => {}
+        }
+    }
+
+    fn notice(&mut self, _: u64, notice: Notice, out: &mut impl Sink) {
+        if let Notice::Restarted(address, restarts) = notice {
+            self.heard(address, restarts, out);
+        }
+    }
+
+    fn poll(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> Option<u64> {
+        self.sweep(budget);
+        let mut left = budget;
+        while let Some((_, about, _)) = self.gtp.poll(now_ns, &mut left, out) {
+            self.overdue(now_ns, about, out);
+        }
+        let next_ns = self.gtp.next_ns();
+        match self.sweep {
+            Some(_) => Some(now_ns),
+            None => next_ns.map(|next| next.max(now_ns / MS * MS)),
+        }
+    }
+}

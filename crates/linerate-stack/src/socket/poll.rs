@@ -155,6 +155,9 @@ impl Stack {
         (slot.interest, slot.token) = (wanted | interest::ERROR, token);
         // What is so already is an edge to one that asks now.
         slot.events = u16::MAX;
+        if wanted & interest::WRITE != 0 {
+            slot.connection.ask_for_room();
+        }
         if self.readiness(index) & self.slots[index].interest != 0 {
             self.make_ready(index);
         }

@@ -300,6 +300,14 @@ impl Connection {
         self.finish(cx, Some(Error::Aborted));
     }
 
+    /// Who asks for room is told when there is some, as if a write had been refused (Linux:
+    /// `SOCK_NOSPACE`, which its poll sets too).
+    pub fn ask_for_room(&mut self) {
+        if self.writable() == 0 {
+            self.set(is::WRITE_BLOCKED, true);
+        }
+    }
+
     /// Reads no more: what comes from now on ends the connection.
     pub fn shutdown_read<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         self.queue.clear(&mut cx.shared.pieces, cx.wire.cache());

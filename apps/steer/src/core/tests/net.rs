@@ -110,7 +110,7 @@ fn interface(number: u8) -> InterfaceConfig {
     let v6: IpAddr = [0x2001, 0xdb8, 0, 0, 0, 0, 0, number.into()].into();
     InterfaceConfig {
         port: 0,
-        mac: MacAddr::local(number.into()),
+        mac: MacAddr::local(number),
         addresses: vec![(v4, 24), (v6, 64)],
         ..InterfaceConfig::default()
     }

@@ -85,7 +85,7 @@ fn run(kind: Kind, cores: u8, seed: u64, run: Run) -> u64 {
     loop {
         net.step();
         steps += 1;
-        if run.moves > asked && steps % 5 == 0 {
+        if run.moves > asked && steps.is_multiple_of(5) {
             let at = random.below(usize::from(cores));
             let to: Member = random.below(cores);
             if usize::from(to) != at && !net.host(at).user.all.is_empty() {
@@ -93,7 +93,7 @@ fn run(kind: Kind, cores: u8, seed: u64, run: Run) -> u64 {
                 asked += 1;
             }
         }
-        if steps % 64 == 0 {
+        if steps.is_multiple_of(64) {
             let is_open = net.checker.opened == run.connections;
             if is_open && net.checker.is_done() && asked >= run.moves {
                 break;
@@ -212,4 +212,17 @@ fn connections_move_under_load_and_lose_nothing() {
         let cores = [2, 3, 5, 16][number % 4];
         run(Kind::Hardware(profile), cores, 2000 + number as u64, moving);
     }
+}
+
+/// `steer.move.lost`: bytes lost in 10 000 moves under load.
+#[test]
+fn ten_thousand_moves_under_load_lose_no_byte() {
+    let moving = Run {
+        connections: 16,
+        total: 1_000_000,
+        moves: 10_000,
+        maps: true,
+    };
+    let moves = run(Kind::Distributor, 4, 10_000, moving);
+    assert!(moves > 5000, "{moves}");
 }

@@ -13,6 +13,7 @@ use crate::fault::{Fault, Kind};
 use crate::run::{Arrival, Config, Outcome, Runner, World};
 use crate::script::Script;
 use crate::settings::{self, DEFAULTS};
+use calls::Sockets;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use std::collections::VecDeque;
@@ -21,6 +22,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use worker::Worker;
 
@@ -63,17 +65,16 @@ fn failed(fault: Fault) -> Outcome {
 
 fn inside(script: &Script, config: &Config, path: &Path) -> Outcome {
     match Linux::new(config, path) {
-        Ok(mut linux) => {
-            let outcome = Runner::new(&mut linux, config).run(script);
-            linux.worker.end();
-            outcome
-        }
+        Ok(mut linux) => Runner::new(&mut linux, config).run(script),
         Err(fault) => failed(fault),
     }
 }
 
 pub(crate) struct Linux {
     tap: OwnedFd,
+    /// Makes calls that return at once, while the other one waits.
+    quick: Worker,
+    /// Makes calls that block.
     worker: Worker,
     start: Instant,
     arrivals: VecDeque<Arrival>,
@@ -105,13 +106,16 @@ impl Linux {
             )
         })?;
         set_up(config).map_err(|problem| Fault::setup(problem, "install iproute2"))?;
-        let worker = Worker::start()
-            .map_err(|error| Fault::setup(format!("no thread: {error}"), "try again"))?;
+        let no_thread = |error| Fault::setup(format!("no thread: {error}"), "try again");
+        let sockets = Arc::new(Sockets::default());
+        let quick = Worker::start(&sockets).map_err(no_thread)?;
+        let worker = Worker::start(&sockets).map_err(no_thread)?;
         let folder = path
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         let linux = Self {
             tap,
+            quick,
             worker,
             start: Instant::now(),
             arrivals: VecDeque::new(),
@@ -280,8 +284,8 @@ impl World for Linux {
             // It never blocks, and may be asked while another call does.
             return Ok(self.worker.sockets().make(&call));
         }
-        self.worker.begin(call)?;
-        let answer = self.worker.answer(CALL_TIMEOUT);
+        self.quick.begin(call)?;
+        let answer = self.quick.answer(CALL_TIMEOUT);
         self.drain();
         let (_, reply) = answer.ok_or("it blocks; write ... and the time when it returns")?;
         Ok(reply)
@@ -339,12 +343,13 @@ impl World for Linux {
 
 impl Drop for Linux {
     fn drop(&mut self) {
+        self.quick.end();
         self.worker.end();
     }
 }
 
 /// A descriptor that several threads use.
-type Shared = std::sync::Arc<OwnedFd>;
+type Shared = Arc<OwnedFd>;
 
 /// Whether this machine lets the process make network name spaces; otherwise why not.
 ///

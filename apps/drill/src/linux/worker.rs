@@ -28,12 +28,12 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts it in the name space of the calling thread.
-    pub(super) fn start() -> io::Result<Self> {
+    /// Starts it in the name space of the calling thread, for calls on these sockets.
+    pub(super) fn start(sockets: &Arc<Sockets>) -> io::Result<Self> {
         let (calls, to_make) = channel::<Call>();
         let (made, answers) = channel();
         let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        let sockets = Arc::new(Sockets::default());
+        let sockets = sockets.clone();
         let (of_thread, theirs) = (sockets.clone(), bell.clone());
         let (say, told) = channel();
         // It ends with the channel; where a call hangs for ever, with the process.

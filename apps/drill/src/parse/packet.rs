@@ -121,6 +121,7 @@ impl Parser {
     }
 
     fn tcp(&mut self, inbound: bool) -> Result<TcpSpec, Fault> {
+        let start = self.at();
         let flags = self.flags()?;
         let (seq, payload_bytes) = self.sequence()?;
         let mut tcp = TcpSpec {
@@ -140,6 +141,10 @@ impl Parser {
         }
         if self.accept_word("urg") {
             tcp.urgent = Some(self.number("an urgent pointer")?);
+        }
+        if inbound && tcp.window.is_none() {
+            let fix = "add win and a number: an inbound segment needs one";
+            return Err(Fault::syntax(start, "a segment without a window", fix));
         }
         let at = self.at();
         // `<` behind a packet always opens options: an event starts with a time.

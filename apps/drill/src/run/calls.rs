@@ -103,7 +103,6 @@ impl<W: World> Runner<'_, W> {
             );
             return Err(Fault::mismatch(pending.at, problem));
         }
-        self.last_us = self.last_us.max(at_us);
         self.check_reply(pending.expected, reply)
     }
 

@@ -28,6 +28,10 @@ pub(super) struct Flow {
     local_isn: Option<(u32, u32)>,
     /// That of the remote host, the same in both.
     remote_isn: u32,
+    /// The one of a SYN to a connection that exists: it counts if it is answered with a SYN-ACK.
+    new_remote_isn: Option<u32>,
+    /// The stack under test has acknowledged the remote host's SYN.
+    acknowledged: bool,
     /// The next SYN may have another initial sequence number.
     fresh: bool,
     /// By the script's time stamp, the one on the wire.
@@ -58,10 +62,12 @@ impl Flow {
     /// A segment to the stack under test.
     pub(super) fn inbound(&mut self, spec: &TcpSpec, scaled: bool) -> Result<Segment, UnknownEcho> {
         let (acks, syn) = (spec.flags & flag::ACK != 0, spec.flags & flag::SYN != 0);
-        if syn {
+        if syn && self.acknowledged {
+            self.new_remote_isn = Some(spec.seq);
+        } else if syn {
             self.remote_isn = spec.seq;
-            self.fresh |= !acks;
         }
+        self.fresh |= syn && !acks;
         let offset = self.offset(syn);
         let mut options = spec.options.clone().unwrap_or_default();
         for option in &mut options {
@@ -112,7 +118,11 @@ impl Flow {
         if syn && spec.flags & flag::SYN != 0 && (self.fresh || self.local_isn.is_none()) {
             self.local_isn = Some((segment.seq, spec.seq));
             self.fresh = false;
+            if let Some(isn) = self.new_remote_isn.take() {
+                self.remote_isn = isn;
+            }
         }
+        self.acknowledged |= segment.flags & (flag::ACK | flag::RST) == flag::ACK;
         segment.seq = segment.seq.wrapping_sub(self.offset(syn));
         let remote = if syn { 0 } else { self.remote_isn };
         if segment.flags & flag::ACK != 0 {
@@ -196,6 +206,8 @@ impl Flows {
             ports,
             local_isn: None,
             remote_isn: 0,
+            new_remote_isn: None,
+            acknowledged: false,
             fresh: true,
             stamps: HashMap::new(),
             first_stamp: None,

@@ -47,8 +47,8 @@ pub struct Args {
     /// Run a script that failed up to so many times more: on a machine that is busy
     #[arg(long, value_name = "N", default_value_t = 0)]
     retries: u32,
-    /// Print what scripts print
-    #[arg(long)]
+    /// Print what scripts print, and all packets
+    #[arg(long, short)]
     verbose: bool,
     /// One JSON object for each script
     #[arg(long)]
@@ -76,6 +76,8 @@ struct Report {
     problem: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     printed: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    trace: Vec<String>,
 }
 
 fn definition(text: &str) -> Result<(String, String), String> {
@@ -178,9 +180,11 @@ fn one(args: &Args, path: &Path) -> Report {
         line: None,
         problem: String::new(),
         printed: Vec::new(),
+        trace: Vec::new(),
     };
     let outcome = attempt(args, path, &mut report.runs);
     (report.events, report.printed) = (outcome.events, outcome.printed);
+    report.trace = outcome.trace;
     if let Some(fault) = outcome.fault {
         report.result = match fault.kind {
             Kind::Syntax => "wrong",
@@ -212,6 +216,7 @@ fn attempt(args: &Args, path: &Path, runs: &mut u32) -> Outcome {
     let given = Config {
         ip_version: args.ip_version,
         tolerance_us: i64::from(args.tolerance_us),
+        trace: args.verbose,
         ..Config::default()
     };
     let script = parse_with(&text, &args.defines)
@@ -246,10 +251,8 @@ fn text(args: &Args, report: &Report) -> String {
     }
     let script = &report.script;
     let mut text = String::new();
-    if args.verbose {
-        for line in &report.printed {
-            text += &format!("{script}: {line}\n");
-        }
+    for line in report.trace.iter().chain(&report.printed) {
+        text += &format!("{script}: {line}\n");
     }
     let again = match report.runs {
         0 | 1 => String::new(),

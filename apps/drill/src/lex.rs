@@ -190,6 +190,14 @@ impl<'a> Lexer<'a> {
                 Some((_, 'r')) => text.push('\r'),
                 Some((_, 't')) => text.push('\t'),
                 Some((_, '0')) => text.push('\0'),
+                Some((at, 'x')) => {
+                    // One byte, as the character of that number.
+                    let digits = self.rest.get(at + 1..at + 3).unwrap_or_default();
+                    if let Ok(byte) = u8::from_str_radix(digits, 16) {
+                        text.push(char::from(byte));
+                        characters.nth(1);
+                    }
+                }
                 Some((_, c)) => text.push(c),
                 None => {}
             }

@@ -1,9 +1,9 @@
 //! Shell commands of scripts that only set `sysctl`s: what they set.
 //!
 //! In virtual time there is no shell. These commands mean something there: `sysctl ... KEY=VALUE`,
-//! packetdrill's `set_sysctls.py /proc/sys/KEY=VALUE` and its `defaults.sh`. Those that tidy up
-//! Linux mean nothing, and are passed over: `ip tcp_metrics flush`, a `pfifo` without limit,
-//! `sysctl_restore_*`, `nstat`. All others are refused, with what they are.
+//! packetdrill's `set_sysctls.py /proc/sys/KEY=VALUE` and its `defaults.sh`. Others mean something
+//! to Linux alone, and are passed over: `ip tcp_metrics flush`, a `pfifo` without limit, `nstat`;
+//! `sysctl_restore_*` means nothing anywhere. All others are refused, with what they are.
 
 /// What every script starts with, below `net.ipv4`: packetdrill's `defaults.sh`, where a kernel of
 /// today has the setting. Against Linux the runner sets these; in virtual time they are what a
@@ -36,12 +36,21 @@ pub const DEFAULTS: &[(&str, &str)] = &[
     ("tcp_mtu_probing", "0"),
 ];
 
-/// The settings that a command makes, names below `net.ipv4`.
+/// What a line of such a command is.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// It makes settings, names below `net.ipv4`.
+    Set(Vec<(String, String)>),
+    /// It means something to Linux alone.
+    LinuxOnly(String),
+}
+
+/// The lines of a command, if it has no others than those.
 ///
 /// # Errors
 /// What else it does, as a noun.
-pub(crate) fn of_command(command: &str) -> Result<Vec<(String, String)>, String> {
-    let mut settings = Vec::new();
+pub(crate) fn of_command(command: &str) -> Result<Vec<Line>, String> {
+    let mut lines = Vec::new();
     let command = command.replace("\\\n", " "); // a shell's line goes on behind a backslash
     for line in command.split(['\n', ';']).map(str::trim) {
         let words = words(line);
@@ -50,30 +59,28 @@ pub(crate) fn of_command(command: &str) -> Result<Vec<(String, String)>, String>
         };
         let ends = |name: &str| program.rsplit('/').next() == Some(name);
         let word = |index: usize| words.get(index).map_or("", String::as_str);
-        if ends("defaults.sh") {
-            settings.extend(
-                DEFAULTS
-                    .iter()
-                    .map(|(n, v)| ((*n).to_owned(), (*v).to_owned())),
-            );
-            // A script may write its settings behind it, on the same line.
+        let has = |wanted: &str| words.iter().any(|word| word == wanted);
+        if ends("defaults.sh") || ends("sysctl") || ends("set_sysctls.py") {
+            let mut settings = Vec::new();
+            if ends("defaults.sh") {
+                let defaults = DEFAULTS.iter();
+                settings.extend(defaults.map(|(n, v)| ((*n).to_owned(), (*v).to_owned())));
+            }
+            // Behind the defaults there may be more, on the same line.
             settings.extend(assignments(&words[1..])?);
-        } else if ends("sysctl") || ends("set_sysctls.py") {
-            settings.extend(assignments(&words[1..])?);
-        } else if program.contains("sysctl_restore_") || ends("nstat") {
-            // Nothing outlives a run, and nobody reads those counters.
-        } else if ends("ip") && word(1) == "tcp_metrics" && word(2) == "flush" {
-            // No run starts with metrics.
-        } else if ends("tc")
-            && words.iter().any(|w| w == "pfifo")
-            && !words.iter().any(|w| w == "limit")
+            lines.push(Line::Set(settings));
+        } else if program.contains("sysctl_restore_") {
+            // Nothing outlives a run.
+        } else if ends("nstat")
+            || ends("ip") && word(1) == "tcp_metrics" && word(2) == "flush"
+            || ends("tc") && has("pfifo") && !has("limit")
         {
-            // There is no queue before the wire.
+            lines.push(Line::LinuxOnly(line.to_owned()));
         } else {
             return Err(format!("the shell command {line:?}"));
         }
     }
-    Ok(settings)
+    Ok(lines)
 }
 
 /// `KEY=VALUE` words; options of `sysctl`, redirections and other programs' names are left out.

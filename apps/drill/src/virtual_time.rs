@@ -7,7 +7,7 @@ use crate::call::{Call, Handle, OptionForm, OptionValue, Out, Reply};
 use crate::endpoint::Endpoint;
 use crate::fault::Kind;
 use crate::run::{Arrival, World};
-use crate::settings;
+use crate::settings::{self, Line};
 use std::collections::{HashSet, VecDeque};
 use std::net::IpAddr;
 
@@ -249,10 +249,15 @@ impl World for VirtualTime<'_> {
     }
 
     fn command(&mut self, command: &str) -> Result<(), (Kind, String)> {
-        let settings = settings::of_command(command).map_err(|why| (Kind::Unsupported, why))?;
-        for (name, value) in settings {
-            let refused = |why| (Kind::Unsupported, format!("{name} = {value}: {why}"));
-            self.stack.configure(&name, &value).map_err(refused)?;
+        let lines = settings::of_command(command).map_err(|why| (Kind::Unsupported, why))?;
+        for line in lines {
+            let Line::Set(settings) = line else {
+                continue;
+            };
+            for (name, value) in settings {
+                let refused = |why| (Kind::Unsupported, format!("{name} = {value}: {why}"));
+                self.stack.configure(&name, &value).map_err(refused)?;
+            }
         }
         self.settle();
         Ok(())

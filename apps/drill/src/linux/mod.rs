@@ -12,7 +12,7 @@ use crate::call::{Call, Reply};
 use crate::fault::{Fault, Kind};
 use crate::run::{Arrival, Config, Outcome, Runner, World};
 use crate::script::Script;
-use crate::settings::{self, DEFAULTS};
+use crate::settings::{self, DEFAULTS, Line};
 use calls::Sockets;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
@@ -185,6 +185,35 @@ impl Linux {
     }
 }
 
+impl Linux {
+    fn set_or_skip(&self, name: &str, value: &str) -> Result<(), (Kind, String)> {
+        match self.set(name, value) {
+            Err(error) if !DEFAULTS.contains(&(name, value)) => {
+                let why = format!("this kernel refuses {name} = {value}: {error}");
+                Err((Kind::Unsupported, why))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn shell(&mut self, command: &str) -> Result<(), (Kind, String)> {
+        let output = Command::new("sh")
+            .args(["-c", command])
+            .current_dir(&self.folder)
+            .env("PACKETDRILL_PID", std::process::id().to_string())
+            .stdin(Stdio::null())
+            .output()
+            .map_err(|error| (Kind::Setup, format!("sh: {error}")))?;
+        self.drain();
+        if output.status.success() {
+            return Ok(());
+        }
+        let said = String::from_utf8_lossy(&output.stderr);
+        let problem = format!("the command failed ({}): {}", output.status, said.trim());
+        Err((Kind::Mismatch, problem))
+    }
+}
+
 /// Brings the TAP up, with addresses and routes, and sets what scripts start with.
 fn set_up(config: &Config) -> Result<(), String> {
     for (key, value) in [
@@ -311,33 +340,20 @@ impl World for Linux {
     }
 
     fn command(&mut self, command: &str) -> Result<(), (Kind, String)> {
-        if let Ok(settings) = settings::of_command(command) {
-            for (name, value) in settings {
-                let is_default = DEFAULTS.contains(&(name.as_str(), value.as_str()));
-                match self.set(&name, &value) {
-                    Err(error) if !is_default => {
-                        let why = format!("this kernel refuses {name} = {value}: {error}");
-                        return Err((Kind::Unsupported, why));
+        let Ok(lines) = settings::of_command(command) else {
+            return self.shell(command);
+        };
+        for line in lines {
+            match line {
+                Line::LinuxOnly(line) => self.shell(&line)?,
+                Line::Set(settings) => {
+                    for (name, value) in settings {
+                        self.set_or_skip(&name, &value)?;
                     }
-                    _ => {}
                 }
             }
-            return Ok(());
         }
-        let output = Command::new("sh")
-            .args(["-c", command])
-            .current_dir(&self.folder)
-            .env("PACKETDRILL_PID", std::process::id().to_string())
-            .stdin(Stdio::null())
-            .output()
-            .map_err(|error| (Kind::Setup, format!("sh: {error}")))?;
-        self.drain();
-        if output.status.success() {
-            return Ok(());
-        }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let problem = format!("the command failed ({}): {}", output.status, said.trim());
-        Err((Kind::Mismatch, problem))
+        Ok(())
     }
 }
 

@@ -29,6 +29,7 @@ enum Effect {
     Opens {
         nonblocking: bool,
         accepted: bool,
+        datagram: bool,
     },
     /// The script's descriptor is gone.
     Closes(i64),
@@ -163,6 +164,9 @@ impl<W: World> Runner<'_, W> {
     fn note(&mut self, call: &Call) {
         match call {
             Call::Listen(..) => self.flows.listen(self.config.bind_port),
+            Call::Connect(handle, Some(remote)) if self.datagram.contains(handle) => {
+                self.flows.send_to(on_wire(*remote));
+            }
             Call::Connect(handle, Some(remote)) => {
                 self.flows.connect(on_wire(*remote));
                 self.subject = Some(*handle);
@@ -173,7 +177,7 @@ impl<W: World> Runner<'_, W> {
                     if flags & libc::MSG_FASTOPEN != 0 {
                         self.flows.connect(on_wire(*remote));
                         self.subject = Some(*handle);
-                    } else {
+                    } else if self.datagram.contains(handle) {
                         self.flows.send_to(on_wire(*remote));
                     }
                 }
@@ -197,6 +201,7 @@ impl<W: World> Runner<'_, W> {
                 let effect = Effect::Opens {
                     nonblocking: flags & libc::SOCK_NONBLOCK != 0,
                     accepted: true,
+                    datagram: false,
                 };
                 return Ok((Call::Accept(fd(0)?), effect));
             }
@@ -245,6 +250,7 @@ impl<W: World> Runner<'_, W> {
                 let effect = Effect::Opens {
                     nonblocking: false,
                     accepted: false,
+                    datagram: false,
                 };
                 return Ok((Call::EpollCreate, effect));
             }
@@ -284,6 +290,7 @@ impl<W: World> Runner<'_, W> {
         let effect = Effect::Opens {
             nonblocking,
             accepted: false,
+            datagram: kind != SocketKind::Stream,
         };
         Ok((Call::Socket { is_v6, kind }, effect))
     }
@@ -302,7 +309,7 @@ impl<W: World> Runner<'_, W> {
             _ => (args.size(2)?, args.int32(3)?),
         };
         let effect = match args.expr(1)? {
-            Expr::Text(text) if args.name != "recvmsg" => Effect::Reads(text.as_bytes().to_vec()),
+            Expr::Text(text) if args.name != "recvmsg" => Effect::Reads(bytes_of(text)),
             _ => Effect::Nothing,
         };
         Ok((Call::Read(handle, bytes, flags), effect))
@@ -312,7 +319,7 @@ impl<W: World> Runner<'_, W> {
         let handle = self.handle(args.int(0)?);
         let sized = || -> Result<Vec<u8>, Fault> {
             let mut data = match args.expr(1)? {
-                Expr::Text(text) => text.as_bytes().to_vec(),
+                Expr::Text(text) => bytes_of(text),
                 Expr::Ellipsis => Vec::new(),
                 _ => return Err(args.unsupported("an address of memory")),
             };
@@ -423,6 +430,7 @@ impl<W: World> Runner<'_, W> {
             Effect::Opens {
                 nonblocking,
                 accepted,
+                datagram,
             } => {
                 let Ok(handle) = Handle::try_from(value) else {
                     return wrong(format!("returned {value}, which is no descriptor"));
@@ -432,6 +440,11 @@ impl<W: World> Runner<'_, W> {
                 };
                 self.handles.insert(script, handle);
                 self.nonblocking.insert(handle, nonblocking);
+                if datagram {
+                    self.datagram.insert(handle);
+                } else {
+                    self.datagram.remove(&handle);
+                }
                 if accepted {
                     self.subject = Some(handle);
                 }
@@ -497,6 +510,18 @@ fn on_wire(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }
 
+/// A text as bytes: what `\xff` stands for is one.
+fn bytes_of(text: &str) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(text.len());
+    for c in text.chars() {
+        match u8::try_from(c) {
+            Ok(byte) => bytes.push(byte),
+            Err(_) => bytes.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+    bytes
+}
+
 /// Texts are compared as strings of C: up to the first zero.
 fn same(expected: &OptionValue, found: &OptionValue) -> bool {
     let until_zero = |bytes: &[u8]| bytes.split(|byte| *byte == 0).next().map(<[u8]>::to_vec);
@@ -518,7 +543,7 @@ fn form_of(value: &OptionValue) -> OptionForm {
 /// `[1]`, `"cubic"`, `{onoff=1, linger=0}`, `{tv_sec=1, tv_usec=0}`.
 fn option_value(expr: &Expr, at: At) -> Result<OptionValue, Fault> {
     match expr {
-        Expr::Text(text) => Ok(OptionValue::Bytes(text.as_bytes().to_vec())),
+        Expr::Text(text) => Ok(OptionValue::Bytes(bytes_of(text))),
         Expr::List(items) if matches!(items.as_slice(), [Expr::Text(_) | Expr::Struct(_)]) => {
             option_value(&items[0], at)
         }
@@ -571,7 +596,7 @@ fn vector(expr: &Expr, at: At) -> Result<(usize, Vec<u8>), Fault> {
         };
         let start = data.len();
         if let Expr::Text(text) = content {
-            data.extend(text.as_bytes());
+            data.extend(bytes_of(text));
         }
         let end = start + size(number(bytes, at)?, at)?;
         size(end as i64, at)?;

@@ -45,6 +45,8 @@ pub struct Config {
     pub ts_ecr_scaled: bool,
     /// `--strict_segments`: packets are not put together and cut to fit what the script expects.
     pub strict_segments: bool,
+    /// Whether [`Outcome::trace`](crate::Outcome::trace) is wanted.
+    pub trace: bool,
 }
 
 impl Default for Config {
@@ -62,6 +64,7 @@ impl Default for Config {
             ts_tick_us: 0,
             ts_ecr_scaled: false,
             strict_segments: false,
+            trace: false,
         }
     }
 }

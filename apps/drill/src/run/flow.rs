@@ -44,6 +44,17 @@ pub(super) struct Flow {
 pub(super) struct UnknownEcho(pub(super) u32);
 
 impl Flow {
+    /// A segment of the stack under test in the script's numbers, as far as they are known.
+    pub(super) fn shown(&self, segment: &Segment) -> Segment {
+        let syn = segment.flags & flag::SYN != 0;
+        let remote = if syn { 0 } else { self.remote_isn };
+        Segment {
+            seq: segment.seq.wrapping_sub(self.offset(syn)),
+            ack: segment.ack.wrapping_sub(remote),
+            ..segment.clone()
+        }
+    }
+
     /// The wire's form of a sequence number of the stack under test.
     pub(super) fn to_wire(&self, seq: u32) -> u32 {
         seq.wrapping_add(self.offset(false))
@@ -162,6 +173,8 @@ pub(super) struct Flows {
     current: Option<usize>,
     /// What comes next opens a new one: a socket listens.
     listening: bool,
+    /// Where a socket connects.
+    connecting: Option<SocketAddr>,
     next_port: u16,
     local: IpAddr,
     remote: IpAddr,
@@ -175,6 +188,7 @@ impl Flows {
             flows: Vec::new(),
             current: None,
             listening: false,
+            connecting: None,
             next_port: FIRST_REMOTE_PORT,
             local: config.local_ip.unwrap_or(local),
             remote: config.remote(),
@@ -224,16 +238,37 @@ impl Flows {
         self.bind_port = port;
     }
 
-    /// A socket connects, or sends to this port: its own port will be seen.
+    /// A socket connects: its SYN will tell its port.
     pub(super) fn connect(&mut self, remote: SocketAddr) {
-        let current = self.current.map(|index| &self.flows[index]);
-        let sends_again = current.is_some_and(|flow| flow.local.port() == 0);
-        if !sends_again || self.listening {
-            self.add(0, remote.port(), None);
+        self.connecting = Some(remote);
+    }
+
+    /// Whose a SYN is that was seen: a new connection's, if it goes where a socket connects.
+    pub(super) fn of_syn(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
+        let known = self.of_seen(local, remote);
+        if known.is_some() || self.connecting != Some(remote) {
+            return known;
+        }
+        self.connecting = None;
+        let index = self.add(local.port(), remote.port(), None);
+        self.flows[index].remote = remote;
+        Some(index)
+    }
+
+    /// Whether a SYN can only be this connection's: no socket has begun to connect since.
+    pub(super) fn waits_for_syn_of(&self, index: usize) -> bool {
+        self.connecting.is_none() && self.current == Some(index)
+    }
+
+    /// The script names the ports of a connection that the stack under test opens (local, remote).
+    pub(super) fn name(&mut self, index: usize, ports: Option<(u16, u16)>) {
+        self.current = Some(index);
+        if let Some((local, remote)) = ports {
+            self.flows[index].ports = Some((remote, local));
         }
     }
 
-    /// The same for UDP, where each send may be to the same place.
+    /// A UDP socket sends to this place, perhaps not for the first time.
     pub(super) fn send_to(&mut self, remote: SocketAddr) {
         let current = self.current.map(|index| self.flows[index].remote);
         if current != Some(remote) {
@@ -262,7 +297,7 @@ impl Flows {
         }
     }
 
-    /// Whose an outbound packet with these written ports is (local, remote).
+    /// Whose an outbound packet with these written ports is (local, remote), if it is no SYN.
     pub(super) fn of_outbound(&mut self, ports: Option<(u16, u16)>) -> Option<usize> {
         let Some((local, remote)) = ports else {
             return self.current;
@@ -270,15 +305,8 @@ impl Flows {
         let found = self.by_ports(remote, local);
         if found.is_some() {
             self.current = found;
-            return found;
         }
-        // A connection that the stack under test opens: the script gives its port a name.
-        let current = self.current?;
-        let flow = &mut self.flows[current];
-        if flow.ports.is_none() && flow.local.port() == 0 {
-            flow.ports = Some((remote, local));
-        }
-        Some(current)
+        found.or(self.current)
     }
 
     fn by_ports(&self, remote: u16, local: u16) -> Option<usize> {
@@ -286,7 +314,7 @@ impl Flows {
         flows.position(|flow| flow.ports == Some((remote, local)))
     }
 
-    /// Whose a packet is that was seen. A connecting socket's port is learnt here.
+    /// Whose a packet is that was seen. A UDP socket's port is learnt here.
     pub(super) fn of_seen(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
         let known = self
             .flows
@@ -295,8 +323,8 @@ impl Flows {
         if known.is_some() {
             return known;
         }
-        let connecting = |flow: &Flow| flow.local.port() == 0 && flow.remote == remote;
-        let index = self.flows.iter().rposition(connecting)?;
+        let sends = |flow: &Flow| flow.local.port() == 0 && flow.remote == remote;
+        let index = self.flows.iter().rposition(sends)?;
         self.flows[index].local = local;
         Some(index)
     }

@@ -18,7 +18,7 @@ use crate::fault::{At, Fault, Kind};
 use crate::script::{Action, Event, Script, When};
 use calls::Expected;
 use flow::Flows;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
 
 /// A packet that the stack under test sent.
@@ -61,6 +61,8 @@ pub struct Outcome {
     pub events: usize,
     /// What code printed.
     pub printed: Vec<String>,
+    /// Packets both ways with the script's time, if [`Config::trace`] says so.
+    pub trace: Vec<String>,
     /// What went wrong, or why the script was skipped.
     pub fault: Option<Fault>,
 }
@@ -88,12 +90,15 @@ pub(crate) struct Runner<'a, W> {
     handles: HashMap<i64, Handle>,
     /// Descriptors with `O_NONBLOCK`.
     nonblocking: HashMap<Handle, bool>,
+    /// Sockets of UDP and ping.
+    datagram: HashSet<Handle>,
     /// Whose `TCP_INFO` code reads.
     subject: Option<Handle>,
     /// The stack was given only zeros to send.
     only_zeros: bool,
     pending: Option<Pending>,
     variables: Variables,
+    trace: Vec<String>,
     /// The world's time of the script's first event, and that event's time in the script.
     start_us: i64,
     first_us: i64,
@@ -111,10 +116,12 @@ impl<'a, W: World> Runner<'a, W> {
             aside: VecDeque::new(),
             handles: HashMap::new(),
             nonblocking: HashMap::new(),
+            datagram: HashSet::new(),
             subject: None,
             only_zeros: true,
             pending: None,
             variables: Variables::default(),
+            trace: Vec::new(),
             start_us: now,
             first_us: 0,
             last_us: now,
@@ -133,6 +140,7 @@ impl<'a, W: World> Runner<'a, W> {
             outcome.fault = result.err();
         }
         outcome.printed = self.variables.printed;
+        outcome.trace = self.trace;
         outcome
     }
 

@@ -55,6 +55,12 @@ impl<W: World> Runner<'_, W> {
                 build::icmp(&spec.ip, message, &about)?
             }
         };
+        if self.config.trace
+            && let Ok(seen) = read(&packet, false)
+        {
+            let line = format!("{:.6} < {seen}", self.script_seconds(self.last_us));
+            self.trace.push(line);
+        }
         let problem = |problem| Fault::mismatch(at, format!("not injected: {problem}"));
         self.world.inject(&packet).map_err(problem)
     }
@@ -67,12 +73,20 @@ impl<W: World> Runner<'_, W> {
         from: i64,
         to: i64,
     ) -> Result<(), Fault> {
-        let flow = match &spec.body {
-            Body::Icmp(_) => None,
-            _ => self.flows.of_outbound(spec.ports),
-        };
         let until = to + self.tolerance_us(from) + GRACE_US;
-        let mut sent = self.next_of(event, spec, flow, until)?;
+        let (flow, mut sent) = match &spec.body {
+            // A SYN tells whose it is, for its port is the stack's choice.
+            Body::Tcp(tcp) if tcp.flags & (flag::SYN | flag::ACK) == flag::SYN => {
+                let (index, sent) = self.next_syn(event, until)?;
+                self.flows.name(index, spec.ports);
+                (Some(index), sent)
+            }
+            Body::Icmp(_) => (None, self.next_of(event, spec, None, until)?),
+            _ => {
+                let flow = self.flows.of_outbound(spec.ports);
+                (flow, self.next_of(event, spec, flow, until)?)
+            }
+        };
         // Fields that belong to all of it are checked with its first packet, time with the last.
         let at_us = self.fit(event, spec, flow, until, &mut sent)?;
         if let (Some(index), Body::Tcp(tcp), Layer4::Tcp(segment)) =
@@ -97,6 +111,58 @@ impl<W: World> Runner<'_, W> {
         Ok(())
     }
 
+    /// The next packet of a connection that opens, or of the current one.
+    fn next_syn(&mut self, event: &Event, until: i64) -> Result<(usize, Sent), Fault> {
+        let aside = self.aside.iter().position(|(_, sent)| is_syn(sent));
+        if let Some(aside) = aside.and_then(|at| self.aside.remove(at)) {
+            return Ok(aside);
+        }
+        loop {
+            let sent = self.next_sent(event, until)?;
+            let (local, remote) = sent.seen.ends();
+            if is_syn(&sent) {
+                if let Some(index) = self.flows.of_syn(local, remote) {
+                    return Ok((index, sent));
+                }
+            } else if let Some(index) = self.flows.of_seen(local, remote) {
+                // What the current connection sends instead of its SYN is the fault to show.
+                if self.flows.waits_for_syn_of(index) {
+                    return Ok((index, sent));
+                }
+                self.aside.push_back((index, sent));
+            }
+        }
+    }
+
+    /// The next packet between the script's two hosts.
+    fn next_sent(&mut self, event: &Event, until: i64) -> Result<Sent, Fault> {
+        loop {
+            let Some(arrival) = self.world.next_packet(until) else {
+                return Err(Fault::mismatch(event.at, self.absent(event, until)));
+            };
+            let at_us = arrival.at_us;
+            if let Some(seen) = self.taken_apart(event.at, &arrival)? {
+                self.trace_sent(at_us, &seen);
+                return Ok(Sent { at_us, seen });
+            }
+        }
+    }
+
+    fn trace_sent(&mut self, at_us: i64, seen: &Seen) {
+        if !self.config.trace {
+            return;
+        }
+        let (local, remote) = seen.ends();
+        let mut shown = seen.clone();
+        if let (Some(index), Layer4::Tcp(segment)) =
+            (self.flows.of_seen(local, remote), &mut shown.layer4)
+        {
+            *segment = self.flows.get(index).shown(segment);
+        }
+        let line = format!("{:.6} > {shown}", self.script_seconds(at_us));
+        self.trace.push(line);
+    }
+
     /// The next packet of a connection; ICMP messages for `None`. Others are put aside.
     fn next_of(
         &mut self,
@@ -113,18 +179,9 @@ impl<W: World> Runner<'_, W> {
             return Ok(sent);
         }
         loop {
-            let Some(arrival) = self.world.next_packet(until) else {
-                return Err(Fault::mismatch(event.at, self.absent(event, until)));
-            };
-            let Some(seen) = self.taken_apart(event.at, &arrival)? else {
-                continue;
-            };
-            let (local, remote) = seen.ends();
-            let icmp = matches!(seen.layer4, Layer4::Icmp(..));
-            let sent = Sent {
-                at_us: arrival.at_us,
-                seen,
-            };
+            let sent = self.next_sent(event, until)?;
+            let (local, remote) = sent.seen.ends();
+            let icmp = matches!(sent.seen.layer4, Layer4::Icmp(..));
             if icmp {
                 // Of the router's and of the neighbours' protocol the script does not speak.
                 if matches!(spec.body, Body::Icmp(_)) {
@@ -134,10 +191,7 @@ impl<W: World> Runner<'_, W> {
             }
             let whose = self.flows.of_seen(local, remote);
             match whose {
-                Some(index) if whose == flow => {
-                    debug_assert_eq!(self.flows.get(index).remote, remote);
-                    return Ok(sent);
-                }
+                Some(_) if whose == flow => return Ok(sent),
                 Some(index) => self.aside.push_back((index, sent)),
                 None => {}
             }
@@ -229,6 +283,11 @@ fn bytes(sent: &Sent) -> Option<usize> {
     }
 }
 
+/// Whether it is a SYN, or a SYN-ACK.
+fn is_syn(sent: &Sent) -> bool {
+    matches!(&sent.seen.layer4, Layer4::Tcp(segment) if segment.flags & flag::SYN != 0)
+}
+
 /// Appends a segment that follows without a gap; gives it back if it does not.
 fn join(sent: &mut Sent, more: Sent) -> Result<(), Box<Sent>> {
     let Layer4::Tcp(segment) = &mut sent.seen.layer4 else {
@@ -237,7 +296,9 @@ fn join(sent: &mut Sent, more: Sent) -> Result<(), Box<Sent>> {
     let end = segment.seq.wrapping_add(segment.payload.len() as u32);
     match more.seen.layer4 {
         Layer4::Tcp(behind) if behind.seq == end && !behind.payload.is_empty() => {
-            segment.flags |= behind.flags;
+            // The last one says whether that was all; what else one has, all have.
+            let ends = flag::PSH | flag::FIN;
+            segment.flags = segment.flags & !ends | behind.flags;
             segment.payload.extend(&behind.payload);
             (segment.ack, segment.window) = (behind.ack, behind.window);
             segment.options = behind.options;

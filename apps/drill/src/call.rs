@@ -28,7 +28,8 @@ pub enum Call {
     /// `read`, `recv`, `recvfrom`, `readv`, `recvmsg`: at most so many bytes, with `MSG_` flags.
     /// Answers with the bytes.
     Read(Handle, usize, i32),
-    /// `write`, `send`, `sendto`, `writev`, `sendmsg`: these bytes, with `MSG_` flags, to an address.
+    /// `write`, `send`, `sendto`, `writev`, `sendmsg`: these bytes, with `MSG_` flags, to this
+    /// address.
     Write(Handle, Vec<u8>, i32, Option<SocketAddr>),
     /// `shutdown` with `SHUT_`.
     Shutdown(Handle, i32),

@@ -13,14 +13,17 @@ const ATTEMPTS: usize = 4;
 
 fn scripts() -> Vec<PathBuf> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/drill");
-    let entries = std::fs::read_dir(folder).unwrap();
-    let mut scripts: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    let entries = std::fs::read_dir(folder).expect("tests/drill is a folder");
+    let mut scripts: Vec<_> = entries
+        .map(|entry| entry.expect("readable").path())
+        .collect();
     scripts.sort();
     scripts
 }
 
 fn run(path: &Path) -> Result<(), String> {
-    let script = parse(&std::fs::read_to_string(path).unwrap()).unwrap();
+    let text = std::fs::read_to_string(path).expect("readable");
+    let script = parse(&text).map_err(|fault| format!("{}:{fault}", path.display()))?;
     let mut problem = String::new();
     for attempt in 0..ATTEMPTS {
         // More patience each time: what is wrong in substance fails with any.
@@ -28,7 +31,7 @@ fn run(path: &Path) -> Result<(), String> {
             tolerance_us: 10_000 << attempt,
             ..Config::default()
         };
-        let config = given.with_options_of(&script).unwrap();
+        let config = given.with_options_of(&script).expect("options are right");
         let Some(fault) = linux::run(&script, &config, path).fault else {
             return Ok(());
         };

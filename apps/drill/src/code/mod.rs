@@ -1,4 +1,4 @@
-//! `%{ code }%`: assertions over the connection's `TCP_INFO`, in the part of Python that scripts use.
+//! `%{ code }%`: assertions over a connection's `TCP_INFO`, in the part of Python that scripts use.
 //!
 //! Statements are `assert EXPR[, MESSAGE]`, `print(...)`, `NAME = EXPR` and `NAME += EXPR` (`-=`
 //! too), divided by `;` or line ends. Expressions have `or and not`, chains of comparisons,

@@ -48,9 +48,8 @@ fn expressions_bind_and_count_as_in_python() {
 
 #[test]
 fn statements_are_divided_by_lines_and_semicolons() {
-    let printed = run(
-        "x = 1; x += 2 # a comment\nassert (x ==\n  3), x\nprint('cwnd=%d of %s' % (tcpi_snd_cwnd, 'it'), x)",
-    );
+    let printed = run("x = 1; x += 2 # a comment\nassert (x ==\n  3), x\n\
+         print('cwnd=%d of %s' % (tcpi_snd_cwnd, 'it'), x)");
     assert_eq!(printed.unwrap(), ["cwnd=10 of it 3"]);
 }
 

@@ -1,8 +1,8 @@
 //! Linux as the stack under test, in real time: a network name space of the run's own, a TAP in it
 //! whose wire the script plays, and system calls on a thread.
 //!
-//! The TAP is called `tun0`, as packetdrill's device is, and resolves no addresses. The kernel gives
-//! it TCP frames of up to 64 KiB, as it gives them to a network card.
+//! The TAP is called `tun0`, as packetdrill's device is, and resolves no addresses. The kernel
+//! gives it TCP frames of up to 64 KiB, as it gives them to a network card.
 
 mod calls;
 mod info;

@@ -1,47 +1,19 @@
-//! System calls: from the script's words to a [`Call`], and from its [`Reply`] to a verdict.
+//! System calls: from the script's words to a [`Call`]. What is to be answered is in [`answers`].
+//!
+//! [`answers`]: super::answers
 
-use super::arguments::{Arguments, address, field, mapped, number, size};
+use super::answers::{Effect, Expected};
+use super::arguments::{Arguments, address, field, mapped, number};
+use super::values::{bytes_of, epoll_event, form_of, message_vector, option_value, vector};
 use super::{Config, IpVersion, Pending, Runner, World};
 use crate::call::{Call, Handle, Info, OptionForm, OptionValue, Out, Reply, SocketKind};
 use crate::fault::{At, Fault};
-use crate::names::{error_name, error_number};
+use crate::names::error_name;
 use crate::script::{CallSpec, Expr};
 use std::net::{IpAddr, SocketAddr};
 
 /// How long to wait for an answer beyond the tolerance, so as to say when it came.
 const GRACE_US: i64 = 1_000_000;
-
-/// What a call should answer.
-pub(super) struct Expected {
-    at: At,
-    name: String,
-    /// `None`: anything.
-    result: Option<i64>,
-    /// By name.
-    error: Option<String>,
-    effect: Effect,
-}
-
-/// What else to check of an answer, and what it changes.
-enum Effect {
-    Nothing,
-    /// The result is a new descriptor; with or without `O_NONBLOCK`.
-    Opens {
-        nonblocking: bool,
-        accepted: bool,
-        datagram: bool,
-    },
-    /// The script's descriptor is gone.
-    Closes(i64),
-    /// `O_NONBLOCK` is now this.
-    Blocks(Handle, bool),
-    /// The bytes read are these.
-    Reads(Vec<u8>),
-    /// The option has this value.
-    Value(OptionValue),
-    /// Events: `poll`'s `revents`, or data and events of `epoll_wait`.
-    Events(Vec<(Option<u64>, u32)>),
-}
 
 impl<W: World> Runner<'_, W> {
     /// Makes a call; with `end_us`, one that returns then, and does not wait for it.
@@ -394,107 +366,6 @@ impl<W: World> Runner<'_, W> {
         let call = Call::EpollWait(handle, most, args.int32(3)?);
         Ok((call, Effect::Events(expected)))
     }
-
-    fn check_reply(&mut self, expected: Expected, reply: Reply) -> Result<(), Fault> {
-        let Expected {
-            at,
-            name,
-            result,
-            error,
-            effect,
-        } = expected;
-        let wrong = |problem: String| Err(Fault::mismatch(at, format!("{name} {problem}")));
-        let value = match reply.result {
-            // `= -1` without a name is any error.
-            Err(number) if result.is_none_or(|result| result == -1) => {
-                return match error {
-                    Some(error) if error_number(&error) != Some(number) => {
-                        wrong(format!("failed with {}, not {error}", error_name(number)))
-                    }
-                    _ => Ok(()),
-                };
-            }
-            Err(number) => {
-                let result = result.unwrap_or(0);
-                return wrong(format!(
-                    "failed with {}; {result} was expected",
-                    error_name(number)
-                ));
-            }
-            Ok(value) => value,
-        };
-        if let Some(error) = error {
-            return wrong(format!("returned {value}, and did not fail with {error}"));
-        }
-        match effect {
-            Effect::Opens {
-                nonblocking,
-                accepted,
-                datagram,
-            } => {
-                let Ok(handle) = Handle::try_from(value) else {
-                    return wrong(format!("returned {value}, which is no descriptor"));
-                };
-                let Some(script) = result.filter(|script| *script >= 0) else {
-                    return wrong("succeeded".into());
-                };
-                self.handles.insert(script, handle);
-                self.nonblocking.insert(handle, nonblocking);
-                if datagram {
-                    self.datagram.insert(handle);
-                } else {
-                    self.datagram.remove(&handle);
-                }
-                if accepted {
-                    self.subject = Some(handle);
-                }
-                if nonblocking {
-                    let call = Call::SetNonblocking(handle, true);
-                    let problem = |problem| Fault::mismatch(at, problem);
-                    self.world.call(call).map_err(problem)?;
-                }
-                return Ok(());
-            }
-            Effect::Closes(script) => {
-                let closed = self.handles.remove(&script);
-                if self.subject == closed {
-                    self.subject = None;
-                }
-            }
-            Effect::Blocks(handle, on) => {
-                self.nonblocking.insert(handle, on);
-            }
-            _ => {}
-        }
-        if let Some(result) = result
-            && value != result
-        {
-            return wrong(format!("returned {value}, not {result}"));
-        }
-        match (effect, reply.out) {
-            (Effect::Reads(text), Out::Bytes(bytes)) if !bytes.starts_with(&text) => {
-                wrong(format!("read {:?}", String::from_utf8_lossy(&bytes)))
-            }
-            (Effect::Value(expected), Out::Value(found)) if !same(&expected, &found) => {
-                wrong(format!("answered {found:?}, not {expected:?}"))
-            }
-            (Effect::Events(expected), Out::Events(found)) => {
-                // Scripts write one empty event where none is expected.
-                let expected = expected.iter().take(found.len().max(value as usize));
-                let matches = expected.clone().count() == found.len()
-                    && expected
-                        .zip(&found)
-                        .all(|((data, events), (found_data, found_events))| {
-                            events == found_events && data.is_none_or(|data| data == *found_data)
-                        });
-                match matches {
-                    true => Ok(()),
-                    false => wrong(format!("answered with the events {found:x?}")),
-                }
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 /// An IP address as the run's sockets have it.
@@ -508,114 +379,4 @@ fn as_socket(config: &Config, ip: IpAddr) -> IpAddr {
 /// An address as packets have it.
 fn on_wire(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
-}
-
-/// A text as bytes: what `\xff` stands for is one.
-fn bytes_of(text: &str) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(text.len());
-    for c in text.chars() {
-        match u8::try_from(c) {
-            Ok(byte) => bytes.push(byte),
-            Err(_) => bytes.extend(c.encode_utf8(&mut [0; 4]).as_bytes()),
-        }
-    }
-    bytes
-}
-
-/// Texts are compared as strings of C: up to the first zero.
-fn same(expected: &OptionValue, found: &OptionValue) -> bool {
-    let until_zero = |bytes: &[u8]| bytes.split(|byte| *byte == 0).next().map(<[u8]>::to_vec);
-    match (expected, found) {
-        (OptionValue::Bytes(a), OptionValue::Bytes(b)) => until_zero(a) == until_zero(b),
-        _ => expected == found,
-    }
-}
-
-fn form_of(value: &OptionValue) -> OptionForm {
-    match value {
-        OptionValue::Int(_) => OptionForm::Int,
-        OptionValue::Linger(..) => OptionForm::Linger,
-        OptionValue::Time(_) => OptionForm::Time,
-        OptionValue::Bytes(_) => OptionForm::Bytes,
-    }
-}
-
-/// `[1]`, `"cubic"`, `{onoff=1, linger=0}`, `{tv_sec=1, tv_usec=0}`.
-fn option_value(expr: &Expr, at: At) -> Result<OptionValue, Fault> {
-    match expr {
-        Expr::Text(text) => Ok(OptionValue::Bytes(bytes_of(text))),
-        Expr::List(items) if matches!(items.as_slice(), [Expr::Text(_) | Expr::Struct(_)]) => {
-            option_value(&items[0], at)
-        }
-        Expr::Struct(fields) => {
-            let value = |name| {
-                field(fields, name)
-                    .map(|value| number(value, at))
-                    .transpose()
-            };
-            if let (Some(on), Some(seconds)) = (value("onoff")?, value("linger")?) {
-                return Ok(OptionValue::Linger(on != 0, seconds as i32));
-            }
-            if let (Some(seconds), Some(us)) = (value("tv_sec")?, value("tv_usec")?) {
-                return Ok(OptionValue::Time(
-                    seconds.saturating_mul(1_000_000).saturating_add(us),
-                ));
-            }
-            Err(Fault::unsupported(at, "an option's value of this form"))
-        }
-        expr => {
-            let value = number(expr, at)?;
-            // 0xffffffff is -1: an option has 32 bits.
-            Ok(OptionValue::Int(value as i32))
-        }
-    }
-}
-
-/// `{events=EPOLLIN, fd=4}`: events, and data if written.
-fn epoll_event(fields: &[(String, Expr)], at: At) -> Result<(u32, Option<u64>), Fault> {
-    let events = field(fields, "events").map_or(Ok(0), |events| number(events, at))?;
-    let names = ["fd", "ptr", "u32", "u64"];
-    let data = names.iter().find_map(|name| field(fields, name));
-    let data = data.map(|data| number(data, at)).transpose()?;
-    Ok((events as u32, data.map(i64::cast_unsigned)))
-}
-
-/// `[{..., 10}, {..., 20}]`: bytes, and what they are, zeros where not written.
-fn vector(expr: &Expr, at: At) -> Result<(usize, Vec<u8>), Fault> {
-    let wrong = || Fault::syntax(at, "no vector", "write [{..., 10}, {..., 20}]");
-    let Expr::List(items) = expr else {
-        return Err(wrong());
-    };
-    let mut data = Vec::new();
-    for item in items {
-        let Expr::Struct(fields) = item else {
-            return Err(wrong());
-        };
-        let [(_, content), (_, bytes)] = fields.as_slice() else {
-            return Err(wrong());
-        };
-        let start = data.len();
-        if let Expr::Text(text) = content {
-            data.extend(bytes_of(text));
-        }
-        let end = start + size(number(bytes, at)?, at)?;
-        size(end as i64, at)?;
-        data.resize(end, 0);
-    }
-    Ok((data.len(), data))
-}
-
-fn message_vector(
-    args: &Arguments<'_>,
-    message: &[(String, Expr)],
-) -> Result<(usize, Vec<u8>), Fault> {
-    match field(message, "msg_control") {
-        Some(Expr::List(items)) if items.is_empty() => {}
-        None => {}
-        Some(_) => return Err(args.unsupported("control messages")),
-    }
-    match field(message, "msg_iov") {
-        Some(iov) => vector(iov, args.at),
-        None => Ok((0, Vec::new())),
-    }
 }

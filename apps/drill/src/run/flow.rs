@@ -3,8 +3,9 @@
 //! Sequence numbers of the script count from the initial ones, except in segments with SYN, which
 //! have those themselves: `< S. 123:123(0) ack 1`, then `< . 1:1(0) ack 1`. The script plays the
 //! remote host, so its initial number is on the wire as written. What the stack under test chooses
-//! is translated: its initial sequence number, its time stamps, its port. A script mostly has one connection at a time and names no ports; with ports it can have
-//! several.
+//! is translated: its initial sequence number, its time stamps, its port.
+//!
+//! A script mostly has one connection at a time and names no ports; with ports it can have several.
 
 use super::Config;
 use crate::packet::{Segment, TcpOption, flag};

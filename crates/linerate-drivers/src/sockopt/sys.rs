@@ -1,5 +1,5 @@
-//! `getsockopt`, `setsockopt` and `SIOCOUTQ`, each behind one function. [`super`] says which options
-//! are safe for any value.
+//! `getsockopt`, `setsockopt` and `SIOCOUTQ`, each behind one function. [`super`] says which
+//! options are safe for any value.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -10,8 +10,8 @@ const SIOCOUTQ: libc::Ioctl = libc::TIOCOUTQ;
 
 pub(super) fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
     let len = value.len() as libc::socklen_t;
-    // SAFETY: the kernel reads `len` bytes, which `value` has for the time of the call. The option's
-    // value has no addresses (`is_plain`).
+    // SAFETY: the kernel reads `len` bytes, which `value` has for the time of the call. The
+    // option's value has no addresses (`is_plain`).
     let rc =
         unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast(), len) };
     check(rc)

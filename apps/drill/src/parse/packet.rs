@@ -19,6 +19,9 @@ const LETTERS: &[(char, u16)] = &[
     ('A', flag::AE),
 ];
 
+/// What fits an IP packet together with headers.
+const MAX_QUOTED_BYTES: u16 = 65_000;
+
 /// `[1:1001(1000)]` in an ICMP error, where nothing is quoted explicitly.
 const QUOTED_BY_DEFAULT: Quoted = Quoted::Tcp(0, 0);
 
@@ -328,7 +331,12 @@ impl Parser {
             return Ok(Quoted::Tcp(seq, bytes));
         }
         self.expect('(')?;
-        let bytes = self.number("the number of bytes")?;
+        let at = self.at();
+        let bytes: u16 = self.number("the number of bytes")?;
+        if bytes > MAX_QUOTED_BYTES {
+            let fix = format!("use at most {MAX_QUOTED_BYTES}");
+            return Err(Fault::syntax(at, format!("{bytes} bytes behind ICMP"), fix));
+        }
         self.expect(')')?;
         Ok(match udp {
             true => Quoted::Udp(bytes),

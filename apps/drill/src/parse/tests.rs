@@ -211,6 +211,7 @@ fn errors_have_place_and_fix() {
         1,
         38,
     );
+    fails("+0 < icmp unreachable [udp(65535)]", Kind::Syntax, 1, 28);
     fails("-1 > . 1:1(0)", Kind::Syntax, 1, 1);
     fails("+0 > gre: . 1:1(0)", Kind::Unsupported, 1, 6);
     fails("+0 %{ import os }%", Kind::Unsupported, 1, 4);

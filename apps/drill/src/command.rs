@@ -30,6 +30,9 @@ pub struct Args {
         default_value = "ipv4"
     )]
     ip_version: IpVersion,
+    /// MTU of the interface, in bytes; packetdrill's scripts for IPv6 are for 1520
+    #[arg(long, value_name = "N", default_value_t = 1500)]
+    mtu: u16,
     /// How far from its time an event may be, in microseconds; a script may ask for more
     #[arg(
         long = "tolerance_usecs",
@@ -215,6 +218,7 @@ fn attempt(args: &Args, path: &Path, runs: &mut u32) -> Outcome {
     };
     let given = Config {
         ip_version: args.ip_version,
+        mtu: args.mtu,
         tolerance_us: i64::from(args.tolerance_us),
         trace: args.verbose,
         ..Config::default()

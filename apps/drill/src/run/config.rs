@@ -91,9 +91,11 @@ impl Config {
         self.ip_version == IpVersion::Ipv6
     }
 
-    /// The address of the host that the script plays.
+    /// The address of the host that the script plays. One of the other version of IP than packets
+    /// have does not count.
     pub fn remote(&self) -> IpAddr {
-        self.remote_ip.unwrap_or(match self.is_v6() {
+        let given = self.remote_ip.filter(|ip| ip.is_ipv6() == self.is_v6());
+        given.unwrap_or(match self.is_v6() {
             true => REMOTE_V6.into(),
             false => REMOTE_V4.into(),
         })

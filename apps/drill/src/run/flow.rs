@@ -191,7 +191,10 @@ impl Flows {
             listening: false,
             connecting: None,
             next_port: FIRST_REMOTE_PORT,
-            local: config.local_ip.unwrap_or(local),
+            local: config
+                .local_ip
+                .filter(|ip| ip.is_ipv6() == config.is_v6())
+                .unwrap_or(local),
             remote: config.remote(),
             bind_port: config.bind_port,
             connect_port: config.connect_port,

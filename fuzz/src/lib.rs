@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod acl_rules;
+mod drill_script;
 mod epc;
 mod filter;
 mod gateway_hosts;
@@ -35,6 +36,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("segment", segment::check),
     ("pcap", pcap::check),
     ("acl_rules", acl_rules::check),
+    ("drill_script", drill_script::check),
     ("rtnetlink", rtnetlink::check),
     ("neighbour", neighbour::check),
     ("icmp_error", icmp_error::check),

@@ -271,7 +271,7 @@ fn bad_wires_lose_nothing() {
         "loss:0.02",
         "dup:0.05+reorder:0.05",
         "delay:2ms+jitter:1ms+loss:0.01",
-        "rate:50M+queue:50kB+delay:3ms",
+        "rate:50M+queue:100kB+delay:3ms",
     ] {
         let spec = format!("{VETH},faulty={faults}");
         let Some((namespace, mut server)) = server(&spec, Config::default()) else {
@@ -279,7 +279,7 @@ fn bad_wires_lose_nothing() {
         };
         beside(&namespace, &mut server, || {
             for ours in OURS {
-                echo(&mut connect(ours, ECHO), 1_000_000);
+                echo(&mut connect(ours, ECHO), 300_000);
             }
         });
         assert!(server.echoes.is_empty(), "{faults}");

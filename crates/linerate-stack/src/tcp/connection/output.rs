@@ -14,6 +14,7 @@ pub(super) const ACK_DELAY_MAX_MS: u16 = 200;
 pub(super) const ACK_DELAY_MIN_MS: u16 = 40;
 /// How long one waits for slots that were not to be had.
 const RETRY_NS: u64 = 1_000_000;
+const MILLISECOND_NS: u64 = 1_000_000;
 /// Exchanges after which the user counts as one that answers (Linux: pingpong).
 pub(super) const PING_PONG: u8 = 3;
 
@@ -130,7 +131,7 @@ impl Connection {
             }
             _ => mss,
         };
-        let most = cx.wire.gso_bytes().max(mss);
+        let most = self.frame_bytes(cx.wire.gso_bytes());
         let most = match self.pacer.is_on() {
             true => most.min(self.pacer.burst_bytes(mss)),
             false => most,
@@ -152,6 +153,22 @@ impl Connection {
         }
         let ends = len == unsent && fin && len <= most;
         self.send_data(cx, len, ends)
+    }
+
+    /// The longest payload of a frame, of `gso_bytes` that the port takes: what the window lets go in
+    /// about a millisecond, but two segments, as Linux (tcp_tso_autosize). A queue that is short for
+    /// the path would have no room for more at once.
+    #[inline]
+    fn frame_bytes(&self, gso_bytes: u32) -> u32 {
+        let mss = u32::from(self.mss);
+        if gso_bytes <= 2 * mss {
+            return gso_bytes.max(mss);
+        }
+        let Some(srtt_ns) = self.rtt.srtt_ns().filter(|ns| *ns > MILLISECOND_NS) else {
+            return gso_bytes;
+        };
+        let bytes = u64::from(self.control.window.cwnd_bytes) * MILLISECOND_NS / srtt_ns;
+        (bytes as u32).clamp(2 * mss, gso_bytes)
     }
 
     /// Nagle's algorithm (RFC 9293 3.7.4) in Minshall's form, as Linux has it: one small segment at
@@ -272,7 +289,7 @@ impl Connection {
     fn retransmit<W: Wire>(&mut self, cx: &mut Context<'_, W>, index: u32, budget: u32) -> Went {
         let record = cx.shared.records[index];
         let mss = u32::from(self.mss).max(1);
-        let most = (budget - budget % mss).clamp(mss, cx.wire.gso_bytes().max(mss));
+        let most = (budget - budget % mss).clamp(mss, self.frame_bytes(cx.wire.gso_bytes()));
         let fin_len = u32::from(record.has(mark::FIN));
         // RFC 9293 3.8.6: not beyond the peer's window, but for the first.
         let window_end = self.snd_una.wrapping_add(self.snd_wnd);

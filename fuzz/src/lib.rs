@@ -22,6 +22,7 @@ mod program;
 mod reassembly;
 mod rtnetlink;
 mod segment;
+mod tcp_stack;
 mod tunnels;
 
 /// A function that panics where an input breaks a promise.
@@ -41,6 +42,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("neighbour", neighbour::check),
     ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),
+    ("tcp_stack", tcp_stack::check),
     ("gateway_nat_quote", gateway_nat_quote::check),
     ("privilege", privilege::check),
     ("gateway_track", gateway_track::check),

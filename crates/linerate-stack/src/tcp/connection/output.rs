@@ -50,7 +50,7 @@ impl Connection {
 
     #[inline(always)]
     fn has_new(&self) -> bool {
-        if self.buffer.len() == 0 && !self.is(is::FIN_QUEUED) {
+        if self.buffer.is_empty() && !self.is(is::FIN_QUEUED) {
             return false;
         }
         let is_open = self.state.is_synchronized();
@@ -228,7 +228,7 @@ impl Connection {
         debug_assert!(pushed.is_some());
         self.snd_nxt = end_seq;
         self.set(is::FIN_SENT, self.is(is::FIN_SENT) || fin);
-        if len % u32::from(self.mss.max(1)) != 0 {
+        if !len.is_multiple_of(u32::from(self.mss)) {
             self.small_end = end;
         }
         self.pacer.sent(len, cx.now_ns);

@@ -441,10 +441,14 @@ impl Connection {
             true => Error::Refused,
             false => Error::Unreachable,
         };
-        if matches!(self.state, State::SynSent | State::SynReceived) {
-            if is_hard || self.state == State::SynSent && self.retries > 0 {
-                self.finish(cx, Some(error));
-            }
+        // Linux gives up on a SYN that was sent again; RFC 1122 4.2.3.9 on a hard error.
+        let ends = match self.state {
+            State::SynSent => is_hard || self.retries > 0,
+            State::SynReceived => is_hard,
+            _ => false,
+        };
+        if ends {
+            self.finish(cx, Some(error));
         }
         true
     }

@@ -80,7 +80,7 @@ impl End {
         let small = Pool::new(&PoolConfig::new(name, 16_384)).unwrap();
         let large = Pool::new(&PoolConfig {
             class: SlotClass::Large,
-            ..PoolConfig::new(&format!("{name} large"), 256)
+            ..PoolConfig::new(format!("{name} large"), 256)
         });
         let pools = vec![small, large.unwrap()];
         Self {

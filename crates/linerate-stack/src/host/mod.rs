@@ -91,6 +91,7 @@ pub mod udp;
 
 use address::OwnAddresses;
 pub use config::{HostConfig, HostError, InterfaceConfig, InterfaceId, Unreachable};
+pub(crate) use inbound::ones;
 pub use inbound::{Arrived, ErrorKind, IcmpError, Inbound, MAX_ERRORS};
 use mtu::PathMtus;
 pub use mtu::{LEAST_MTU4, LEAST_MTU6, PathMtu};

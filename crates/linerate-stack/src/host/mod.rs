@@ -512,13 +512,11 @@ impl Host {
     /// to do, even with an empty burst, and this returns `now_ns`. Returns when it has to be called
     /// next; [`NEVER`] if only packets give it work.
     pub fn turn(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
-        if self
-            .neighbours
-            .next_due_ns()
-            .is_some_and(|due| due <= now_ns)
-        {
+        let mut neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
+        if neighbours <= now_ns {
             self.neighbours.tick(now_ns, &mut self.todo);
             self.settle(out);
+            neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
         }
         if self
             .reassembler
@@ -530,7 +528,6 @@ impl Host {
         if self.has_waiting() {
             return now_ns;
         }
-        let neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
         neighbours.min(self.reassembler.next_expiry_ns().unwrap_or(NEVER))
     }
 

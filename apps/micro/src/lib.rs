@@ -32,6 +32,10 @@ mod router_fpm;
 mod router_updates;
 mod rss;
 mod shm;
+mod tcp;
+mod tcp_bulk;
+mod tcp_conn;
+mod tcp_rr;
 mod timers;
 mod vhost;
 mod zebra;
@@ -199,6 +203,9 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         pktgen_rx::ROWS,
         router_fpm::ROWS,
         router_updates::ROWS,
+        tcp_rr::ROWS,
+        tcp_bulk::ROWS,
+        tcp_conn::ROWS,
     ];
     rooms.into_iter().flatten()
 }
@@ -225,6 +232,7 @@ pub fn growths() -> impl Iterator<Item = &'static Growth> {
         flow::GROWTH,
         policy::GROWTH,
         timers::GROWTH,
+        tcp_rr::GROWTH,
     ];
     rooms.into_iter().flatten()
 }

@@ -139,7 +139,8 @@ pub struct Stack {
     host: Host,
     udp: Udp,
     ping: Ping,
-    inbound: Box<Inbound>,
+    /// Facts of the burst at work; `None` while they are in use.
+    inbound: Option<Box<Inbound>>,
     slots: Slots,
     listeners: Listeners,
     lingering4: TimeWait<16, FlowKey4>,
@@ -171,7 +172,7 @@ impl Stack {
             host: Host::new(&config.host, now_ns, out)?,
             udp: Udp::new(&config.udp)?,
             ping: Ping::new(&config.ping),
-            inbound: Box::new(Inbound::new()),
+            inbound: Some(Box::new(Inbound::new())),
             listeners: Listeners::new(),
             lingering4: TimeWait::new(&lingering(&config.time_wait), config.secret)?,
             lingering6: TimeWait::new(&lingering(&config.time_wait), config.secret)?,

@@ -64,6 +64,21 @@ pub struct Event {
     pub ready: u8,
 }
 
+impl Default for Event {
+    /// Of no socket, to make room for events with: no call takes its id.
+    fn default() -> Self {
+        let none = ListenerId {
+            index: NIL,
+            generation: 0,
+        };
+        Self {
+            source: Source::Listener(none),
+            token: 0,
+            ready: 0,
+        }
+    }
+}
+
 /// Those that are ready.
 #[derive(Default)]
 pub(super) struct Ready {

@@ -4,6 +4,7 @@ use linerate_core::packet::Packet;
 
 use super::{Awaits, Connection, Context, Error, Phase, State, Wire, event, is};
 use crate::tcp::receive::Span;
+use crate::tcp::send_buffer::CHUNK_BYTES;
 use crate::tcp::seq;
 
 /// When an idle connection is probed (RFC 9293 3.8.4).
@@ -133,7 +134,7 @@ impl Connection {
     ) -> Result<&'a mut [u8], Error> {
         self.may_write()?;
         self.restart_if_idle(cx);
-        let room = (self.writable() as usize).min(count);
+        let room = (self.writable() as usize).min(count).min(CHUNK_BYTES);
         if room == 0 {
             self.set(is::WRITE_BLOCKED, true);
             return Err(Error::WouldBlock);

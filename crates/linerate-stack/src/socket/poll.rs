@@ -64,6 +64,18 @@ pub struct Event {
     pub ready: u8,
 }
 
+impl Event {
+    /// Of no socket, for nothing: what room for events starts with.
+    pub const EMPTY: Self = Self {
+        source: Source::Connection(SocketId {
+            slot: NIL,
+            generation: 0,
+        }),
+        token: 0,
+        ready: 0,
+    };
+}
+
 /// Those that are ready.
 #[derive(Default)]
 pub(super) struct Ready {

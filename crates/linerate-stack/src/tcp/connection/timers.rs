@@ -89,6 +89,7 @@ impl Connection {
     pub(super) fn schedule_loss_probe<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
         let may = self.is(is::SACK)
             && cx.shared.config.rack
+            && cx.shared.config.loss_probes
             && self.phase == Phase::Open
             && self.sacked == 0
             && self.sent.count() > 0

@@ -62,6 +62,8 @@ pub struct Info {
     pub readable_bytes: u32,
     /// Timeouts in a row.
     pub retries: u8,
+    /// Loss probes, window probes or keepalive probes without an answer.
+    pub probes: u8,
     /// Whether these were agreed upon.
     pub sack: bool,
     /// Time stamps.
@@ -385,6 +387,7 @@ impl Connection {
             unsent_bytes: seq::diff(self.data_end(), self.snd_nxt).max(0) as u32,
             readable_bytes: self.queue.readable(),
             retries: self.retries,
+            probes: self.probes,
             sack: self.is(is::SACK),
             timestamps: self.is(is::TIMESTAMPS),
             ecn: self.is(is::ECN),

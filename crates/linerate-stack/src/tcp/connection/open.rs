@@ -209,6 +209,8 @@ impl Connection {
         self.max_wnd = self.snd_wnd;
         let peer = options.mss.unwrap_or(DEFAULT_MSS);
         self.set_mss(self.path_mss.min(peer));
+        // RFC 6928 2: ten of the segments that both sides agree on. Nothing was sent by it yet.
+        self.control.window.restart();
     }
 
     /// Our shift, large enough for the largest buffer.

@@ -626,7 +626,11 @@ impl Connection {
                 false => 0,
             };
             self.follow_prr(delivered, is_safe);
-        } else if ack.acked_bytes > 0 && (told.has(told::ADVANCED) || !is_reducing) {
+        } else if ack.acked_bytes > 0
+            && (told.has(told::ADVANCED) || !self.control.algorithm.is_by_prr())
+        {
+            // RFC 5681 3.1: ACKs of new data let the window grow; SACKs beside duplicate ones do
+            // not. Who models the path (BBR) has to see all that is delivered.
             self.control.on_ack(ack);
         }
         self.set_pace(cx);

@@ -38,11 +38,14 @@ impl OwnStack {
                 let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
                 let algorithm = Algorithm::from_name(&String::from_utf8_lossy(name));
                 let algorithm = algorithm.ok_or(libc::ENOENT)?;
-                // It is chosen for connections to come, of this socket or of any.
-                if let Role::Connection(_) = stream.role {
-                    return Err(libc::ENOPROTOOPT);
+                match stream.role {
+                    Role::Connection(id) => {
+                        let mut io = self.stack.io(now_ns, &mut self.out);
+                        io.set_algorithm(id, algorithm).map_err(number_of)?;
+                    }
+                    // It is chosen for connections to come, of this socket or of any.
+                    _ => self.stack.settings().algorithm = algorithm,
                 }
-                self.stack.settings().algorithm = algorithm;
                 return Ok(Reply::ok(0));
             }
             _ => return Err(libc::EINVAL),

@@ -75,12 +75,14 @@ impl Connection {
             }
         };
         if was_sent {
-            let is_limited = self.is(is::CWND_LIMITED);
-            self.set(is::CWND_LIMITED, false);
             let in_flight = self.in_flight();
+            // A window that is used up has limited, even if just nothing more is there to be sent.
+            let is_full = in_flight >= self.control.window.cwnd_bytes;
+            let is_limited = self.is(is::CWND_LIMITED) || is_full;
+            self.set(is::CWND_LIMITED, false);
             self.usage
                 .note_sent(self.snd_una, self.snd_nxt, in_flight, is_limited);
-            if self.phase == Phase::Open && self.schedule_loss_probe(cx) {
+            if self.phase == Phase::Open && self.schedule_loss_probe(cx, false) {
                 return went;
             }
             if matches!(self.awaits, Awaits::Nothing | Awaits::WindowProbe) {

@@ -84,9 +84,13 @@ impl Connection {
         self.await_until(Awaits::Rto, cx.now_ns + rto_ns);
     }
 
-    /// RFC 8985 7.2. Whether a probe is scheduled.
+    /// RFC 8985 7.2. Whether a probe is scheduled. `has_advanced`: for an ACK of something new.
     #[inline]
-    pub(super) fn schedule_loss_probe<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
+    pub(super) fn schedule_loss_probe<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        has_advanced: bool,
+    ) -> bool {
         let may = self.is(is::SACK)
             && cx.shared.config.rack
             && cx.shared.config.loss_probes
@@ -112,7 +116,11 @@ impl Connection {
             probe_ns += WORST_ACK_DELAY_NS;
         }
         let first = cx.shared.records[self.sent.first()].sent_ns;
-        let timeout_at = first + self.rtt.rto_ns();
+        let from = match has_advanced {
+            true => cx.now_ns, // RFC 6298 5.3: the timeout starts anew
+            false => first,
+        };
+        let timeout_at = from + self.rtt.rto_ns();
         let at = (cx.now_ns + probe_ns).min(timeout_at.max(cx.now_ns + 1));
         let what = match at == timeout_at {
             true => Awaits::Rto,

@@ -165,7 +165,18 @@ impl Connection {
         } else {
             cx.shared.stats.no_slots += 1;
         }
-        self.await_until(Awaits::Rto, cx.now_ns + self.rtt.rto_ns());
+        let wait_ns = self.rtt.rto_ns().min(self.user_timeout_left_ns(cx));
+        self.await_until(Awaits::Rto, cx.now_ns + wait_ns);
+    }
+
+    /// How long the user still waits for an answer to what was sent again: the user timeout is kept
+    /// whenever the next retransmission would be (RFC 9293 3.9.1).
+    fn user_timeout_left_ns<W: Wire>(&self, cx: &Context<'_, W>) -> u64 {
+        if self.user_timeout_ms == 0 || !self.state.is_synchronized() || self.retrans_stamp == 0 {
+            return u64::MAX;
+        }
+        let since = self.ts_now(cx.now_ns).wrapping_sub(self.retrans_stamp);
+        u64::from(self.user_timeout_ms.saturating_sub(since).max(1)) * MILLISECOND
     }
 
     /// Whether retransmissions have gone on for too long: R2 of RFC 9293 3.8.3, or the user's limit.

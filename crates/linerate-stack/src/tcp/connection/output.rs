@@ -185,7 +185,10 @@ impl Connection {
             flags |= flag::FIN;
         }
         let end = seq_no.wrapping_add(len);
-        if len > 0 && end == self.data_end() {
+        // RFC 9293 3.9.1 (MUST-61): nothing follows. Where the peer's window is used up nothing can,
+        // until the peer has read this.
+        let window_end = self.snd_una.wrapping_add(self.snd_wnd);
+        if len > 0 && (end == self.data_end() || end == window_end) {
             flags |= flag::PSH;
         }
         let mut ecn = Ecn::NotCapable;

@@ -46,8 +46,10 @@ impl OwnStack {
             "tcp_keepalive_probes" => settings.keep_count = number(value)?,
             "tcp_rmem" => {
                 let [_, default, most] = three(value)?;
-                // Linux counts its own overhead as well, and takes half for that.
-                (settings.receive_bytes, settings.receive_bytes_max) = (default / 2, most);
+                // Linux counts its own overhead as well, and takes half for that; its first window
+                // is what a SYN can say without a scale, at most.
+                let first = (default / 2).min(u16::MAX.into());
+                (settings.receive_bytes, settings.receive_bytes_max) = (first, most);
             }
             "tcp_wmem" => settings.send_bytes_max = three(value)?[2],
             "tcp_syncookies" => {

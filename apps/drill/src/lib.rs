@@ -2,8 +2,8 @@
 //!
 //! A script says what goes over the wire, what the application does, and when. [`parse`] reads it.
 //! The runner plays the remote host and the application: [`run_virtual`] against an [`Endpoint`], a
-//! stack without a clock, [`linux::run`] against the kernel of this machine. The same script proves
-//! both. docs/drill.md has the language.
+//! stack without a clock, such as linerate's own with [`stack::run`]; [`linux::run`] against the
+//! kernel of this machine. The same script proves both. docs/drill.md has the language.
 #![forbid(unsafe_code)]
 
 mod call;
@@ -19,6 +19,7 @@ mod parse;
 mod run;
 mod script;
 mod settings;
+pub mod stack;
 #[cfg(test)]
 mod tests;
 mod virtual_time;

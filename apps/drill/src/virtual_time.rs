@@ -77,7 +77,8 @@ impl<'a> VirtualTime<'a> {
         let timeout = self.blocked.as_ref().and_then(|blocked| blocked.until_ns);
         let next = [timer, timeout].into_iter().flatten().min();
         let Some(next) = next
-            .map(|next| next.max(self.now_ns))
+            // Scripts count microseconds: a timer within one would make its packet's time inexact.
+            .map(|next| next.max(self.now_ns).next_multiple_of(1000))
             .filter(|next| *next <= until_ns)
         else {
             return false;

@@ -42,7 +42,7 @@ enum Command {
     Demo(demo::Args),
     /// Show what this machine can do, what is missing, and how to get it
     Doctor(doctor::Args),
-    /// Run packetdrill scripts against this machine's TCP
+    /// Run packetdrill scripts against linerate's TCP, or this machine's
     Drill(drill::Args),
     /// Route, and let pass what flows and policies permit: a stateful firewall
     Gateway(gateway::Args),

@@ -45,7 +45,7 @@ fn the_scripts_of_a_folder_are_parsed_and_reported_as_json() {
 fn what_linux_does_otherwise_is_shown_beside_what_was_expected() {
     let scratch = Scratch::new();
     let script = "0 < 5000 > 81 S 10:10(0) win 1000\n+0 > 81 > 5000 S. 0:0(0) ack 11\n";
-    let output = drill(&[&scratch.write("differs.pkt", script)]);
+    let output = drill(&["--against", "linux", &scratch.write("differs.pkt", script)]);
     let (said, error) = (text(&output.stdout), text(&output.stderr));
     assert_eq!(output.status.code(), Some(1));
     if error.contains("cannot be tested here") {
@@ -53,6 +53,19 @@ fn what_linux_does_otherwise_is_shown_beside_what_was_expected() {
     }
     assert!(
         said.contains("differs.pkt:2:1: flags are R., not S."),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_script_runs_on_our_own_stack_without_privileges() {
+    let scratch = Scratch::new();
+    let script = "0 < 5000 > 81 S 10:10(0) win 1000\n+0 > 81 > 5000 S. 0:0(0) ack 11\n";
+    let output = drill(&[&scratch.write("refused.pkt", script)]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stdout);
+    assert!(
+        said.contains("refused.pkt:2:1: flags are R., not S."),
         "{said}"
     );
 }

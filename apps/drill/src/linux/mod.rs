@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::Timespec;
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,9 +26,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use worker::Worker;
 
-/// The kernel's end.
-const LOCAL_V4: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 1);
-const LOCAL_V6: Ipv6Addr = Ipv6Addr::new(0xfd3d, 0x0a0b, 0x17d6, 0, 0, 0, 0, 1);
 /// Both stations of the wire have it: the kernel asks nobody for addresses.
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
 /// `struct virtio_net_hdr`: flags, GSO type, four numbers of 16 bits.
@@ -226,8 +223,8 @@ fn set_up(config: &Config) -> Result<(), String> {
             let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{which}/{key}"), value);
         }
     }
-    let (mtu, v4) = (config.mtu, local(config, false));
-    let v6 = local(config, true);
+    let (mtu, v4) = (config.mtu, config.local(false));
+    let v6 = config.local(true);
     let remote = config.remote();
     let mut lines = format!(
         "link set lo up\n\
@@ -244,14 +241,6 @@ fn set_up(config: &Config) -> Result<(), String> {
     tc.args(["qdisc", "add", "dev", "tun0", "root", "pfifo"]);
     let _ = tc.stderr(Stdio::null()).status();
     Ok(())
-}
-
-fn local(config: &Config, is_v6: bool) -> IpAddr {
-    let given = config.local_ip.filter(|ip| ip.is_ipv6() == is_v6);
-    given.unwrap_or(match is_v6 {
-        true => LOCAL_V6.into(),
-        false => LOCAL_V4.into(),
-    })
 }
 
 /// Runs `ip` on these lines.
@@ -279,7 +268,7 @@ fn ip_batch(lines: &str) -> Result<(), String> {
 
 impl World for Linux {
     fn address(&self, is_v6: bool) -> IpAddr {
-        local(&self.config, is_v6)
+        self.config.local(is_v6)
     }
 
     fn now_us(&self) -> i64 {

@@ -15,6 +15,9 @@ pub enum IpVersion {
     Ipv6,
 }
 
+/// Where the stack under test is, unless a script says otherwise.
+const LOCAL_V4: Ipv4Addr = Ipv4Addr::new(192, 168, 0, 1);
+const LOCAL_V6: Ipv6Addr = Ipv6Addr::new(0xfd3d, 0x0a0b, 0x17d6, 0, 0, 0, 0, 1);
 /// Where the remote host is, which scripts play: TEST-NET-1 (RFC 5737).
 pub(crate) const REMOTE_V4: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 /// The same: documentation (RFC 3849).
@@ -98,6 +101,15 @@ impl Config {
         given.unwrap_or(match self.is_v6() {
             true => REMOTE_V6.into(),
             false => REMOTE_V4.into(),
+        })
+    }
+
+    /// The stack's own address of a version of IP.
+    pub(crate) fn local(&self, is_v6: bool) -> IpAddr {
+        let given = self.local_ip.filter(|ip| ip.is_ipv6() == is_v6);
+        given.unwrap_or(match is_v6 {
+            true => LOCAL_V6.into(),
+            false => LOCAL_V4.into(),
         })
     }
 

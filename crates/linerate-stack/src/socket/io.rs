@@ -16,6 +16,7 @@ use crate::host::Host;
 use crate::host::Unreachable;
 use crate::host::ping::Ping;
 use crate::host::udp::Udp;
+use crate::tcp::congestion::Algorithm;
 use crate::tcp::connection::{Connection, Error, Info, Keepalive};
 use crate::tcp::receive::Span;
 use crate::tcp::tuple::{self, Tuple};
@@ -414,6 +415,17 @@ impl Io<'_> {
     /// [`Error::NotConnected`] where there is no such connection.
     pub fn set_user_timeout(&mut self, id: SocketId, ms: u32) -> Result<(), Error> {
         self.with(id, |connection, _| connection.set_user_timeout(ms))
+    }
+
+    /// Goes on with another congestion control (TCP_CONGESTION).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_algorithm(&mut self, id: SocketId, algorithm: Algorithm) -> Result<(), Error> {
+        let now_ns = self.now_ns;
+        self.with(id, |connection, _| {
+            connection.set_algorithm(algorithm, now_ns)
+        })
     }
 
     /// The most that may be written and unacknowledged, in bytes (SO_SNDBUF).

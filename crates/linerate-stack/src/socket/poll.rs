@@ -64,18 +64,21 @@ pub struct Event {
     pub ready: u8,
 }
 
-impl Default for Event {
-    /// Of no socket, to make room for events with: no call takes its id.
-    fn default() -> Self {
-        let none = ListenerId {
-            index: NIL,
+impl Event {
+    /// Of no socket, for nothing: what room for events starts with.
+    pub const EMPTY: Self = Self {
+        source: Source::Connection(SocketId {
+            slot: NIL,
             generation: 0,
-        };
-        Self {
-            source: Source::Listener(none),
-            token: 0,
-            ready: 0,
-        }
+        }),
+        token: 0,
+        ready: 0,
+    };
+}
+
+impl Default for Event {
+    fn default() -> Self {
+        Self::EMPTY
     }
 }
 

@@ -175,7 +175,7 @@ impl Connection {
         };
         self.control_window(cx, &told, &ack);
         if self.sent.count() > 0 && flags & (told::ADVANCED | told::SACKED) != 0 {
-            self.schedule_loss_probe(cx);
+            self.schedule_loss_probe(cx, flags & told::ADVANCED != 0);
         }
         true
     }

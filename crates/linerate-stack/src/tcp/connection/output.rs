@@ -76,12 +76,14 @@ impl Connection {
             }
         };
         if was_sent {
-            let is_limited = self.is(is::CWND_LIMITED);
-            self.set(is::CWND_LIMITED, false);
             let in_flight = self.in_flight();
+            // A window that is used up has limited, even if just nothing more is there to be sent.
+            let is_full = in_flight >= self.control.window.cwnd_bytes;
+            let is_limited = self.is(is::CWND_LIMITED) || is_full;
+            self.set(is::CWND_LIMITED, false);
             self.usage
                 .note_sent(self.snd_una, self.snd_nxt, in_flight, is_limited);
-            if self.phase == Phase::Open && self.schedule_loss_probe(cx) {
+            if self.phase == Phase::Open && self.schedule_loss_probe(cx, false) {
                 return went;
             }
             if matches!(self.awaits, Awaits::Nothing | Awaits::WindowProbe) {
@@ -200,7 +202,10 @@ impl Connection {
             flags |= flag::FIN;
         }
         let end = seq_no.wrapping_add(len);
-        if len > 0 && end == self.data_end() {
+        // RFC 9293 3.9.1 (MUST-61): nothing follows. Where the peer's window is used up nothing can,
+        // until the peer has read this.
+        let window_end = self.snd_una.wrapping_add(self.snd_wnd);
+        if len > 0 && (end == self.data_end() || end == window_end) {
             flags |= flag::PSH;
         }
         let mut ecn = Ecn::NotCapable;

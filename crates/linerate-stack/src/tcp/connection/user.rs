@@ -3,6 +3,7 @@
 use linerate_core::packet::Packet;
 
 use super::{Awaits, Connection, Context, Error, Phase, State, Wire, event, is};
+use crate::tcp::congestion::Algorithm;
 use crate::tcp::receive::Span;
 use crate::tcp::send_buffer::CHUNK_BYTES;
 use crate::tcp::seq;
@@ -63,6 +64,8 @@ pub struct Info {
     pub readable_bytes: u32,
     /// Timeouts in a row.
     pub retries: u8,
+    /// Loss probes, window probes or keepalive probes without an answer.
+    pub probes: u8,
     /// Whether these were agreed upon.
     pub sack: bool,
     /// Time stamps.
@@ -327,12 +330,20 @@ impl Connection {
         self.set(is::CORK, on);
     }
 
-    /// ACKs are not delayed.
+    /// ACKs are not delayed; or they are, from the first on, until one has waited in vain (Linux:
+    /// TCP_QUICKACK).
     pub fn set_quick_ack(&mut self, on: bool) {
         self.set(is::QUICK_ACK, on);
-        if on {
-            self.ping_pong = 0;
-        }
+        self.ping_pong = match on {
+            true => 0,
+            false => super::output::PING_PONG,
+        };
+    }
+
+    /// Goes on with another congestion control; the window stays (Linux: TCP_CONGESTION).
+    pub fn set_algorithm(&mut self, algorithm: Algorithm, now_ns: u64) {
+        // A recovery goes on by PRR to the threshold that it has.
+        self.control.set_algorithm(algorithm, now_ns);
     }
 
     /// Probes an idle peer, or no longer (RFC 9293 3.8.4: off by default).
@@ -386,6 +397,7 @@ impl Connection {
             unsent_bytes: seq::diff(self.data_end(), self.snd_nxt).max(0) as u32,
             readable_bytes: self.queue.readable(),
             retries: self.retries,
+            probes: self.probes,
             sack: self.is(is::SACK),
             timestamps: self.is(is::TIMESTAMPS),
             ecn: self.is(is::ECN),

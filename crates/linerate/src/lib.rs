@@ -14,7 +14,7 @@ use linerate_tester::demo;
 use {
     linerate_bench as bench, linerate_drill as drill, linerate_gateway as gateway,
     linerate_l2fwd as l2fwd, linerate_l3fwd as l3fwd, linerate_pktgen as pktgen,
-    linerate_router as router,
+    linerate_router as router, linerate_steer as steer,
 };
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -60,6 +60,8 @@ enum Command {
     Ports(ports::Args),
     /// Route IPv4 and IPv6, with the kernel and FRR as control plane
     Router(router::Args),
+    /// Serve TCP in user space on every lcore: echo, source, sink, HTTP, proxy
+    Steer(steer::Args),
 }
 
 fn run(command: Command) -> Result<(), Error> {
@@ -80,6 +82,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Plan(args) => plan::run(&args),
         Command::Ports(args) => ports::run(&args),
         Command::Router(args) => router::run(&args),
+        Command::Steer(args) => steer::run(&args),
     }
 }
 

@@ -6,7 +6,7 @@ use super::config::Listen;
 use super::slots::NIL;
 
 /// Names a listener of one stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ListenerId {
     pub(super) index: u32,
     pub(super) generation: u32,

@@ -73,7 +73,7 @@ use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, NEVER};
 use linerate_tables::TableError;
 use linerate_tables::wheel::Wheel;
-use linerate_wire::{FlowKey4, FlowKey6};
+use linerate_wire::{FlowKey, FlowKey4, FlowKey6};
 
 use crate::host::ping::Ping;
 use crate::host::udp::Udp;
@@ -134,6 +134,9 @@ pub struct SocketStats {
     pub errors_ignored: u64,
 }
 
+/// Whether segments with such a key, as they arrive, come to this stack's lcore.
+pub type ComesHere = Box<dyn Fn(&FlowKey) -> bool + Send>;
+
 /// The host stack of one lcore.
 pub struct Stack {
     host: Host,
@@ -155,6 +158,7 @@ pub struct Stack {
     touched: Vec<u32>,
     stats: SocketStats,
     ports: std::ops::RangeInclusive<u16>,
+    comes_here: Option<ComesHere>,
     /// `Send`, not `Sync`.
     not_shared: PhantomData<Cell<()>>,
 }
@@ -196,6 +200,7 @@ impl Stack {
             touched: Vec::with_capacity(2 * Burst::CAPACITY),
             stats: SocketStats::default(),
             ports: config.ports.clone(),
+            comes_here: None,
             slots,
             not_shared: PhantomData,
         })
@@ -234,6 +239,16 @@ impl Stack {
     /// Settings of connections to come.
     pub fn settings(&mut self) -> &mut crate::tcp::config::Config {
         &mut self.shared.config
+    }
+
+    /// Has connections that are opened here take such local ports only that the answers come here.
+    pub fn choose_ports(&mut self, comes_here: ComesHere) {
+        self.comes_here = Some(comes_here);
+    }
+
+    /// Whether a connection is here, by its key as segments that arrive have it.
+    pub fn has(&self, key: &FlowKey) -> bool {
+        self.slots.find(key).is_some()
     }
 
     /// For the user's calls at a time.

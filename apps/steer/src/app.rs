@@ -220,4 +220,8 @@ impl<A: App> Stage for StackStage<A> {
     fn held(&self) -> u64 {
         self.stack.held()
     }
+
+    fn held_packets(&self) -> u64 {
+        self.stack.held_packets()
+    }
 }

@@ -172,6 +172,13 @@ impl Stage for Lcore {
             Self::Nothing => 0,
         }
     }
+    fn held_packets(&self) -> u64 {
+        match self {
+            Self::Alone(stage) => Stage::held_packets(&**stage),
+            Self::Steered(stage) => stage.held_packets(),
+            Self::Nothing => 0,
+        }
+    }
 }
 
 impl Host for StackStage<Apps> {
@@ -199,5 +206,9 @@ impl Host for StackStage<Apps> {
 
     fn held(&self) -> u64 {
         self.stack.held()
+    }
+
+    fn held_packets(&self) -> u64 {
+        self.stack.held_packets()
     }
 }

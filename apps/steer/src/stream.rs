@@ -58,6 +58,8 @@ struct At {
     sent: u64,
     until_ns: u64,
     has_sent_all: bool,
+    /// The peer sends no more; it may still read.
+    is_half_closed: bool,
 }
 
 impl Stream {
@@ -125,11 +127,15 @@ impl Stream {
         let mut taken = 0;
         while taken < ROUND {
             if io.readable(id) == 0 {
+                let at = &mut self.all[id.index()];
                 let is_good = match io.read(id, &mut [0]) {
                     Err(Ended::WouldBlock) => break,
-                    // A source that is not done has been cut short.
-                    Ok(_) => self.sends.is_none() || self.all[id.index()].has_sent_all,
-                    Err(_) => false,
+                    Ok(_) if self.sends.is_some() && !at.has_sent_all => {
+                        at.is_half_closed = true;
+                        wait(io, id, interest::WRITE, self.tokens.token(0));
+                        break;
+                    }
+                    result => result.is_ok(),
                 };
                 self.end(io, id, is_good);
                 return false;
@@ -162,11 +168,14 @@ impl Stream {
                 Amount::Ns(_) => u64::MAX,
             };
             if left == 0 {
-                // The peer's own end is waited for.
                 at.has_sent_all = true;
+                self.bytes += at.sent - before;
+                if at.is_half_closed {
+                    return self.end(io, id, true);
+                }
+                // The peer's own end is waited for.
                 let _ = io.shutdown(id);
-                wait(io, id, interest::READ, self.tokens.token(0));
-                break;
+                return wait(io, id, interest::READ, self.tokens.token(0));
             }
             let from = at.sent;
             let count = left.min(PIECE as u64) as usize;

@@ -130,7 +130,8 @@ pub fn date(unix_s: u64) -> String {
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
     let (days, of_day) = (unix_s / 86_400, unix_s % 86_400);
-    let is_leap = |year: u64| year % 4 == 0 && year % 100 != 0 || year % 400 == 0;
+    let is_leap =
+        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let (mut year, mut left) = (1970, days);
     while left >= 365 + u64::from(is_leap(year)) {
         left -= 365 + u64::from(is_leap(year));

@@ -46,12 +46,15 @@ pub struct Request {
     pub expects: bool,
 }
 
+/// A head: its length in bytes, itself, and its target.
+pub type Head<'a> = (usize, Request, &'a [u8]);
+
 /// Reads a head at the front of `bytes`: its length, itself and its target, or `None` where it is
 /// not all there.
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn read(bytes: &[u8], most_body: u64) -> Result<Option<(usize, Request, &[u8])>, Wrong> {
+pub fn read(bytes: &[u8], most_body: u64) -> Result<Option<Head<'_>>, Wrong> {
     let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
     let mut head = httparse::Request::new(&mut fields);
     let len = match head.parse(bytes) {

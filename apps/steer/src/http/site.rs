@@ -40,7 +40,8 @@ impl Content {
         let count = (self.len().saturating_sub(at)).min(to.len() as u64) as usize;
         match self {
             Self::Bytes(bytes) => {
-                to[..count].copy_from_slice(&bytes[at as usize..at as usize + count]);
+                let rest = bytes.get(at as usize..).unwrap_or(&[]);
+                to[..count].copy_from_slice(&rest[..count]);
             }
             Self::Pattern(_) => pattern::fill(at, &mut to[..count]),
         }

@@ -3,11 +3,11 @@
 
 use linerate_testkit::Random;
 
-use super::answer::{Head, MOST_HEAD, Status, date};
+use super::answer::{self, MOST_HEAD, Status, date};
 use super::body::Body;
-use super::request::{Method, Wrong, read};
+use super::request::{Head, Method, Wrong, read};
 
-fn request(text: &str) -> Result<Option<(usize, super::request::Request, &[u8])>, Wrong> {
+fn request(text: &str) -> Result<Option<Head<'_>>, Wrong> {
     read(text.as_bytes(), 1000)
 }
 
@@ -133,7 +133,7 @@ fn the_longest_head_of_a_response_fits() {
     let mut to = [0; MOST_HEAD];
     let date = date(784_111_777);
     for status in Status::ALL {
-        let head = Head {
+        let head = answer::Head {
             status,
             len: u64::MAX,
             media_type: "application/octet-stream; charset=utf-8",

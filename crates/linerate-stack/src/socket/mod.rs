@@ -299,6 +299,12 @@ impl Stack {
         self.host.has_waiting()
     }
 
+    /// The packets that came in slots that it keeps, for the ledger: those of TCP were done with when
+    /// they came, though their bytes wait to be read.
+    pub fn held_packets(&self) -> u64 {
+        self.host.held_packets() + self.udp.held() + self.ping.held()
+    }
+
     /// Slots that it keeps, for the ledger.
     pub fn held(&self) -> u64 {
         self.host.held()

@@ -137,14 +137,25 @@ impl Connection {
     ) -> Result<&'a mut [u8], Error> {
         self.may_write()?;
         self.restart_if_idle(cx);
+        // Room lies in one chunk.
         let room = (self.writable() as usize).min(count).min(CHUNK_BYTES);
         if room == 0 {
             self.set(is::WRITE_BLOCKED, true);
             return Err(Error::WouldBlock);
         }
-        self.buffer
-            .reserve(&mut cx.shared.chunks, room, u32::MAX)
-            .ok_or(Error::WouldBlock)
+        match self.buffer.reserve(&mut cx.shared.chunks, room, u32::MAX) {
+            Some(room) => Ok(room),
+            None => {
+                self.set(is::WRITE_BLOCKED, true);
+                Err(Error::WouldBlock)
+            }
+        }
+    }
+
+    /// The user wants to be told when there is room to write, without having tried to.
+    #[inline]
+    pub fn want_room(&mut self) {
+        self.set(is::WRITE_BLOCKED, true);
     }
 
     /// Takes the first `count` bytes of the room that was reserved last.

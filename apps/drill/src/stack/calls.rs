@@ -2,12 +2,12 @@
 //! `EAGAIN` or `EINPROGRESS`.
 
 use super::OwnStack;
+use super::errors::{number_of, number_of_kind, number_of_udp};
 use super::info;
 use super::options::Options;
 use crate::call::{Call, Handle, OptionValue, Out, Reply, SocketKind};
-use linerate_stack::host::ErrorKind;
-use linerate_stack::host::udp::{Bind, UdpError, UdpId};
-use linerate_stack::socket::{ConnectError, Event, Listen, ListenerId, SocketId, Source, interest};
+use linerate_stack::host::udp::{Bind, UdpId};
+use linerate_stack::socket::{ConnectError, Listen, ListenerId, SocketId};
 use linerate_stack::tcp::connection::{Error, State};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -29,7 +29,7 @@ pub(super) struct Stream {
     pub(super) role: Role,
     pub(super) options: Options,
     /// Whether the error that ended it has been told: it is told once.
-    is_error_told: bool,
+    pub(super) is_error_told: bool,
     /// Its reader wants no more.
     is_read_shut: bool,
 }
@@ -45,13 +45,13 @@ pub(super) enum Role {
 /// A UDP socket.
 #[derive(Default)]
 pub(super) struct Datagram {
-    id: Option<UdpId>,
+    pub(super) id: Option<UdpId>,
 }
 
 /// Sockets that an instance watches, with events and data.
 #[derive(Default)]
 pub(super) struct Epoll {
-    watched: BTreeMap<Handle, (u32, u64)>,
+    pub(super) watched: BTreeMap<Handle, (u32, u64)>,
 }
 
 impl Stream {
@@ -136,7 +136,7 @@ impl OwnStack {
         Ok(Reply::ok(handle.into()))
     }
 
-    fn stream(&mut self, handle: Handle) -> Result<&mut Stream, i32> {
+    pub(super) fn stream(&mut self, handle: Handle) -> Result<&mut Stream, i32> {
         match self.sockets.get_mut(&handle) {
             Some(Socket::Stream(stream)) => Ok(stream),
             Some(_) => Err(libc::EOPNOTSUPP),
@@ -416,125 +416,6 @@ impl OwnStack {
         }
     }
 
-    /// Events of a socket, as `poll` has them.
-    fn readiness(&mut self, now_ns: u64, handle: Handle) -> u32 {
-        let mut io = self.stack.io(now_ns, &mut self.out);
-        let events = match self.sockets.get(&handle) {
-            None => libc::POLLNVAL,
-            Some(Socket::Epoll(_)) => 0,
-            Some(Socket::Datagram(Datagram { id })) => {
-                let waiting = id.is_some_and(|id| io.udp().0.waiting(id).is_ok_and(|n| n > 0));
-                libc::POLLOUT | if waiting { libc::POLLIN } else { 0 }
-            }
-            Some(Socket::Stream(stream)) => match stream.role {
-                Role::Fresh => libc::POLLOUT | libc::POLLHUP,
-                Role::Listener(id) => {
-                    let is_waiting = io
-                        .listeners()
-                        .any(|(other, _, _, waiting, _, _)| other == id && waiting > 0);
-                    if is_waiting { libc::POLLIN } else { 0 }
-                }
-                Role::Connection(id) => {
-                    let Ok(info) = io.info(id) else {
-                        return libc::POLLNVAL as u32;
-                    };
-                    let is_over = matches!(info.state, State::Closed | State::TimeWait);
-                    let is_peer_closed = is_over
-                        || matches!(
-                            info.state,
-                            State::CloseWait | State::LastAck | State::Closing
-                        );
-                    let has_error = io.error(id).is_some() && !stream.is_error_told;
-                    let mut events = 0;
-                    if is_peer_closed || info.readable_bytes > 0 {
-                        events |= libc::POLLIN;
-                    }
-                    if is_peer_closed {
-                        events |= libc::POLLRDHUP;
-                    }
-                    if is_over || io.writable(id) > 0 && info.state.is_synchronized() {
-                        events |= libc::POLLOUT;
-                    }
-                    if is_over {
-                        events |= libc::POLLHUP;
-                    }
-                    if has_error {
-                        events |= libc::POLLERR;
-                    }
-                    events
-                }
-            },
-        };
-        events as u32
-    }
-
-    fn watch(
-        &mut self,
-        now_ns: u64,
-        instance: Handle,
-        op: i32,
-        handle: Handle,
-        (events, data): (u32, u64),
-    ) -> Answer {
-        let role = self.stream(handle)?.role;
-        let Some(Socket::Epoll(epoll)) = self.sockets.get_mut(&instance) else {
-            return Err(libc::EINVAL);
-        };
-        let known = epoll.watched.contains_key(&handle);
-        let wanted = match (op, known) {
-            (libc::EPOLL_CTL_ADD, true) => return Err(libc::EEXIST),
-            (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, false) => return Err(libc::ENOENT),
-            (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _) => {
-                epoll.watched.insert(handle, (events, data));
-                interest_of(events)
-            }
-            (libc::EPOLL_CTL_DEL, _) => {
-                epoll.watched.remove(&handle);
-                0
-            }
-            _ => return Err(libc::EINVAL),
-        };
-        if let Role::Connection(id) = role {
-            let mut io = self.stack.io(now_ns, &mut self.out);
-            // The stack's word for it is the handle; the data are this side's.
-            let token = u64::from(handle.unsigned_abs());
-            io.register(id, wanted, token).map_err(number_of)?;
-        }
-        Ok(Reply::ok(0))
-    }
-
-    fn wait(&mut self, now_ns: u64, instance: Handle, most: usize) -> Answer {
-        let Some(Socket::Epoll(epoll)) = self.sockets.get(&instance) else {
-            return Err(libc::EINVAL);
-        };
-        let listener_of = |id: ListenerId| {
-            let is_it = |handle: &&Handle| {
-                matches!(
-                    self.sockets.get(*handle),
-                    Some(Socket::Stream(stream)) if stream.role == Role::Listener(id)
-                )
-            };
-            epoll.watched.keys().find(is_it).copied()
-        };
-        let mut ready = Vec::new();
-        let mut events = vec![Event::EMPTY; most];
-        let count = self
-            .stack
-            .io(now_ns, &mut self.out)
-            .poll(events.as_mut_slice());
-        for event in &events[..count] {
-            let handle = match event.source {
-                Source::Connection(_) => Handle::try_from(event.token).ok(),
-                Source::Listener(id) => listener_of(id),
-            };
-            let Some((_, data)) = handle.and_then(|handle| epoll.watched.get(&handle)) else {
-                continue;
-            };
-            ready.push((*data, events_of(event.ready)));
-        }
-        Ok(Reply::with(ready.len() as i64, Out::Events(ready)))
-    }
-
     fn info(&mut self, now_ns: u64, handle: Handle) -> Answer {
         let id = self.stream(handle)?.connection()?;
         let mut io = self.stack.io(now_ns, &mut self.out);
@@ -556,69 +437,4 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 fn value(bytes: usize) -> Reply {
     let bytes = i32::try_from(bytes).unwrap_or(i32::MAX);
     Reply::with(0, Out::Value(OptionValue::Int(bytes)))
-}
-
-/// `EPOLL` events as the stack's interest.
-fn interest_of(events: u32) -> u8 {
-    [
-        (libc::EPOLLIN, interest::READ),
-        (libc::EPOLLOUT, interest::WRITE),
-        (libc::EPOLLRDHUP, interest::HANG_UP),
-        (libc::EPOLLET, interest::EDGE),
-        (libc::EPOLLONESHOT, interest::ONE_SHOT),
-    ]
-    .into_iter()
-    .filter(|(event, _)| events & event.cast_unsigned() != 0)
-    .fold(0, |sum, (_, bit)| sum | bit)
-}
-
-fn events_of(ready: u8) -> u32 {
-    [
-        (libc::EPOLLIN, interest::READ),
-        (libc::EPOLLOUT, interest::WRITE),
-        (libc::EPOLLRDHUP, interest::HANG_UP),
-        (libc::EPOLLERR, interest::ERROR),
-    ]
-    .into_iter()
-    .filter(|(_, bit)| ready & bit != 0)
-    .fold(0, |sum, (event, _)| sum | event.cast_unsigned())
-}
-
-/// Linux' number of an error.
-pub(super) fn number_of(error: Error) -> i32 {
-    match error {
-        Error::Refused => libc::ECONNREFUSED,
-        Error::Reset => libc::ECONNRESET,
-        Error::TimedOut => libc::ETIMEDOUT,
-        Error::Unreachable => libc::EHOSTUNREACH,
-        Error::Aborted => libc::ECONNABORTED,
-        Error::NotConnected => libc::ENOTCONN,
-        Error::Closed => libc::EPIPE,
-        Error::WouldBlock => libc::EAGAIN,
-    }
-}
-
-fn number_of_udp(error: UdpError) -> i32 {
-    match error {
-        UdpError::Closed => libc::EBADF,
-        UdpError::NoSocket => libc::ENFILE,
-        UdpError::PortTaken => libc::EADDRINUSE,
-        UdpError::Address => libc::EADDRNOTAVAIL,
-        UdpError::NoDestination => libc::EDESTADDRREQ,
-        UdpError::Broadcast => libc::EACCES,
-        UdpError::TooLong => libc::EMSGSIZE,
-        UdpError::Unreachable(_) => libc::ENETUNREACH,
-        UdpError::Unsent(_) => libc::ENOBUFS,
-    }
-}
-
-fn number_of_kind(kind: ErrorKind) -> i32 {
-    match kind {
-        ErrorKind::PortUnreachable => libc::ECONNREFUSED,
-        ErrorKind::ProtocolUnreachable => libc::ENOPROTOOPT,
-        ErrorKind::NetUnreachable => libc::ENETUNREACH,
-        ErrorKind::TooBig { .. } => libc::EMSGSIZE,
-        ErrorKind::ParameterProblem { .. } => libc::EPROTO,
-        _ => libc::EHOSTUNREACH,
-    }
 }

@@ -2,11 +2,13 @@
 //!
 //! The stack has one interface. Frames go to it and come from it through memory; the wire's other
 //! station, which scripts play, is the router of all routes and known from the start, so that
-//! neither ARP nor Neighbor Discovery comes between a script's packets. [`calls`] makes system
-//! calls with the stack's sockets, [`options`] has theirs, [`settings`] what a `sysctl` means to
-//! it, [`info`] its `TCP_INFO`.
+//! neither ARP nor Neighbor Discovery comes between a script's packets. `calls` makes system
+//! calls with the stack's sockets, `events` says which are ready, `options` has their options,
+//! `settings` what a `sysctl` means to the stack, `info` its `TCP_INFO`.
 
 mod calls;
+mod errors;
+mod events;
 mod info;
 mod options;
 mod settings;

@@ -1,7 +1,8 @@
 //! Options of sockets of linerate's stack.
 
 use super::OwnStack;
-use super::calls::{Answer, Role, Socket, number_of};
+use super::calls::{Answer, Role, Socket};
+use super::errors::number_of;
 use crate::call::{Handle, OptionForm, OptionValue, Out, Reply};
 use libc::{IPPROTO_TCP, SOL_SOCKET};
 use linerate_stack::socket::{Io, SocketId};

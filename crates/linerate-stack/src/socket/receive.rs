@@ -546,7 +546,7 @@ impl Stack {
             gso_size: 0,
             ecn: Ecn::NotCapable,
         };
-        way.send(header, shape, |_| 0)
+        way.send(header, shape, |_| {})
     }
 
     /// An ICMP error about something that we sent (RFC 5927, RFC 1191, RFC 8201).

@@ -287,7 +287,7 @@ impl Connection {
             gso_size: 0,
             ecn: Ecn::NotCapable,
         };
-        let went = cx.wire.send(&header, shape, |_| 0);
+        let went = cx.wire.send(&header, shape, |_| {});
         if went {
             cx.shared.stats.segments_out += 1;
             self.rcv_wup = next;

@@ -456,7 +456,7 @@ impl Connection {
             gso_size: 0,
             ecn: Ecn::NotCapable,
         };
-        cx.wire.send(&header, shape, |_| 0);
+        cx.wire.send(&header, shape, |_| {});
     }
 
     /// Writes a frame. What it acknowledges is noted.
@@ -505,10 +505,11 @@ impl Connection {
         };
         let offset = seq_no.wrapping_sub(self.data_seq);
         let (buffer, chunks) = (&mut self.buffer, &cx.shared.chunks);
-        let went = cx.wire.send(&header, shape, |room| match room.len() {
-            0 => 0,
+        let went = cx.wire.send(&header, shape, |room| {
             // What is sent is in the buffer: it is discarded when it is acknowledged, not before.
-            _ => buffer.copy_out(chunks, offset, room).unwrap_or(0),
+            if !room.is_empty() {
+                buffer.copy_out_unsummed(chunks, offset, room);
+            }
         });
         if went {
             let is_due = is_cut && self.is(is::ACK_NOW);

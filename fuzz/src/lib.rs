@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod acl_rules;
+mod drill_script;
 mod epc;
 mod filter;
 mod gateway_hosts;
@@ -21,6 +22,7 @@ mod program;
 mod reassembly;
 mod rtnetlink;
 mod segment;
+mod tcp_stack;
 mod tunnels;
 
 /// A function that panics where an input breaks a promise.
@@ -35,10 +37,12 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("segment", segment::check),
     ("pcap", pcap::check),
     ("acl_rules", acl_rules::check),
+    ("drill_script", drill_script::check),
     ("rtnetlink", rtnetlink::check),
     ("neighbour", neighbour::check),
     ("icmp_error", icmp_error::check),
     ("reassembly", reassembly::check),
+    ("tcp_stack", tcp_stack::check),
     ("gateway_nat_quote", gateway_nat_quote::check),
     ("privilege", privilege::check),
     ("gateway_track", gateway_track::check),

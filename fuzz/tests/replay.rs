@@ -25,8 +25,8 @@ fn most_prefixes(name: &str) -> usize {
         _ if WHOLE_PROGRAM.contains(&name) => 16,
         // A session each, and of files there are many.
         "vhost_messages" => 64,
-        // Four nodes are made for each.
-        "epc_nodes" => 32,
+        // Four nodes are made for each, or a stack.
+        "epc_nodes" | "tcp_stack" => 32,
         _ => usize::MAX,
     }
 }

@@ -33,6 +33,10 @@ mod router_updates;
 mod rss;
 mod shm;
 mod steer;
+mod tcp;
+mod tcp_bulk;
+mod tcp_conn;
+mod tcp_rr;
 mod timers;
 mod vhost;
 mod zebra;
@@ -201,6 +205,9 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         pktgen_rx::ROWS,
         router_fpm::ROWS,
         router_updates::ROWS,
+        tcp_rr::ROWS,
+        tcp_bulk::ROWS,
+        tcp_conn::ROWS,
     ];
     rooms.into_iter().flatten()
 }
@@ -227,6 +234,7 @@ pub fn growths() -> impl Iterator<Item = &'static Growth> {
         flow::GROWTH,
         policy::GROWTH,
         timers::GROWTH,
+        tcp_rr::GROWTH,
     ];
     rooms.into_iter().flatten()
 }

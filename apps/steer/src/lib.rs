@@ -1,10 +1,207 @@
-//! `linerate steer`: packets are brought to the lcore that has their connection.
+//! `linerate steer`: user-space TCP on every lcore, and packets brought to the lcore that has their
+//! connection.
 //!
 //! | room | what |
 //! |---|---|
+//! | [`config`] | the file |
+//! | [`app`] | what an application is, and the stage that runs it on a stack |
+//! | [`echo`], [`stream`], [`proxy`], [`http`] | the applications |
+//! | [`relay`], [`pattern`] | bytes from one connection to another, and bytes that are made up |
+//! | [`lcore`] | what an lcore runs |
 //! | [`core`] | a stack behind steering, and how connections move |
 //! | [`steering`] | who owns a connection, and how its packets get there |
+//! | `show` | what `linerate ctl` shows |
 #![forbid(unsafe_code)]
 
+pub mod app;
+pub mod config;
 pub mod core;
+pub mod echo;
+pub mod http;
+pub mod lcore;
+pub mod pattern;
+pub mod proxy;
+pub mod relay;
+mod show;
 pub mod steering;
+pub mod stream;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use linerate_appliance::error::Error;
+use linerate_appliance::output::MachineFacts;
+use linerate_appliance::runtime::wiring::{self, PortShape, Share};
+use linerate_appliance::runtime::{self, Interrupts, OpenPorts, Run, RunArgs, watch};
+use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
+use linerate_dispatch::Owners;
+use linerate_dispatch::owners::WORKERS;
+use linerate_stack::host::InterfaceConfig;
+use linerate_tables::rss::Model;
+use linerate_wire::ethernet::HEADER_LEN;
+
+use config::{File, Mode};
+use lcore::{Lcore, Maker};
+use steering::plan::{self, Arrival, Member, PortPlan};
+
+/// Slots of the main pool where nobody says otherwise: packets wait in sockets until they are read.
+const POOL_SLOTS: u32 = 32_768;
+
+/// Arguments of the command.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Args {
+    /// The file: [plan], [[port]], [steer], [[interface]], [[route]], [tcp] and [[app]]
+    #[arg(value_name = "CONF.toml")]
+    config: PathBuf,
+    #[command(flatten)]
+    run: RunArgs,
+}
+
+/// Runs the applications of a file, or checks it.
+///
+/// # Errors
+/// What is wrong with the file or the machine, or went wrong at the end.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let mut file = File::read(&args.config)?;
+    let mut run = args.run.over(&file.all)?;
+    let slots = *run.options.pool_slots.get_or_insert(POOL_SLOTS);
+    // What waits to be read leaves slots for what arrives.
+    file.stack.received_pkts = file.stack.received_pkts.min(slots / 2);
+    let topology = Topology::machine()?;
+    let ports = &file.all.ports;
+    let plan = Plan::build(&run.plan, &topology, &runtime::places(ports, &topology))?;
+    let names: Vec<&str> = file.apps.iter().map(|app| app.name.as_str()).collect();
+    let describe = |_| format!(" -> {}", names.join(", "));
+    if run.check {
+        return runtime::planned(ports, &plan, describe);
+    }
+    let interrupts = Interrupts::catch()?;
+    let specs: Vec<_> = ports
+        .iter()
+        .map(|port| (port.name.clone(), port.spec.clone()))
+        .collect();
+    let opened = OpenPorts::open(&specs, Clock::calibrate())?.with_large_slots();
+    let machine = MachineFacts::gather(&opened.clock)?;
+    let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
+    let running = start(&file, &mut run, opened, &lcores)?;
+    let more = Some(show::MORE);
+    watch(
+        running,
+        &run.watch,
+        describe,
+        None,
+        more,
+        &machine,
+        &interrupts,
+    )
+}
+
+/// Starts the lcores.
+fn start(
+    file: &File,
+    run: &mut Run,
+    opened: OpenPorts,
+    lcores: &[&Placement],
+) -> Result<runtime::Running<Lcore>, Error> {
+    let count = lcores.len().clamp(1, WORKERS);
+    if file.mode == Mode::Hardware && run.options.queues == 1 {
+        let most = opened
+            .ports
+            .iter()
+            .map(|port| port.info.max_rx_queues)
+            .min();
+        run.options.queues = most.unwrap_or(1).min(count as u16).max(1);
+    }
+    let shape = |port: &runtime::OpenPort| PortShape {
+        rx_queues: match file.mode {
+            Mode::Software => 1,
+            Mode::Hardware => run.options.queues,
+        },
+        max_tx_queues: port.info.max_tx_queues,
+        outs: Vec::new(),
+    };
+    let shapes: Vec<PortShape> = opened.ports.iter().map(shape).collect();
+    let mut shares = wiring::poll(&shapes, count);
+    let polling = shares.len();
+    shares.resize(count, Share::default());
+    let first = shapes.len() as u16;
+    wiring::mesh(&mut shares, first, 0..count, |_| true);
+    wiring::reach(&mut shares, &shapes, |_, _| true);
+    let steering = match count {
+        1 => None,
+        _ => Some(Arc::new(steering_plan(&opened, &shares, polling, count)?)),
+    };
+    let maker = Maker {
+        file,
+        interfaces: interfaces(file, &opened),
+        clock: opened.clock,
+        plan: steering,
+        outlets: (first..).take(count).collect(),
+    };
+    let mut failed = None;
+    let running = opened.start_shares(shares, &lcores[..count], &run.options, |index, out| {
+        maker.lcore(index, out).unwrap_or_else(|error| {
+            failed.get_or_insert(error);
+            Lcore::Nothing
+        })
+    })?;
+    match failed {
+        None => Ok(running),
+        Some((stanza, problem)) => Err(Error::Usage {
+            problem: format!("{stanza}: {problem}"),
+            fix: format!("change {stanza} in the file"),
+        }),
+    }
+}
+
+/// Who owns what: by the hash of the NIC where its model is known, else by one of our own.
+fn steering_plan(
+    opened: &OpenPorts,
+    shares: &[Share],
+    polling: usize,
+    count: usize,
+) -> Result<plan::Plan, Error> {
+    let (secret, owners) = (plan::secret(), Owners::dealt(count));
+    let mut ports = Vec::with_capacity(opened.ports.len());
+    for open in &opened.ports {
+        let polls = |queue: u16| {
+            let poll = (open.number, queue);
+            let of = shares.iter().position(|share| share.polls.contains(&poll));
+            of.map_or(0, |of| of as Member)
+        };
+        let queues = wiring::rx_queues(shares, open.number);
+        let arrival = match queues {
+            1 => Arrival::One(polls(0)),
+            _ => Arrival::Any((0..polling as Member).collect()),
+        };
+        let model = open.port.rss().filter(|_| usize::from(queues) == count);
+        let port = match model {
+            Some(setup) => {
+                let members: Vec<Member> = (0..queues).map(polls).collect();
+                PortPlan::hardware(&Model::of_port(&setup)?, &members)?
+            }
+            None => PortPlan::software(&secret, &owners, arrival)?,
+        };
+        ports.push(port);
+    }
+    Ok(plan::Plan::new(ports, count as Member))
+}
+
+/// The interfaces of a stack, by what the file and its ports say.
+fn interfaces(file: &File, opened: &OpenPorts) -> Vec<InterfaceConfig> {
+    let of = |interface: &config::Interface| {
+        let open = &opened.ports[usize::from(interface.port)];
+        let longest = open.info.max_frame_bytes.saturating_sub(HEADER_LEN);
+        // Unless it is said: no frames for wires that may not take them.
+        let usual = longest.clamp(1280, 1500) as u16;
+        InterfaceConfig {
+            port: interface.port,
+            mac: interface.mac.unwrap_or_else(|| runtime::source(open)),
+            addresses: interface.addresses.clone(),
+            mtu: interface.mtu.unwrap_or(usual),
+            tx_offloads: open.info.tx_offloads,
+            ..InterfaceConfig::default()
+        }
+    };
+    file.interfaces.iter().map(of).collect()
+}

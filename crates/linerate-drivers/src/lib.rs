@@ -39,6 +39,7 @@ pub mod pcap;
 mod peer;
 pub mod ring;
 pub mod shm;
+pub mod sockopt;
 pub mod tap;
 pub mod vhost;
 pub mod virtio_user;

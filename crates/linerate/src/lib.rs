@@ -12,8 +12,9 @@ use linerate_appliance::{capture, ctl, privilege};
 use linerate_inspect::{doctor, plan, ports};
 use linerate_tester::demo;
 use {
-    linerate_bench as bench, linerate_gateway as gateway, linerate_l2fwd as l2fwd,
-    linerate_l3fwd as l3fwd, linerate_pktgen as pktgen, linerate_router as router,
+    linerate_bench as bench, linerate_drill as drill, linerate_gateway as gateway,
+    linerate_l2fwd as l2fwd, linerate_l3fwd as l3fwd, linerate_pktgen as pktgen,
+    linerate_router as router, linerate_steer as steer,
 };
 
 /// Packet-processing appliances, traffic generator and benchmarks in one binary.
@@ -41,6 +42,8 @@ enum Command {
     Demo(demo::Args),
     /// Show what this machine can do, what is missing, and how to get it
     Doctor(doctor::Args),
+    /// Run packetdrill scripts against linerate's TCP, or this machine's
+    Drill(drill::Args),
     /// Route, and let pass what flows and policies permit: a stateful firewall
     Gateway(gateway::Args),
     /// Forward between ports, each to its neighbour
@@ -57,6 +60,8 @@ enum Command {
     Ports(ports::Args),
     /// Route IPv4 and IPv6, with the kernel and FRR as control plane
     Router(router::Args),
+    /// Serve TCP in user space on every lcore: echo, source, sink, HTTP, proxy
+    Steer(steer::Args),
 }
 
 fn run(command: Command) -> Result<(), Error> {
@@ -67,6 +72,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Ctl(args) => ctl::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Drill(args) => drill::run(&args),
         Command::PrivilegeHelper(args) => privilege::run(&args, linerate_control::named),
         Command::Gateway(args) => gateway::run(&args),
         Command::L2fwd(args) => l2fwd::run(&args),
@@ -76,6 +82,7 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Plan(args) => plan::run(&args),
         Command::Ports(args) => ports::run(&args),
         Command::Router(args) => router::run(&args),
+        Command::Steer(args) => steer::run(&args),
     }
 }
 

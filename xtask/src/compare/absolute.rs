@@ -39,6 +39,11 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "gateway.nat44.cycles",       unit: "TSC cycles", limit: Some(97.0), on_request: false, measure: translated },
     Absolute { name: "gateway.cps",                unit: "us",     limit: Some(2.0),   on_request: false, measure: connections },
     Absolute { name: "gateway.flow.bytes",         unit: "%",      limit: Some(100.0), on_request: false, measure: flow_bytes },
+    Absolute { name: "tcp.rr.cycles",              unit: "TSC cycles", limit: Some(1500.0), on_request: false, measure: question },
+    Absolute { name: "tcp.rr.1m",                  unit: "x",      limit: Some(3.0),   on_request: true,  measure: million },
+    Absolute { name: "tcp.conn",                   unit: "TSC cycles", limit: Some(4000.0), on_request: false, measure: tcp_connection },
+    Absolute { name: "tcp.idle.bytes",             unit: "bytes",  limit: Some(512.0), on_request: false, measure: idle_connection },
+    Absolute { name: "tcp.flood.syn",              unit: "TSC cycles", limit: Some(250.0), on_request: false, measure: forged_syn },
     Absolute { name: "memif.idle",                 unit: "%",      limit: Some(1.0),   on_request: false, measure: idle },
     Absolute { name: "vhost.checks",               unit: "%",      limit: Some(10.0),  on_request: true,  measure: checked },
     Absolute { name: "router.frr.1m",              unit: "s",      limit: None,  on_request: true,  measure: frr },
@@ -129,6 +134,40 @@ fn connections(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskErro
         detail("flows"),
     );
     Ok(1000.0 / sample.value)
+}
+
+/// A server's work on a question on one of 10 K TCP connections, in TSC cycles.
+fn question(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = micro(linerate, "tcp.rr.10k", 1.0, cpus)?;
+    Ok(numbers(&sample)("server_cycles"))
+}
+
+/// The cost of a question on 1 M TCP connections over that on 1 K.
+fn million(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = micro(linerate, "tcp.rr.1m", 3.0, cpus)?;
+    let detail = numbers(&sample);
+    eprintln!(
+        "tcp.rr.1m: {:.0} ns on 1 M connections, {:.0} on 1 K; {:.2} packets a question",
+        detail("many_ns"),
+        detail("few_ns"),
+        detail("many_packets_per_question"),
+    );
+    Ok(sample.value)
+}
+
+/// A server's work on a TCP connection with a question and an answer, in TSC cycles.
+fn tcp_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "tcp.conn", 1.0, cpus)?.value)
+}
+
+/// Bytes of an idle TCP connection.
+fn idle_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "tcp.idle.bytes", 0.1, cpus)?.value)
+}
+
+/// A forged SYN that is answered by a cookie, in TSC cycles.
+fn forged_syn(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "tcp.flood.syn", 1.0, cpus)?.value)
 }
 
 /// Memory of a flow over what it may take, in %: the worst of IPv4 and IPv6, with NAT and without.

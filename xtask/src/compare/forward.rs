@@ -67,6 +67,7 @@ impl Setting<'_> {
             | Peer::OneCoreInput { .. }
             | Peer::TwoCores
             | Peer::Own { .. }
+            | Peer::Smoltcp
             | Peer::Linux(_)
             | Peer::LinuxTcp { .. }
             | Peer::Guests

@@ -24,6 +24,7 @@ mod peer;
 mod report;
 mod rows;
 mod sample;
+mod smoltcp;
 mod stats;
 mod tcp;
 mod testpmd;
@@ -292,6 +293,8 @@ struct Bench<'a> {
     /// The C program of rows of two processes, likewise.
     port: Option<PathBuf>,
     xgen: Option<PathBuf>,
+    /// The program of rows whose peer is smoltcp, likewise.
+    smoltcp: Option<PathBuf>,
     linerate: Option<Linerate>,
 }
 
@@ -309,6 +312,7 @@ impl<'a> Bench<'a> {
             matches!(
                 peer,
                 Peer::Own { .. }
+                    | Peer::Smoltcp
                     | Peer::Linux(_)
                     | Peer::LinuxTcp { .. }
                     | Peer::Guests
@@ -340,6 +344,8 @@ impl<'a> Bench<'a> {
             .iter()
             .any(|row| matches!(row.peer, Peer::Veth { .. } | Peer::Linux(_)));
         let xgen = on_veth.then(peer::build_xgen).transpose()?;
+        let needs_smoltcp = rows.iter().any(|row| row.peer == Peer::Smoltcp);
+        let smoltcp = needs_smoltcp.then(smoltcp::build).transpose()?;
         let has_input = rows.iter().any(|row| has_input(row.peer));
         let linerate = (!options.peer_only || has_input || rows.iter().any(is_own))
             .then(|| Linerate::build(options.quick))
@@ -362,6 +368,7 @@ impl<'a> Bench<'a> {
             micro,
             port,
             xgen,
+            smoltcp,
             linerate,
         })
     }
@@ -602,6 +609,9 @@ impl<'a> Bench<'a> {
             sample.peer_name += " (no l3fwd that runs)";
             return Ok(sample);
         }
+        if let (Peer::Smoltcp, Some(program)) = (row.peer, &self.smoltcp) {
+            return smoltcp::measure(program, row.name, seconds, &self.cpus);
+        }
         if let (Peer::Own { row }, Some(linerate)) = (row.peer, &self.linerate) {
             let mut sample = linerate.micro(row, seconds, &self.cpus.list(false))?;
             sample.peer_name = format!("our own {row}");
@@ -658,7 +668,7 @@ impl<'a> Bench<'a> {
 
     fn seconds(&self, row: &Row) -> f64 {
         let by_default = match row.peer {
-            Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores => 0.5,
+            Peer::OneCore | Peer::OneCoreInput { .. } | Peer::TwoCores | Peer::Smoltcp => 0.5,
             _ => 1.0,
         };
         self.options.seconds(by_default)

@@ -46,6 +46,8 @@ pub(super) enum Peer {
     Null { mode: &'static str },
     /// dpdk-testpmd that generates into one net_null port, in bursts of 64.
     TxOnly,
+    /// smoltcp in xtask/peer-smoltcp, one core.
+    Smoltcp,
     /// Another of our own rows: what one half of us does, the other half keeps up with.
     Own { row: &'static str },
     /// dpdk-testpmd over two net_ring loops with 256 frames in each.
@@ -92,6 +94,15 @@ const fn one_core(name: &'static str, target: Option<f64>) -> Row {
         unit: Unit::Ns,
         target,
         peer: Peer::OneCore,
+    }
+}
+
+const fn smoltcp(name: &'static str, target: f64) -> Row {
+    Row {
+        name,
+        unit: Unit::Ns,
+        target: Some(target),
+        peer: Peer::Smoltcp,
     }
 }
 
@@ -271,6 +282,9 @@ pub(super) const ROWS: &[Row] = &[
     one_core("reassembly.8",            Some(1.3)),
     one_core("reassembly.8.reversed",   Some(1.3)),
     one_core("reassembly.8.interleaved", None),
+    smoltcp("tcp.rr.1",             1.5),
+    smoltcp("tcp.rr.10k",           20.0),
+    smoltcp("tcp.bulk.1448",        2.0),
     veth("veth.af_packet.rx.64", Driver::AfPacket, false),
     veth("veth.af_packet.tx.64", Driver::AfPacket, true),
     veth("veth.af_xdp.rx.64",    Driver::AfXdp,    false),

@@ -50,6 +50,11 @@ pub trait Host: Send {
     fn held(&self) -> u64 {
         0
     }
+
+    /// The packets that came in them and are not done with.
+    fn held_packets(&self) -> u64 {
+        self.held()
+    }
 }
 
 /// The host of an lcore that has no connections: a distributor.
@@ -154,5 +159,9 @@ impl<H: Host> Stage for Steered<H> {
 
     fn held(&self) -> u64 {
         self.steering.held() + self.host.held()
+    }
+
+    fn held_packets(&self) -> u64 {
+        self.steering.held() + self.host.held_packets()
     }
 }

@@ -21,6 +21,16 @@ use crate::error::Error;
 use crate::runtime::{Readings, Running, Signals};
 use crate::socket::Problem;
 
+/// Tables and metrics that an appliance has besides those of all.
+pub struct More<S: Stage + 'static> {
+    /// Its tables.
+    pub tables: &'static [&'static Table],
+    /// Adds the rows of one of them that have a name; an empty one has each.
+    pub rows: fn(&Running<S>, &Table, &str, &mut Rows),
+    /// Adds its metrics.
+    pub metrics: fn(&Running<S>, &mut Exposition),
+}
+
 /// A run, as those who ask about it find it.
 pub struct Asked<S: Stage + 'static> {
     /// The workers and their ports.
@@ -31,6 +41,8 @@ pub struct Asked<S: Stage + 'static> {
     pub cleared: Option<Cleared>,
     /// Whether somebody wants it to end.
     pub is_to_end: bool,
+    /// What the appliance shows besides.
+    pub more: Option<More<S>>,
 }
 
 /// Listeners of a run, and what their clients want to have done.
@@ -96,8 +108,14 @@ impl<S: Stage + 'static> Answers for Asked<S> {
     }
 
     fn table(&mut self, what: &str, params: &Value) -> Result<Rows, Problem> {
-        let table = Table::find(&RunTables::<S>::ALL, what)?;
+        let own = self.more.as_ref().map_or(&[][..], |more| more.tables);
+        let table = Table::find(&[&RunTables::<S>::ALL, own].concat(), what)?;
         let mut filter = show::filter(params);
+        if let Some(more) = self.more.as_ref().filter(|_| own.contains(&table)) {
+            let mut rows = Rows::asked(params);
+            (more.rows)(&self.running, table, &filter, &mut rows);
+            return Ok(rows);
+        }
         let found = self.tables().found(table, &mut filter);
         Ok(found.asked(table, self.cleared.as_ref(), &filter, params))
     }
@@ -112,6 +130,9 @@ impl<S: Stage + 'static> Answers for Asked<S> {
     fn metrics(&mut self, reloads: Option<&Outcomes>) -> Result<String, Problem> {
         let mut page = Exposition::default();
         metrics::run(&self.running, self.readings.began, reloads, &mut page);
+        if let Some(more) = &self.more {
+            (more.metrics)(&self.running, &mut page);
+        }
         Ok(page.end())
     }
 

@@ -141,6 +141,16 @@ pub(crate) enum What {
     Services,
     /// Of a gateway: which hosts talk most, of flows with the service `statistics`
     Talkers,
+    /// Of steer: TCP connections, with windows and round trips
+    Connections,
+    /// Of steer: ports that are listened to, and who waits there
+    Listeners,
+    /// Of steer: what has happened to segments and connections
+    Tcp,
+    /// Of steer: what applications count
+    Apps,
+    /// Of steer: what lcores hand to each other
+    Steering,
 }
 
 impl What {
@@ -165,6 +175,11 @@ impl What {
             Self::Subscribers => "subscribers",
             Self::Services => "services",
             Self::Talkers => "talkers",
+            Self::Connections => "connections",
+            Self::Listeners => "listeners",
+            Self::Tcp => "tcp",
+            Self::Apps => "apps",
+            Self::Steering => "steering",
         }
     }
 }

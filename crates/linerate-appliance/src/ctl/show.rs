@@ -200,6 +200,48 @@ const WORKERS: &[Shown] = &[
     ("note", "", false),
 ];
 
+const CONNECTIONS: &[Shown] = &[
+    ("lcore", "lcore", false),
+    ("local", "local", false),
+    ("remote", "remote", false),
+    ("state", "state", false),
+    ("congestion", "congestion", false),
+    ("cwnd_bytes", "cwnd", true),
+    ("mss", "mss", true),
+    ("srtt_us", "srtt us", true),
+    ("rto_ms", "rto ms", true),
+    ("unacked_bytes", "unacked", true),
+    ("unsent_bytes", "unsent", true),
+    ("readable_bytes", "readable", true),
+];
+
+const LISTENERS: &[Shown] = &[
+    ("lcore", "lcore", false),
+    ("listens", "listens", false),
+    ("waiting", "waiting", true),
+    ("half_open", "half-open", true),
+    ("refused", "refused", true),
+];
+
+const TCP: &[Shown] = &[("what", "what", false), ("value", "value", true)];
+
+const APPS: &[Shown] = &[
+    ("lcore", "lcore", false),
+    ("app", "app", false),
+    ("counts", "counts", false),
+    ("value", "value", true),
+];
+
+const STEERING: &[Shown] = &[
+    ("lcore", "lcore", false),
+    ("handed", "handed", true),
+    ("misdirected", "misdirected", true),
+    ("followed", "followed", true),
+    ("no_slot", "no slot", true),
+    ("unknown", "unknown", true),
+    ("whole", "whole", true),
+];
+
 /// The rows of an answer as a table, and what was left out.
 pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
     let shown = match what {
@@ -222,6 +264,11 @@ pub(super) fn text(what: What, answer: &Value, colour: bool) -> String {
         What::Subscribers => SUBSCRIBERS,
         What::Services => SERVICES,
         What::Talkers => TALKERS,
+        What::Connections => CONNECTIONS,
+        What::Listeners => LISTENERS,
+        What::Tcp => TCP,
+        What::Apps => APPS,
+        What::Steering => STEERING,
     };
     let mut table = Table::new(shown.iter().map(|&(_, heading, number)| match number {
         true => Column::number(heading),

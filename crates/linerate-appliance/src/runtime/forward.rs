@@ -53,11 +53,11 @@ pub fn forward<S: Stage + 'static, M: FnMut(&mut Egress) -> S>(
     let running = opened.start_shares(shares, &lcores, &run.options, |_, egress| stage(egress))?;
     // The workers have their tables: this would keep the first ones alive for ever.
     drop(stage);
-    watch(running, &run.watch, path, read, &machine, &interrupts)
+    watch(running, &run.watch, path, read, None, &machine, &interrupts)
 }
 
 /// The source address of what a port sends: its own, or one made up for it.
-fn source(port: &OpenPort) -> MacAddr {
+pub fn source(port: &OpenPort) -> MacAddr {
     let own = port.info.mac;
     own.unwrap_or(MacAddr([2, 0, 0, 0, 1, port.number as u8]))
 }

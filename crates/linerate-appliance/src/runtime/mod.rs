@@ -39,13 +39,13 @@ use linerate_tables::rss::FrameHash;
 use crate::error::Error;
 use claim::Claim;
 use pools::near;
-use show::planned;
 use wiring::{PortShape, Share};
 
 pub use args::{PlanArgs, Run, RunArgs, RunFile, RunKeys};
-pub use forward::{forward, places};
+pub use forward::{forward, places, source};
 pub use observe::{LcoreRow, Reading, Sample};
 pub use readings::Readings;
+pub use show::planned;
 pub use signals::{Interrupts, Signals};
 pub use watch::{WatchOptions, watch};
 

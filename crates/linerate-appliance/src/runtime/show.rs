@@ -72,7 +72,7 @@ pub(super) fn started<S: Stage>(
 ///
 /// # Errors
 /// The output cannot be written.
-pub(super) fn planned(
+pub fn planned(
     ports: &[PortStanza],
     plan: &Plan,
     path: impl Fn(usize) -> String,

@@ -6,7 +6,7 @@ use linerate_core::run::Stage;
 
 use super::{Interrupts, Readings, Running, Sample, show};
 use crate::control::answers::Places;
-use crate::control::of_run::{Asked, Control};
+use crate::control::of_run::{Asked, Control, More};
 use crate::control::reload;
 use crate::error::Error;
 use crate::output::MachineFacts;
@@ -28,12 +28,14 @@ pub struct WatchOptions {
 }
 
 /// Runs until the end, then stops everything and prints the totals. `path` describes what is done
-/// with the packets of each port, for the start; `read` reads the files again, if there are any.
+/// with the packets of each port, for the start; `read` reads the files again, if there are any;
+/// `more` is what can be asked besides what all runs show.
 pub fn watch<S: Stage + 'static>(
     running: Running<S>,
     watch: &WatchOptions,
     path: impl Fn(usize) -> String,
     read: Option<reload::Read<S>>,
+    more: Option<More<S>>,
     machine: &MachineFacts,
     interrupts: &Interrupts,
 ) -> Result<(), Error> {
@@ -47,6 +49,7 @@ pub fn watch<S: Stage + 'static>(
         readings: Readings::new(began, first, watch.period),
         cleared: None,
         is_to_end: false,
+        more,
     };
     loop {
         let Asked { readings, .. } = &asked;

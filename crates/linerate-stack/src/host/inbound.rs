@@ -275,6 +275,12 @@ impl Inbound {
         );
         let stays = burst.mask() & !mask;
         burst.parts().take(mask, to);
+        self.keep(stays);
+    }
+
+    /// Moves the facts of the packets at these positions to the front, and forgets all others: the
+    /// packets themselves were taken out of the burst.
+    pub(crate) fn keep(&mut self, stays: Mask) {
         let (tcp, udp, echo, v6) = (self.tcp, self.udp, self.echo, self.v6);
         (self.tcp, self.udp, self.echo, self.v6, self.len) = (0, 0, 0, 0, 0);
         for from in ones(stays) {
@@ -336,7 +342,7 @@ impl Inbound {
 
 /// The positions of a mask, in order.
 #[inline(always)]
-pub(super) fn ones(mut mask: Mask) -> impl Iterator<Item = usize> {
+pub(crate) fn ones(mut mask: Mask) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let index = mask.trailing_zeros() as usize;
         mask &= mask.wrapping_sub(1);

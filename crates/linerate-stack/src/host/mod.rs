@@ -102,6 +102,7 @@ pub mod udp;
 
 use address::OwnAddresses;
 pub use config::{HostConfig, HostError, InterfaceConfig, InterfaceId, Unreachable};
+pub(crate) use inbound::ones;
 pub use inbound::{Arrived, ErrorKind, IcmpError, Inbound, MAX_ERRORS};
 use mtu::PathMtus;
 pub use mtu::{LEAST_MTU4, LEAST_MTU6, PathMtu};
@@ -232,13 +233,11 @@ impl Host {
     /// to do, even with an empty burst, and this returns `now_ns`. Returns when it has to be called
     /// next; [`NEVER`] if only packets give it work.
     pub fn turn(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
-        if self
-            .neighbours
-            .next_due_ns()
-            .is_some_and(|due| due <= now_ns)
-        {
+        let mut neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
+        if neighbours <= now_ns {
             self.neighbours.tick(now_ns, &mut self.todo);
             self.settle(out);
+            neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
         }
         if self
             .reassembler
@@ -250,7 +249,6 @@ impl Host {
         if self.has_waiting() {
             return now_ns;
         }
-        let neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
         neighbours.min(self.reassembler.next_expiry_ns().unwrap_or(NEVER))
     }
 

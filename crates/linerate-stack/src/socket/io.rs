@@ -18,6 +18,7 @@ use crate::host::Unreachable;
 use crate::host::ping::Ping;
 use crate::host::udp::Udp;
 use crate::host::{Host, Path};
+use crate::tcp::congestion::Algorithm;
 use crate::tcp::connection::{Connection, Error, Info, Keepalive};
 use crate::tcp::receive::Span;
 use crate::tcp::tuple::{self, Tuple};
@@ -206,18 +207,20 @@ impl Io<'_> {
             lingering6: &stack.lingering6,
         };
         let port = match &key {
-            FlowKey::V4(tuple) => stack.chooser.choose(
-                tuple,
-                range,
-                |port| uses.has4(&tuple.with_local_port(port), now_ns),
-                now_ns,
-            ),
-            FlowKey::V6(tuple) => stack.chooser.choose(
-                tuple,
-                range,
-                |port| uses.has6(&tuple.with_local_port(port), now_ns),
-                now_ns,
-            ),
+            FlowKey::V4(tuple) => {
+                let is_used = |port| {
+                    let tuple = tuple.with_local_port(port);
+                    uses.has4(&tuple, now_ns)
+                };
+                stack.chooser.choose(tuple, range, is_used, now_ns)
+            }
+            FlowKey::V6(tuple) => {
+                let is_used = |port| {
+                    let tuple = tuple.with_local_port(port);
+                    uses.has6(&tuple, now_ns)
+                };
+                stack.chooser.choose(tuple, range, is_used, now_ns)
+            }
         }?;
         Some(match key {
             FlowKey::V4(tuple) => FlowKey::V4(tuple.with_local_port(port)),
@@ -471,6 +474,17 @@ impl Io<'_> {
     /// [`Error::NotConnected`] where there is no such connection.
     pub fn set_user_timeout(&mut self, id: SocketId, ms: u32) -> Result<(), Error> {
         self.with(id, |connection, _| connection.set_user_timeout(ms))
+    }
+
+    /// Goes on with another congestion control (TCP_CONGESTION).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_algorithm(&mut self, id: SocketId, algorithm: Algorithm) -> Result<(), Error> {
+        let now_ns = self.now_ns;
+        self.with(id, |connection, _| {
+            connection.set_algorithm(algorithm, now_ns)
+        })
     }
 
     /// The most that may be written and unacknowledged, in bytes (SO_SNDBUF).

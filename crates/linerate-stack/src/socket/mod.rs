@@ -76,7 +76,7 @@ use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, NEVER};
 use linerate_tables::TableError;
 use linerate_tables::wheel::Wheel;
-use linerate_wire::{FlowKey4, FlowKey6};
+use linerate_wire::{FlowKey, FlowKey4, FlowKey6};
 
 use crate::host::ping::Ping;
 use crate::host::udp::Udp;
@@ -142,7 +142,8 @@ pub struct Stack {
     host: Host,
     udp: Udp,
     ping: Ping,
-    inbound: Box<Inbound>,
+    /// Facts of the burst at work; `None` while they are in use.
+    inbound: Option<Box<Inbound>>,
     slots: Slots,
     listeners: Listeners,
     lingering4: TimeWait<16, FlowKey4>,
@@ -178,7 +179,7 @@ impl Stack {
             host: Host::new(&config.host, now_ns, out)?,
             udp: Udp::new(&config.udp)?,
             ping: Ping::new(&config.ping),
-            inbound: Box::new(Inbound::new()),
+            inbound: Some(Box::new(Inbound::new())),
             listeners: Listeners::new(),
             lingering4: TimeWait::new(&lingering(&config.time_wait), config.secret)?,
             lingering6: TimeWait::new(&lingering(&config.time_wait), config.secret)?,
@@ -244,6 +245,11 @@ impl Stack {
         &mut self.shared.config
     }
 
+    /// Whether a connection is here, by its key as segments that arrive have it.
+    pub fn has(&self, key: &FlowKey) -> bool {
+        self.slots.find(key).is_some()
+    }
+
     /// For the user's calls at a time.
     #[inline]
     pub fn io<'a>(&'a mut self, now_ns: u64, out: &'a mut Egress) -> Io<'a> {
@@ -290,6 +296,12 @@ impl Stack {
     /// Whether its turn need not wait for its time.
     pub fn has_waiting(&self) -> bool {
         self.host.has_waiting()
+    }
+
+    /// The packets that came in slots that it keeps, for the ledger: those of TCP were done with when
+    /// they came, though their bytes wait to be read.
+    pub fn held_packets(&self) -> u64 {
+        self.host.held_packets() + self.udp.held() + self.ping.held()
     }
 
     /// Slots that it keeps, for the ledger.

@@ -64,6 +64,24 @@ pub struct Event {
     pub ready: u8,
 }
 
+impl Event {
+    /// Of no socket, for nothing: what room for events starts with.
+    pub const EMPTY: Self = Self {
+        source: Source::Connection(SocketId {
+            slot: NIL,
+            generation: 0,
+        }),
+        token: 0,
+        ready: 0,
+    };
+}
+
+impl Default for Event {
+    fn default() -> Self {
+        Self::EMPTY
+    }
+}
+
 /// Those that are ready.
 #[derive(Default)]
 pub(super) struct Ready {
@@ -155,11 +173,18 @@ impl Stack {
         (slot.interest, slot.token) = (wanted | interest::ERROR, token);
         // What is so already is an edge to one that asks now.
         slot.events = u16::MAX;
-        if wanted & interest::WRITE != 0 {
-            slot.connection.ask_for_room();
-        }
+        self.want_room(index);
         if self.readiness(index) & self.slots[index].interest != 0 {
             self.make_ready(index);
+        }
+    }
+
+    /// Who waits for room is told of it whether or not a write has met its end.
+    #[inline]
+    fn want_room(&mut self, index: u32) {
+        let slot = &mut self.slots[index];
+        if slot.interest & interest::WRITE != 0 && slot.connection.writable() == 0 {
+            slot.connection.want_room();
         }
     }
 
@@ -204,6 +229,9 @@ impl Stack {
                 0 => now,
                 _ => now & interest::of_events(happened | event::ERROR),
             } & wanted;
+            if ready & interest::WRITE == 0 {
+                self.want_room(index);
+            }
             if ready == 0 {
                 continue;
             }

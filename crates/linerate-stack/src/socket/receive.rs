@@ -8,7 +8,7 @@ use linerate_wire::{FlowKey, FlowKey4, FlowKey6, protocol};
 use super::Stack;
 use super::slots::{Slots, is};
 use super::way::Way;
-use crate::host::{Arrived, ErrorKind, IcmpError, Path, PathMtu};
+use crate::host::{Arrived, ErrorKind, IcmpError, Path, PathMtu, ones};
 use crate::tcp::connection::{Active, Agreed, Connection, Context, Ecn, Passive, Shape, Wire};
 use crate::tcp::cookie::{Echo, Offer};
 use crate::tcp::isn::Offsets;
@@ -23,7 +23,9 @@ impl Stack {
     /// Takes a received burst, in whole frames, each with the number of its port in its metadata.
     /// Nothing stays in it.
     pub fn receive(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
-        let mut inbound = std::mem::take(&mut self.inbound);
+        // There is one: it comes back at the end of each call. (To put another in its place meanwhile
+        // would be to clear and allocate 10 KiB for each burst.)
+        let mut inbound = self.inbound.take().unwrap_or_default();
         self.host.receive(burst, now_ns, &mut inbound, out);
         for error in inbound.errors() {
             self.on_icmp(error, now_ns, out);
@@ -44,7 +46,7 @@ impl Stack {
         if !burst.is_empty() {
             self.host.drop_unclaimed(burst, &mut inbound, now_ns, out);
         }
-        self.inbound = inbound;
+        self.inbound = Some(inbound);
         self.settle_touched(now_ns, out);
     }
 
@@ -78,19 +80,14 @@ impl Stack {
             }
         }
         let mut segments = Burst::new();
-        let keys: [Option<(FlowKey, Arrived)>; Burst::CAPACITY] = std::array::from_fn(|index| {
-            let is_tcp = index < count && tcp >> index & 1 != 0;
-            is_tcp.then(|| (inbound.key(index), *inbound.arrived(index)))
-        });
-        inbound.take(tcp, burst, &mut segments);
-        let facts = keys
-            .into_iter()
-            .zip(found)
-            .filter_map(|(key, found)| Some((key?, found)));
+        let all = burst.mask();
+        burst.parts().take(tcp & all, &mut segments);
         out.consumed(segments.len() as u64);
-        for (packet, ((key, arrived), found)) in segments.drain().zip(facts) {
-            self.on_segment(packet, key, &arrived, found, now_ns, out);
+        for (packet, index) in segments.drain().zip(ones(tcp & all)) {
+            let (key, arrived) = (inbound.key(index), inbound.arrived(index));
+            self.on_segment(packet, key, arrived, found[index], now_ns, out);
         }
+        inbound.keep(all & !tcp);
     }
 
     #[inline]
@@ -549,7 +546,7 @@ impl Stack {
             gso_size: 0,
             ecn: Ecn::NotCapable,
         };
-        way.send(header, shape, |_| 0)
+        way.send(header, shape, |_| {})
     }
 
     /// An ICMP error about something that we sent (RFC 5927, RFC 1191, RFC 8201).

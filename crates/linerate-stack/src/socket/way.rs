@@ -2,7 +2,6 @@
 
 use linerate_core::packet::{Offload, Packet, PoolCache};
 use linerate_core::run::Egress;
-use linerate_wire::checksum::{add, sum};
 use linerate_wire::{FlowKey, protocol};
 
 use crate::host::{Checksum, Ends, Header as IpHeader, Host, Path};
@@ -10,7 +9,7 @@ use crate::tcp::connection::{Ecn, Shape, Wire};
 use crate::tcp::segment::Header;
 
 /// Offset of the checksum in a TCP header, in bytes.
-const CHECKSUM: usize = 16;
+const CHECKSUM: u8 = 16;
 /// The hop limit that TCP sends with (RFC 9293 3.9.2: configurable; Linux: 64).
 const TTL: u8 = 64;
 /// The longest frame that is handed to a port to be cut, headers aside: IP's length field holds
@@ -54,7 +53,7 @@ impl Way<'_> {
 
 impl Wire for Way<'_> {
     #[inline]
-    fn send(&mut self, header: &Header, shape: Shape, fill: impl FnOnce(&mut [u8]) -> u16) -> bool {
+    fn send(&mut self, header: &Header, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool {
         let (ends, (src_port, dst_port)) = (self.ends(), self.ports());
         let header_len = header.len();
         let len = header_len + shape.len as usize;
@@ -69,16 +68,7 @@ impl Wire for Way<'_> {
         let is_gso = shape.gso_size != 0;
         let bytes = packet.data_mut();
         header.write(src_port, dst_port, bytes);
-        let (front, payload) = bytes.split_at_mut(header_len);
-        let payload_sum = fill(payload);
-        let mut checksum = Checksum::At(CHECKSUM as u8);
-        if !is_gso && !self.host.has_tx_offloads(*self.path) {
-            // Headers have an even length, so that the sums add up.
-            let pseudo = ends.pseudo_sum(protocol::TCP, len);
-            let whole = add(add(pseudo, sum(front)), payload_sum);
-            front[CHECKSUM..CHECKSUM + 2].copy_from_slice(&(!whole).to_be_bytes());
-            checksum = Checksum::Done;
-        }
+        fill(&mut bytes[header_len..]);
         let meta = packet.meta_mut();
         meta.offload = Offload::NONE;
         if is_gso {
@@ -95,7 +85,9 @@ impl Wire for Way<'_> {
             ttl: TTL,
             dont_fragment: true,
             flow_label: self.flow_label,
-            checksum,
+            // By the port, or by the host with the widest vectors that there are: the payload is in
+            // the first-level cache since it was copied.
+            checksum: Checksum::At(CHECKSUM),
         };
         self.out.made(1);
         // What the host has dropped counts as sent: it is as if a router had (RFC 1122 4.2.3.9).

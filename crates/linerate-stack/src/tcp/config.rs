@@ -27,6 +27,8 @@ pub struct Config {
     pub ecn: EcnMode,
     /// RACK-TLP (RFC 8985); otherwise losses are found by RFC 6675.
     pub rack: bool,
+    /// Loss probes, of those that have RACK-TLP (RFC 8985 7; Linux: `tcp_early_retrans`).
+    pub loss_probes: bool,
     /// F-RTO (RFC 5682).
     pub frto: bool,
     /// Congestion control.
@@ -68,6 +70,7 @@ impl Default for Config {
             window_scaling: true,
             ecn: EcnMode::default(),
             rack: true,
+            loss_probes: true,
             frto: true,
             algorithm: Algorithm::default(),
             pacing: false,

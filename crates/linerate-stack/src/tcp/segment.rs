@@ -223,7 +223,9 @@ impl Header {
     fn syn_len(&self, syn: &SynOptions) -> usize {
         let mut len = if syn.mss.is_some() { 4 } else { 0 };
         len += if syn.window_scale.is_some() { 4 } else { 0 };
-        len += if syn.sack_permitted { 4 } else { 0 };
+        // Beside time stamps it lies where their padding would be.
+        let is_alone = syn.sack_permitted && self.timestamps.is_none();
+        len += if is_alone { 4 } else { 0 };
         len += syn
             .fast_open
             .map_or(0, |option| option.len().next_multiple_of(4));
@@ -240,15 +242,27 @@ impl Header {
         base[14..16].copy_from_slice(&self.window.to_be_bytes());
         out[..tcp::HEADER_LEN].copy_from_slice(&base);
         let mut at = tcp::HEADER_LEN;
-        if let Some(syn) = &self.syn {
-            at = write_syn(syn, out, at);
+        if let Some(mss) = self.syn.and_then(|syn| syn.mss) {
+            let [high, low] = mss.to_be_bytes();
+            out[at..at + 4].copy_from_slice(&[2, 4, high, low]);
+            at += 4;
         }
+        let may_sack = self.syn.is_some_and(|syn| syn.sack_permitted);
         if let Some((value, echo)) = self.timestamps {
             let option = &mut out[at..at + TIMESTAMPS_LEN];
-            option[..4].copy_from_slice(&[1, 1, 8, 10]);
+            // In a SYN, SACK-permitted takes the place of the padding: four bytes less.
+            let first = if may_sack { [4, 2] } else { [1, 1] };
+            option[..2].copy_from_slice(&first);
+            option[2..4].copy_from_slice(&[8, 10]);
             option[4..8].copy_from_slice(&value.to_be_bytes());
             option[8..].copy_from_slice(&echo.to_be_bytes());
             at += TIMESTAMPS_LEN;
+        } else if may_sack {
+            out[at..at + 4].copy_from_slice(&[1, 1, 4, 2]);
+            at += 4;
+        }
+        if let Some(syn) = &self.syn {
+            at = write_rest_of_syn(syn, out, at);
         }
         if !self.sacks.is_empty() {
             let count = self.sacks_that_fit(at);
@@ -265,16 +279,7 @@ impl Header {
     }
 }
 
-fn write_syn(syn: &SynOptions, out: &mut [u8], mut at: usize) -> usize {
-    if let Some(mss) = syn.mss {
-        let [high, low] = mss.to_be_bytes();
-        out[at..at + 4].copy_from_slice(&[2, 4, high, low]);
-        at += 4;
-    }
-    if syn.sack_permitted {
-        out[at..at + 4].copy_from_slice(&[1, 1, 4, 2]);
-        at += 4;
-    }
+fn write_rest_of_syn(syn: &SynOptions, out: &mut [u8], mut at: usize) -> usize {
     if let Some(shift) = syn.window_scale {
         out[at..at + 4].copy_from_slice(&[1, 3, 3, shift]);
         at += 4;

@@ -275,7 +275,11 @@ impl Parser {
         let all = Mask::MAX
             .checked_shr(Mask::BITS - burst.len() as u32)
             .unwrap_or(0);
-        let done = (self.kernel)(burst.as_packets_mut(), parsed, check);
+        // Sixteen lanes cost the same for one packet.
+        let done = match burst.len() {
+            ..3 => common::burst(burst.as_packets_mut(), parsed, check),
+            _ => (self.kernel)(burst.as_packets_mut(), parsed, check),
+        };
         let mut rest = all & !done;
         while rest != 0 {
             let index = rest.trailing_zeros() as usize;

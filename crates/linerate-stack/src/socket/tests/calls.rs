@@ -98,13 +98,9 @@ fn a_megabyte_each_way_with_losses() {
     while got != [TOTAL; 2] {
         if pair.now_ns > 200 * S {
             let now_ns = pair.now_ns;
-            for end in 0..2 {
-                let info = pair.ends[end].io(now_ns).info(ids[end]);
-                println!("{end}: {info:?} {:?}", pair.ends[end].stack.tcp_stats());
-                println!(
-                    "{:?}",
-                    pair.ends[end].stack.slots[0].connection.deadline_ns()
-                );
+            for (end, id) in pair.ends.iter_mut().zip(ids) {
+                let info = end.io(now_ns).info(id);
+                println!("{info:?} {:?}", end.stack.tcp_stats());
             }
             panic!("{sent:?} {got:?}");
         }
@@ -132,9 +128,9 @@ fn a_megabyte_each_way_with_losses() {
             pair.pass(5 * MS);
         }
     }
-    for end in 0..2 {
+    for (end, id) in ids.into_iter().enumerate() {
         let now_ns = pair.now_ns;
-        pair.ends[end].io(now_ns).close(ids[end]);
+        pair.ends[end].io(now_ns).close(id);
         pair.calm();
     }
     pair.pass(200 * S);

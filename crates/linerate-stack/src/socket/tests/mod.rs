@@ -73,7 +73,7 @@ impl Station {
         let v6: IpAddr = [0x2001, 0xdb8, 0, 0, 0, 0, 0, number.into()].into();
         let interface = InterfaceConfig {
             port: 0,
-            mac: MacAddr::local(number.into()),
+            mac: MacAddr::local(number),
             addresses: vec![(v4, 24), (v6, 64)],
             ..InterfaceConfig::default()
         };
@@ -113,12 +113,14 @@ impl Station {
     }
 }
 
+type Loses = Box<dyn FnMut(&[u8]) -> bool>;
+
 pub(super) struct Pair {
     pub(super) ends: [Station; 2],
     pub(super) now_ns: u64,
     pub(super) delay_ns: u64,
     /// Which frames are lost.
-    pub(super) loses: Box<dyn FnMut(&[u8]) -> bool>,
+    pub(super) loses: Loses,
 }
 
 impl Pair {

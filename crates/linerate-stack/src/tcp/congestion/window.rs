@@ -71,6 +71,11 @@ impl Window {
         self.cwnd_bytes = self.cwnd_bytes.max(self.mss());
     }
 
+    /// The handshake has said how long segments are: the initial window is that of those.
+    pub fn restart(&mut self) {
+        self.cwnd_bytes = initial_window(self.mss);
+    }
+
     /// Whether segments leave one burst at a time.
     pub fn is_paced(&self) -> bool {
         self.is_paced

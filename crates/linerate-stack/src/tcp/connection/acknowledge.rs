@@ -175,7 +175,7 @@ impl Connection {
         };
         self.control_window(cx, &told, &ack);
         if self.sent.count() > 0 && flags & (told::ADVANCED | told::SACKED) != 0 {
-            self.schedule_loss_probe(cx);
+            self.schedule_loss_probe(cx, flags & told::ADVANCED != 0);
         }
         true
     }
@@ -226,7 +226,9 @@ impl Connection {
             let is_sound =
                 seq::lt(left, right) && seq::ge(left, self.snd_una) && seq::le(right, self.snd_nxt);
             if !is_sound {
-                if !(is_dsack && (left, right) == segment.sacks.as_slice()[0]) {
+                // What is acknowledged by now was told by an ACK that was overtaken.
+                let is_old = seq::lt(left, right) && seq::le(right, self.snd_una);
+                if !(is_old || is_dsack && (left, right) == segment.sacks.as_slice()[0]) {
                     cx.shared.stats.bad_sacks += 1;
                 }
                 continue;

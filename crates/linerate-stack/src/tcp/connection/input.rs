@@ -50,7 +50,7 @@ impl Connection {
             return cx.wire.free(packet);
         }
         // Fourth: SYN.
-        if segment.has(flag::SYN) {
+        if segment.has(flag::SYN) && !self.is_simultaneous(segment) {
             self.on_syn(cx, segment);
             return cx.wire.free(packet);
         }
@@ -157,6 +157,17 @@ impl Connection {
             State::Closing | State::LastAck => self.finish(cx, None),
             _ => self.finish(cx, Some(error)),
         }
+    }
+
+    /// RFC 9293 3.5, figure 7 (MUST-10): both have connected at once, and this is the other one's
+    /// answer to our SYN. Its SYN is the one that was answered already.
+    fn is_simultaneous(&self, segment: &Segment) -> bool {
+        self.state == State::SynReceived
+            && self.is(is::ACTIVE)
+            && segment.has(flag::ACK)
+            && segment.seq == self.irs
+            && segment.ack == self.snd_nxt
+            && segment.len == 0
     }
 
     /// RFC 5961 4.2; before the handshake is over, the SYN again.

@@ -166,9 +166,9 @@ pub struct Shape {
 
 /// The way of a connection's segments: it has addresses, ports and slots.
 pub trait Wire {
-    /// Sends a frame: `fill` copies the payload into its room, and returns its ones' complement
-    /// sum. Whether it was sent; if not there is no slot, and nothing was filled.
-    fn send(&mut self, header: &Header, shape: Shape, fill: impl FnOnce(&mut [u8]) -> u16) -> bool;
+    /// Sends a frame: `fill` copies the payload into its room. Whether it was sent; if not there is
+    /// no slot, and nothing was filled.
+    fn send(&mut self, header: &Header, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool;
 
     /// The longest payload that a frame may have in bytes, headers aside: more than a segment's
     /// where the port takes unsegmented frames, 0 otherwise.

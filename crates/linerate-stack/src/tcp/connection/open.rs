@@ -209,6 +209,8 @@ impl Connection {
         self.max_wnd = self.snd_wnd;
         let peer = options.mss.unwrap_or(DEFAULT_MSS);
         self.set_mss(self.path_mss.min(peer));
+        // RFC 6928 2: ten of the segments that both sides agree on. Nothing was sent by it yet.
+        self.control.window.restart();
     }
 
     /// Our shift, large enough for the largest buffer.
@@ -285,7 +287,7 @@ impl Connection {
             gso_size: 0,
             ecn: Ecn::NotCapable,
         };
-        let went = cx.wire.send(&header, shape, |_| 0);
+        let went = cx.wire.send(&header, shape, |_| {});
         if went {
             cx.shared.stats.segments_out += 1;
             self.rcv_wup = next;
@@ -382,7 +384,12 @@ impl Connection {
             true => State::FinWait1,
             false => State::Established,
         };
-        self.snd_wnd = u32::from(segment.window) << self.snd_scale;
+        // The window of a SYN is not scaled (RFC 7323 2.2): when both have connected at once. It is
+        // answered, for the other one waits for that.
+        let is_syn = segment.has(flag::SYN);
+        self.is |= if is_syn { is::ACK_NOW } else { 0 };
+        let scale = if is_syn { 0 } else { self.snd_scale };
+        self.snd_wnd = u32::from(segment.window) << scale;
         self.max_wnd = self.max_wnd.max(self.snd_wnd);
         self.snd_wl1 = segment.seq;
         self.after_handshake(cx, retries);

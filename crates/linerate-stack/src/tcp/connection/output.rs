@@ -14,6 +14,7 @@ pub(super) const ACK_DELAY_MAX_MS: u16 = 200;
 pub(super) const ACK_DELAY_MIN_MS: u16 = 40;
 /// How long one waits for slots that were not to be had.
 const RETRY_NS: u64 = 1_000_000;
+const MILLISECOND_NS: u64 = 1_000_000;
 /// Exchanges after which the user counts as one that answers (Linux: pingpong).
 pub(super) const PING_PONG: u8 = 3;
 
@@ -49,7 +50,7 @@ impl Connection {
 
     #[inline(always)]
     fn has_new(&self) -> bool {
-        if self.buffer.len() == 0 && !self.is(is::FIN_QUEUED) {
+        if self.buffer.is_empty() && !self.is(is::FIN_QUEUED) {
             return false;
         }
         let is_open = self.state.is_synchronized();
@@ -75,12 +76,14 @@ impl Connection {
             }
         };
         if was_sent {
-            let is_limited = self.is(is::CWND_LIMITED);
-            self.set(is::CWND_LIMITED, false);
             let in_flight = self.in_flight();
+            // A window that is used up has limited, even if just nothing more is there to be sent.
+            let is_full = in_flight >= self.control.window.cwnd_bytes;
+            let is_limited = self.is(is::CWND_LIMITED) || is_full;
+            self.set(is::CWND_LIMITED, false);
             self.usage
                 .note_sent(self.snd_una, self.snd_nxt, in_flight, is_limited);
-            if self.phase == Phase::Open && self.schedule_loss_probe(cx) {
+            if self.phase == Phase::Open && self.schedule_loss_probe(cx, false) {
                 return went;
             }
             if matches!(self.awaits, Awaits::Nothing | Awaits::WindowProbe) {
@@ -130,7 +133,7 @@ impl Connection {
             }
             _ => mss,
         };
-        let most = cx.wire.gso_bytes().max(mss);
+        let most = self.frame_bytes(cx.wire.gso_bytes());
         let most = match self.pacer.is_on() {
             true => most.min(self.pacer.burst_bytes(mss)),
             false => most,
@@ -152,6 +155,22 @@ impl Connection {
         }
         let ends = len == unsent && fin && len <= most;
         self.send_data(cx, len, ends)
+    }
+
+    /// The longest payload of a frame, of `gso_bytes` that the port takes: what the window lets go in
+    /// about a millisecond, but two segments, as Linux (tcp_tso_autosize). A queue that is short for
+    /// the path would have no room for more at once.
+    #[inline]
+    fn frame_bytes(&self, gso_bytes: u32) -> u32 {
+        let mss = u32::from(self.mss);
+        if gso_bytes <= 2 * mss {
+            return gso_bytes.max(mss);
+        }
+        let Some(srtt_ns) = self.rtt.srtt_ns().filter(|ns| *ns > MILLISECOND_NS) else {
+            return gso_bytes;
+        };
+        let bytes = u64::from(self.control.window.cwnd_bytes) * MILLISECOND_NS / srtt_ns;
+        (bytes as u32).clamp(2 * mss, gso_bytes)
     }
 
     /// Nagle's algorithm (RFC 9293 3.7.4) in Minshall's form, as Linux has it: one small segment at
@@ -183,7 +202,10 @@ impl Connection {
             flags |= flag::FIN;
         }
         let end = seq_no.wrapping_add(len);
-        if len > 0 && end == self.data_end() {
+        // RFC 9293 3.9.1 (MUST-61): nothing follows. Where the peer's window is used up nothing can,
+        // until the peer has read this.
+        let window_end = self.snd_una.wrapping_add(self.snd_wnd);
+        if len > 0 && (end == self.data_end() || end == window_end) {
             flags |= flag::PSH;
         }
         let mut ecn = Ecn::NotCapable;
@@ -211,7 +233,7 @@ impl Connection {
         debug_assert!(pushed.is_some());
         self.snd_nxt = end_seq;
         self.set(is::FIN_SENT, self.is(is::FIN_SENT) || fin);
-        if len % u32::from(self.mss.max(1)) != 0 {
+        if !len.is_multiple_of(u32::from(self.mss)) {
             self.small_end = end;
         }
         self.pacer.sent(len, cx.now_ns);
@@ -272,7 +294,7 @@ impl Connection {
     fn retransmit<W: Wire>(&mut self, cx: &mut Context<'_, W>, index: u32, budget: u32) -> Went {
         let record = cx.shared.records[index];
         let mss = u32::from(self.mss).max(1);
-        let most = (budget - budget % mss).clamp(mss, cx.wire.gso_bytes().max(mss));
+        let most = (budget - budget % mss).clamp(mss, self.frame_bytes(cx.wire.gso_bytes()));
         let fin_len = u32::from(record.has(mark::FIN));
         // RFC 9293 3.8.6: not beyond the peer's window, but for the first.
         let window_end = self.snd_una.wrapping_add(self.snd_wnd);
@@ -434,7 +456,7 @@ impl Connection {
             gso_size: 0,
             ecn: Ecn::NotCapable,
         };
-        cx.wire.send(&header, shape, |_| 0);
+        cx.wire.send(&header, shape, |_| {});
     }
 
     /// Writes a frame. What it acknowledges is noted.
@@ -483,10 +505,11 @@ impl Connection {
         };
         let offset = seq_no.wrapping_sub(self.data_seq);
         let (buffer, chunks) = (&mut self.buffer, &cx.shared.chunks);
-        let went = cx.wire.send(&header, shape, |room| match room.len() {
-            0 => 0,
+        let went = cx.wire.send(&header, shape, |room| {
             // What is sent is in the buffer: it is discarded when it is acknowledged, not before.
-            _ => buffer.copy_out(chunks, offset, room).unwrap_or(0),
+            if !room.is_empty() {
+                buffer.copy_out_unsummed(chunks, offset, room);
+            }
         });
         if went {
             let is_due = is_cut && self.is(is::ACK_NOW);

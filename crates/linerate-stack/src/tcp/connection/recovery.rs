@@ -148,14 +148,18 @@ impl Connection {
     }
 
     fn try_to_open<W: Wire>(&mut self, cx: &mut Context<'_, W>, told: &Told) {
-        if self.retrans == 0 {
+        // What was sent again and is not acknowledged may still turn out to be needless.
+        let head = self.sent.first();
+        let is_repairing =
+            self.retrans > 0 || head != NIL && cx.shared.records[head].has(mark::EVER_RETRANS);
+        if !is_repairing {
             self.retrans_stamp = 0;
         }
         if told.has(told::ECE) {
             self.enter_cwr(cx, Signal::Ecn);
         }
         if self.phase != Phase::Cwr {
-            let is_disorder = self.sacked + self.lost > 0 || self.dup_acks > 0 || self.has_undo;
+            let is_disorder = self.sacked + self.lost > 0 || self.dup_acks > 0 || is_repairing;
             let before = self.phase;
             self.phase = match is_disorder {
                 true => Phase::Disorder,
@@ -622,7 +626,11 @@ impl Connection {
                 false => 0,
             };
             self.follow_prr(delivered, is_safe);
-        } else if ack.acked_bytes > 0 && (told.has(told::ADVANCED) || !is_reducing) {
+        } else if ack.acked_bytes > 0
+            && (told.has(told::ADVANCED) || !self.control.algorithm.is_by_prr())
+        {
+            // RFC 5681 3.1: ACKs of new data let the window grow; SACKs beside duplicate ones do
+            // not. Who models the path (BBR) has to see all that is delivered.
             self.control.on_ack(ack);
         }
         self.set_pace(cx);

@@ -84,11 +84,16 @@ impl Connection {
         self.await_until(Awaits::Rto, cx.now_ns + rto_ns);
     }
 
-    /// RFC 8985 7.2. Whether a probe is scheduled.
+    /// RFC 8985 7.2. Whether a probe is scheduled. `has_advanced`: for an ACK of something new.
     #[inline]
-    pub(super) fn schedule_loss_probe<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
+    pub(super) fn schedule_loss_probe<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        has_advanced: bool,
+    ) -> bool {
         let may = self.is(is::SACK)
             && cx.shared.config.rack
+            && cx.shared.config.loss_probes
             && self.phase == Phase::Open
             && self.sacked == 0
             && self.sent.count() > 0
@@ -111,7 +116,11 @@ impl Connection {
             probe_ns += WORST_ACK_DELAY_NS;
         }
         let first = cx.shared.records[self.sent.first()].sent_ns;
-        let timeout_at = first + self.rtt.rto_ns();
+        let from = match has_advanced {
+            true => cx.now_ns, // RFC 6298 5.3: the timeout starts anew
+            false => first,
+        };
+        let timeout_at = from + self.rtt.rto_ns();
         let at = (cx.now_ns + probe_ns).min(timeout_at.max(cx.now_ns + 1));
         let what = match at == timeout_at {
             true => Awaits::Rto,
@@ -156,7 +165,18 @@ impl Connection {
         } else {
             cx.shared.stats.no_slots += 1;
         }
-        self.await_until(Awaits::Rto, cx.now_ns + self.rtt.rto_ns());
+        let wait_ns = self.rtt.rto_ns().min(self.user_timeout_left_ns(cx));
+        self.await_until(Awaits::Rto, cx.now_ns + wait_ns);
+    }
+
+    /// How long the user still waits for an answer to what was sent again: the user timeout is kept
+    /// whenever the next retransmission would be (RFC 9293 3.9.1).
+    fn user_timeout_left_ns<W: Wire>(&self, cx: &Context<'_, W>) -> u64 {
+        if self.user_timeout_ms == 0 || !self.state.is_synchronized() || self.retrans_stamp == 0 {
+            return u64::MAX;
+        }
+        let since = self.ts_now(cx.now_ns).wrapping_sub(self.retrans_stamp);
+        u64::from(self.user_timeout_ms.saturating_sub(since).max(1)) * MILLISECOND
     }
 
     /// Whether retransmissions have gone on for too long: R2 of RFC 9293 3.8.3, or the user's limit.
@@ -183,8 +203,7 @@ impl Connection {
             }
             stamp => self.ts_now(cx.now_ns).wrapping_sub(stamp),
         };
-        self.retries > 0 && since >= self.user_timeout_ms
-            || self.probes > 0 && since >= self.user_timeout_ms
+        (self.retries > 0 || self.probes > 0) && since >= self.user_timeout_ms
     }
 
     fn give_up<W: Wire>(&mut self, cx: &mut Context<'_, W>) {

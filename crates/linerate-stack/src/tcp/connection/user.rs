@@ -3,7 +3,9 @@
 use linerate_core::packet::Packet;
 
 use super::{Awaits, Connection, Context, Error, Phase, State, Wire, event, is};
+use crate::tcp::congestion::Algorithm;
 use crate::tcp::receive::Span;
+use crate::tcp::send_buffer::CHUNK_BYTES;
 use crate::tcp::seq;
 
 /// When an idle connection is probed (RFC 9293 3.8.4).
@@ -62,6 +64,8 @@ pub struct Info {
     pub readable_bytes: u32,
     /// Timeouts in a row.
     pub retries: u8,
+    /// Loss probes, window probes or keepalive probes without an answer.
+    pub probes: u8,
     /// Whether these were agreed upon.
     pub sack: bool,
     /// Time stamps.
@@ -133,14 +137,25 @@ impl Connection {
     ) -> Result<&'a mut [u8], Error> {
         self.may_write()?;
         self.restart_if_idle(cx);
-        let room = (self.writable() as usize).min(count);
+        // Room lies in one chunk.
+        let room = (self.writable() as usize).min(count).min(CHUNK_BYTES);
         if room == 0 {
             self.set(is::WRITE_BLOCKED, true);
             return Err(Error::WouldBlock);
         }
-        self.buffer
-            .reserve(&mut cx.shared.chunks, room, u32::MAX)
-            .ok_or(Error::WouldBlock)
+        match self.buffer.reserve(&mut cx.shared.chunks, room, u32::MAX) {
+            Some(room) => Ok(room),
+            None => {
+                self.set(is::WRITE_BLOCKED, true);
+                Err(Error::WouldBlock)
+            }
+        }
+    }
+
+    /// The user wants to be told when there is room to write, without having tried to.
+    #[inline]
+    pub fn want_room(&mut self) {
+        self.set(is::WRITE_BLOCKED, true);
     }
 
     /// Takes the first `count` bytes of the room that was reserved last.
@@ -300,14 +315,6 @@ impl Connection {
         self.finish(cx, Some(Error::Aborted));
     }
 
-    /// Who asks for room is told when there is some, as if a write had been refused (Linux:
-    /// `SOCK_NOSPACE`, which its poll sets too).
-    pub fn ask_for_room(&mut self) {
-        if self.writable() == 0 {
-            self.set(is::WRITE_BLOCKED, true);
-        }
-    }
-
     /// Reads no more: what comes from now on ends the connection.
     pub fn shutdown_read<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         self.queue.clear(&mut cx.shared.pieces, cx.wire.cache());
@@ -334,12 +341,20 @@ impl Connection {
         self.set(is::CORK, on);
     }
 
-    /// ACKs are not delayed.
+    /// ACKs are not delayed; or they are, from the first on, until one has waited in vain (Linux:
+    /// TCP_QUICKACK).
     pub fn set_quick_ack(&mut self, on: bool) {
         self.set(is::QUICK_ACK, on);
-        if on {
-            self.ping_pong = 0;
-        }
+        self.ping_pong = match on {
+            true => 0,
+            false => super::output::PING_PONG,
+        };
+    }
+
+    /// Goes on with another congestion control; the window stays (Linux: TCP_CONGESTION).
+    pub fn set_algorithm(&mut self, algorithm: Algorithm, now_ns: u64) {
+        // A recovery goes on by PRR to the threshold that it has.
+        self.control.set_algorithm(algorithm, now_ns);
     }
 
     /// Probes an idle peer, or no longer (RFC 9293 3.8.4: off by default).
@@ -393,6 +408,7 @@ impl Connection {
             unsent_bytes: seq::diff(self.data_end(), self.snd_nxt).max(0) as u32,
             readable_bytes: self.queue.readable(),
             retries: self.retries,
+            probes: self.probes,
             sack: self.is(is::SACK),
             timestamps: self.is(is::TIMESTAMPS),
             ecn: self.is(is::ECN),
@@ -449,10 +465,14 @@ impl Connection {
             true => Error::Refused,
             false => Error::Unreachable,
         };
-        if matches!(self.state, State::SynSent | State::SynReceived) {
-            if is_hard || self.state == State::SynSent && self.retries > 0 {
-                self.finish(cx, Some(error));
-            }
+        // Linux gives up on a SYN that was sent again; RFC 1122 4.2.3.9 on a hard error.
+        let ends = match self.state {
+            State::SynSent => is_hard || self.retries > 0,
+            State::SynReceived => is_hard,
+            _ => false,
+        };
+        if ends {
+            self.finish(cx, Some(error));
         }
         true
     }

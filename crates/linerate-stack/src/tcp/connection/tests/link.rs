@@ -28,15 +28,14 @@ pub(super) struct TestWire {
 }
 
 impl Wire for TestWire {
-    fn send(&mut self, header: &Header, shape: Shape, fill: impl FnOnce(&mut [u8]) -> u16) -> bool {
+    fn send(&mut self, header: &Header, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool {
         let len = header.len();
         let Some(mut packet) = self.cache.get_for(len + shape.len as usize) else {
             return false;
         };
         assert!(packet.set_len(len + shape.len as usize));
         assert_eq!(header.write(1, 2, packet.data_mut()), len);
-        let sum = fill(&mut packet.data_mut()[len..]);
-        assert_eq!(sum, linerate_wire::checksum::sum(&packet.data()[len..]));
+        fill(&mut packet.data_mut()[len..]);
         assert!(self.gso > 0 || shape.gso_size == 0);
         self.out.push((packet, shape.ecn));
         true
@@ -80,7 +79,7 @@ impl End {
         let small = Pool::new(&PoolConfig::new(name, 16_384)).unwrap();
         let large = Pool::new(&PoolConfig {
             class: SlotClass::Large,
-            ..PoolConfig::new(&format!("{name} large"), 256)
+            ..PoolConfig::new(format!("{name} large"), 256)
         });
         let pools = vec![small, large.unwrap()];
         Self {

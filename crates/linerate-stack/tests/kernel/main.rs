@@ -2,6 +2,8 @@
 //! where the test may not make one (that needs root).
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod tcp;
+
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -153,8 +155,9 @@ impl Station {
     }
 }
 
-/// A namespace with a TAP or a veth pair, whose kernel end has addresses and knows no router.
-fn station(spec: &str) -> Option<(Unnamed, Station)> {
+/// A namespace with a TAP or a veth pair, whose kernel end has addresses and knows no router, and
+/// what is made of the other end.
+fn in_namespace<T>(spec: &str, make: impl FnOnce() -> T) -> Option<(Unnamed, T)> {
     let namespace = match Unnamed::new() {
         Ok(namespace) => namespace,
         Err(reason) => {
@@ -163,14 +166,14 @@ fn station(spec: &str) -> Option<(Unnamed, Station)> {
         }
     };
     namespace.ip("link set lo up");
-    if spec == VETH {
+    if spec.starts_with(VETH) {
         namespace.ip("link add v0 type veth peer name t0");
         namespace.quiet("v0");
         namespace.ip("link set v0 up");
     }
-    let station = {
+    let made = {
         let _inside = namespace.enter();
-        Station::new(spec)
+        make()
     };
     namespace.ip(&format!("addr add {}/24 dev t0", KERNELS[0]));
     namespace.ip(&format!("addr add {}/64 dev t0 nodad", KERNELS[1]));
@@ -181,7 +184,12 @@ fn station(spec: &str) -> Option<(Unnamed, Station)> {
         assert!(start.elapsed() < PATIENCE, "t0 does not come up");
         std::thread::sleep(Duration::from_millis(5));
     }
-    Some((namespace, station))
+    Some((namespace, made))
+}
+
+/// The same with a host.
+fn station(spec: &str) -> Option<(Unnamed, Station)> {
+    in_namespace(spec, || Station::new(spec))
 }
 
 fn is_up(namespace: &Unnamed) -> bool {

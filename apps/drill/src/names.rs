@@ -1,0 +1,111 @@
+//! Constants and errors by their names in Linux' headers; the numbers are Linux', for every target.
+
+/// Constants whose names are macros of the C library.
+macro_rules! of_libc {
+    ($($name:ident)*) => {
+        &[$((stringify!($name), libc::$name as i64)),*]
+    };
+}
+
+/// Those of sockets, descriptors and polling.
+#[rustfmt::skip]
+const CONSTANTS: &[(&str, i64)] = of_libc! {
+    AF_INET AF_INET6 AF_UNSPEC SOCK_STREAM SOCK_DGRAM SOCK_NONBLOCK SOCK_CLOEXEC IPPROTO_IP
+    IPPROTO_IPV6 IPPROTO_TCP IPPROTO_UDP IPPROTO_ICMP IPPROTO_ICMPV6 SOL_SOCKET SOL_TCP SOL_UDP
+    SOL_IP SOL_IPV6 SO_ACCEPTCONN SO_BROADCAST SO_DONTROUTE SO_ERROR SO_KEEPALIVE SO_LINGER
+    SO_MARK SO_MAX_PACING_RATE SO_OOBINLINE SO_PRIORITY SO_PROTOCOL SO_RCVBUF SO_RCVLOWAT
+    SO_RCVTIMEO SO_REUSEADDR SO_REUSEPORT SO_SNDBUF SO_SNDTIMEO SO_TYPE SO_TIMESTAMPING
+    SO_ZEROCOPY SO_BINDTODEVICE SO_PEEK_OFF SO_BUSY_POLL SO_INCOMING_CPU IP_TOS IP_TTL IP_MTU
+    IP_MTU_DISCOVER IP_RECVERR IP_FREEBIND IP_RECVTOS IP_RECVTTL IP_BIND_ADDRESS_NO_PORT
+    IP_PMTUDISC_DONT IP_PMTUDISC_WANT IP_PMTUDISC_DO IP_PMTUDISC_PROBE IPV6_MTU
+    IPV6_MTU_DISCOVER IPV6_RECVERR IPV6_TCLASS IPV6_V6ONLY IPV6_UNICAST_HOPS TCP_CONGESTION
+    TCP_CORK TCP_DEFER_ACCEPT TCP_FASTOPEN TCP_FASTOPEN_CONNECT TCP_INFO TCP_INQ TCP_KEEPCNT
+    TCP_KEEPIDLE TCP_KEEPINTVL TCP_LINGER2 TCP_MAXSEG TCP_MD5SIG TCP_NODELAY TCP_NOTSENT_LOWAT
+    TCP_QUICKACK TCP_SYNCNT TCP_THIN_DUPACK TCP_THIN_LINEAR_TIMEOUTS TCP_TIMESTAMP
+    TCP_USER_TIMEOUT TCP_WINDOW_CLAMP TCP_ZEROCOPY_RECEIVE MSG_CONFIRM MSG_CTRUNC MSG_DONTROUTE
+    MSG_DONTWAIT MSG_EOR MSG_ERRQUEUE MSG_FASTOPEN MSG_MORE MSG_NOSIGNAL MSG_OOB MSG_PEEK
+    MSG_TRUNC MSG_WAITALL MSG_ZEROCOPY O_RDONLY O_RDWR O_WRONLY O_NONBLOCK O_APPEND F_GETFL
+    F_SETFL F_GETFD F_SETFD FD_CLOEXEC SHUT_RD SHUT_WR SHUT_RDWR POLLIN POLLPRI POLLOUT POLLERR
+    POLLHUP POLLNVAL POLLRDHUP POLLRDNORM POLLWRNORM EPOLLIN EPOLLPRI EPOLLOUT EPOLLERR EPOLLHUP
+    EPOLLRDHUP EPOLLET EPOLLONESHOT EPOLLEXCLUSIVE EPOLLRDNORM EPOLLWRNORM EPOLL_CTL_ADD
+    EPOLL_CTL_DEL EPOLL_CTL_MOD
+};
+
+/// Those that the C library lacks: of `linux/tcp.h`, `linux/sockios.h` and the kernel's own.
+const MORE: &[(&str, i64)] = &[
+    ("FIONREAD", 0x541b),
+    ("SIOCINQ", 0x541b),
+    ("SIOCOUTQ", 0x5411),
+    ("TCP_CM_INQ", 36),
+    ("TCP_FASTOPEN_KEY", 33),
+    ("TCP_FASTOPEN_NO_COOKIE", 34),
+    ("TCP_SAVE_SYN", 27),
+    ("TCP_SAVED_SYN", 28),
+    ("TCP_TX_DELAY", 37),
+    ("TCP_RTO_MAX_MS", 44),
+    ("TCP_RTO_MIN_US", 45),
+    ("TCP_DELACK_MAX_US", 46),
+    ("TCP_INFINITE_SSTHRESH", 0x7fff_ffff),
+    ("TCP_CA_Open", 0),
+    ("TCP_CA_Disorder", 1),
+    ("TCP_CA_CWR", 2),
+    ("TCP_CA_Recovery", 3),
+    ("TCP_CA_Loss", 4),
+    ("TCPI_OPT_TIMESTAMPS", 1),
+    ("TCPI_OPT_SACK", 2),
+    ("TCPI_OPT_WSCALE", 4),
+    ("TCPI_OPT_ECN", 8),
+    ("TCPI_OPT_ECN_SEEN", 16),
+    ("TCPI_OPT_SYN_DATA", 32),
+    ("TCPI_OPT_USEC_TS", 64),
+    ("TCP_ESTABLISHED", 1),
+    ("TCP_SYN_SENT", 2),
+    ("TCP_SYN_RECV", 3),
+    ("TCP_FIN_WAIT1", 4),
+    ("TCP_FIN_WAIT2", 5),
+    ("TCP_TIME_WAIT", 6),
+    ("TCP_CLOSE", 7),
+    ("TCP_CLOSE_WAIT", 8),
+    ("TCP_LAST_ACK", 9),
+    ("TCP_LISTEN", 10),
+    ("TCP_CLOSING", 11),
+    ("NULL", 0),
+    ("INADDR_ANY", 0),
+];
+
+/// Errors.
+#[rustfmt::skip]
+const ERRORS: &[(&str, i64)] = of_libc! {
+    EACCES EADDRINUSE EADDRNOTAVAIL EAFNOSUPPORT EAGAIN EALREADY EBADF EBUSY ECONNABORTED
+    ECONNREFUSED ECONNRESET EDESTADDRREQ EDOM EEXIST EFAULT EHOSTDOWN EHOSTUNREACH EINPROGRESS
+    EINTR EINVAL EIO EISCONN EMFILE EMSGSIZE ENETDOWN ENETRESET ENETUNREACH ENFILE ENOBUFS
+    ENODEV ENOENT ENOMEM ENOPROTOOPT ENOSPC ENOSYS ENOTCONN ENOTSOCK EOPNOTSUPP EPERM EPIPE
+    EPROTO EPROTONOSUPPORT EPROTOTYPE ERANGE ESHUTDOWN ESOCKTNOSUPPORT ESTALE ETIME ETIMEDOUT
+    ETOOMANYREFS
+};
+
+/// The value of a constant, an error's number included.
+pub fn constant(name: &str) -> Option<i64> {
+    let mut tables = [CONSTANTS, MORE, ERRORS].into_iter().flatten();
+    tables
+        .find(|(known, _)| *known == name)
+        .map(|(_, value)| *value)
+}
+
+/// The number of an error.
+pub fn error_number(name: &str) -> Option<i32> {
+    // EWOULDBLOCK is another name of EAGAIN.
+    let name = if name == "EWOULDBLOCK" {
+        "EAGAIN"
+    } else {
+        name
+    };
+    let found = ERRORS.iter().find(|(known, _)| *known == name)?;
+    i32::try_from(found.1).ok()
+}
+
+/// The name of an error: `EAGAIN`; or its number, if it has none here.
+pub fn error_name(number: i32) -> String {
+    let found = ERRORS.iter().find(|(_, known)| *known == i64::from(number));
+    found.map_or_else(|| format!("error {number}"), |(name, _)| (*name).to_owned())
+}

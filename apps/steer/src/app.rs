@@ -1,0 +1,227 @@
+//! Applications on a stack: what a user writes, and the stage that runs it.
+//!
+//! An [`App`] is sans-IO as the stack is: it is told which sockets are ready, and calls them. It has
+//! one lcore, one stack and no locks. [`StackStage`] turns packets into what it is told, and has
+//! all timers; [`Apps`] lets several applications share a stack.
+
+use linerate_core::env::Clock;
+use linerate_core::packet::Burst;
+use linerate_core::run::{Egress, NEVER, Stage};
+use linerate_stack::socket::{Event, Io, Listen, ListenerId, Source, Stack};
+
+/// Sockets that an application is told of at a time: what it does in a round is bounded by this.
+const EVENTS: usize = 256;
+
+/// Why an application cannot start.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Somebody listens there already.
+    #[error("somebody listens to port {0} already: give it another one")]
+    Taken(u16),
+    /// A table has no memory.
+    #[error("{0}")]
+    Table(String),
+}
+
+/// An application of one lcore.
+pub trait App: Send {
+    /// Begins: listens to its ports. There is no way out yet, so that it connects in its first
+    /// [`turn`](Self::turn).
+    ///
+    /// # Errors
+    /// It cannot.
+    fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error>;
+
+    /// Sockets are ready. What it leaves undone of a level-triggered one it is told again.
+    fn ready(&mut self, io: &mut Io<'_>, events: &[Event]);
+
+    /// Does what is due, every round. Returns when to come again at the latest, in nanoseconds;
+    /// [`NEVER`] if only events give it work.
+    fn turn(&mut self, io: &mut Io<'_>) -> u64 {
+        let _ = io;
+        NEVER
+    }
+
+    /// Names and values of what it counts.
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// Listens to a port for an application whose events have `token`.
+///
+/// # Errors
+/// Somebody does.
+pub fn listen(io: &mut Io<'_>, listen: Listen) -> Result<ListenerId, Error> {
+    io.listen(listen).ok_or(Error::Taken(listen.port))
+}
+
+/// The tokens of one application among others on a stack: its number is in the highest byte.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens(u8);
+
+impl Tokens {
+    /// Those of the application of this number.
+    pub const fn of(number: u8) -> Self {
+        Self(number)
+    }
+
+    /// The token for a value below 2^56.
+    pub const fn token(self, value: u64) -> u64 {
+        (self.0 as u64) << 56 | value & ((1 << 56) - 1)
+    }
+
+    /// The value of a token.
+    pub const fn value(token: u64) -> u64 {
+        token & ((1 << 56) - 1)
+    }
+
+    /// The number of the application whose token this is.
+    const fn number(token: u64) -> usize {
+        (token >> 56) as usize
+    }
+}
+
+/// Applications that share a stack. Each one's tokens are those of its place here.
+#[derive(Default)]
+pub struct Apps {
+    /// By place: what it is called, and itself.
+    all: Vec<(String, Box<dyn App>)>,
+}
+
+impl Apps {
+    /// Adds one, which `make` makes for its tokens.
+    ///
+    /// # Panics
+    /// If there are 256 already.
+    pub fn add(&mut self, name: String, make: impl FnOnce(Tokens) -> Box<dyn App>) {
+        let number = u8::try_from(self.all.len()).expect("fewer than 256 applications");
+        self.all.push((name, make(Tokens::of(number))));
+    }
+
+    /// The name of each, and what it counts.
+    pub fn counts_by_app(&self) -> Vec<(String, Vec<(&'static str, u64)>)> {
+        let of = |(name, app): &(String, Box<dyn App>)| (name.clone(), app.counts());
+        self.all.iter().map(of).collect()
+    }
+
+    /// Starts all.
+    ///
+    /// # Errors
+    /// The name of the first that cannot, and why.
+    pub fn start_all(&mut self, io: &mut Io<'_>) -> Result<(), (String, Error)> {
+        for (name, app) in &mut self.all {
+            app.start(io).map_err(|error| (name.clone(), error))?;
+        }
+        Ok(())
+    }
+}
+
+impl App for Apps {
+    fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
+        self.start_all(io).map_err(|(_, error)| error)
+    }
+
+    fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
+        let is_same = |a: &Event, b: &Event| Tokens::number(a.token) == Tokens::number(b.token);
+        for events in events.chunk_by(is_same) {
+            let number = Tokens::number(events[0].token);
+            if let Some((_, app)) = self.all.get_mut(number) {
+                app.ready(io, events);
+            }
+        }
+    }
+
+    fn turn(&mut self, io: &mut Io<'_>) -> u64 {
+        let turns = self.all.iter_mut().map(|(_, app)| app.turn(io));
+        turns.min().unwrap_or(NEVER)
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        self.all.iter().flat_map(|(_, app)| app.counts()).collect()
+    }
+}
+
+/// A stack and its application as the stage of an lcore.
+pub struct StackStage<A> {
+    /// The stack.
+    pub stack: Stack,
+    /// The application.
+    pub app: A,
+    clock: Clock,
+    events: Box<[Event]>,
+}
+
+impl<A: App> StackStage<A> {
+    /// The stage of an lcore with this clock. The application is to be [started](App::start).
+    pub fn new(stack: Stack, app: A, clock: Clock) -> Self {
+        // Any id will do: it is written over before it is read.
+        let source = Source::Listener(ListenerId::default());
+        let nothing = Event {
+            source,
+            token: 0,
+            ready: 0,
+        };
+        Self {
+            stack,
+            app,
+            clock,
+            events: vec![nothing; EVENTS].into(),
+        }
+    }
+
+    /// The time of the worker's clock in nanoseconds.
+    pub fn now_ns(&self) -> u64 {
+        self.clock.ns(self.clock.now())
+    }
+
+    /// Packets of this lcore at a time.
+    pub fn receive(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
+        self.stack.receive(burst, now_ns, out);
+    }
+
+    /// Tells the application what is ready and does what is due; returns when to come again, in
+    /// nanoseconds.
+    pub fn work(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
+        let Self {
+            stack, app, events, ..
+        } = self;
+        let mut io = stack.io(now_ns, out);
+        let count = io.poll(events);
+        if count > 0 {
+            app.ready(&mut io, &events[..count]);
+        }
+        let next = app.turn(&mut io);
+        // Last: the calls above may have set timers.
+        let next = next.min(stack.turn(now_ns, out));
+        match stack.has_ready() || stack.has_waiting() {
+            true => now_ns,
+            false => next,
+        }
+    }
+}
+
+impl<A: App> Stage for StackStage<A> {
+    fn run(&mut self, burst: &mut Burst, (): &mut (), out: &mut Egress) {
+        let now_ns = self.clock.ns(burst.now);
+        self.receive(burst, now_ns, out);
+    }
+
+    fn turn(&mut self, now: u64, (): &mut (), out: &mut Egress) -> u64 {
+        let now_ns = self.clock.ns(now);
+        match self.work(now_ns, out) {
+            NEVER => NEVER,
+            next if next <= now_ns => now,
+            // Rounded up: a turn before its time would be one for nothing.
+            next => self.clock.ticks(next).saturating_add(1),
+        }
+    }
+
+    fn held(&self) -> u64 {
+        self.stack.held()
+    }
+
+    fn held_packets(&self) -> u64 {
+        self.stack.held_packets()
+    }
+}

@@ -1,0 +1,222 @@
+//! The file of `linerate steer`: `[plan]`, `[[port]]`, `[steer]`, `[[interface]]`, `[[route]]`,
+//! `[tcp]` and `[[app]]`.
+
+mod apps;
+mod tcp;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests;
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use linerate_appliance::config::{self, At, PortStanza, Section};
+use linerate_appliance::error::Error;
+use linerate_appliance::runtime::RunFile;
+use linerate_stack::socket::StackConfig;
+
+pub use apps::{AppStanza, Kind};
+
+/// What a file says.
+#[derive(Clone, Debug)]
+pub struct File {
+    /// `[plan]`, `[[port]]` and the keys of all in `[steer]`.
+    pub all: RunFile,
+    /// `[steer] mode`.
+    pub mode: Mode,
+    /// `[[interface]]`.
+    pub interfaces: Vec<Interface>,
+    /// `[[route]]`.
+    pub routes: Vec<Route>,
+    /// `[tcp]`.
+    pub stack: StackConfig,
+    /// `[[app]]`.
+    pub apps: Vec<AppStanza>,
+}
+
+/// `[steer] mode`: how packets come to the lcore that has their connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// All ports have one queue, which one lcore polls, and it hands over what is another's.
+    Software,
+    /// Each lcore polls a queue of each port; what comes to the wrong one is handed over.
+    #[default]
+    Hardware,
+}
+
+impl Mode {
+    const ALL: [(&str, Self); 2] = [("software", Self::Software), ("hardware", Self::Hardware)];
+}
+
+/// `[[interface]]`: addresses on a port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Number of the port.
+    pub port: u16,
+    /// With prefix lengths.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Longest IP packet in bytes, where it is not the port's.
+    pub mtu: Option<u16>,
+    /// Our MAC address, where it is not the port's.
+    pub mac: Option<linerate_wire::MacAddr>,
+}
+
+/// `[[route]]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The network.
+    pub to: (IpAddr, u8),
+    /// The router.
+    pub via: IpAddr,
+    /// The place of its interface in the file.
+    pub interface: usize,
+}
+
+impl File {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        config::read(path, Self::of)
+    }
+
+    /// The file in a section.
+    pub(crate) fn of(file: &Section<'_>) -> Self {
+        let mode = |section: &Section<'_>| section.choice("mode", &Mode::ALL).map(|at| at.value);
+        let (all, mode) = RunFile::read(file, "steer", mode);
+        if all.ports.is_empty() {
+            let legal = "at least one [[port]] with name and spec";
+            (file.notes()).error(1, "port", "there is no port", legal);
+        }
+        let interfaces = interfaces(file, &all.ports);
+        let routes = routes(file, &interfaces);
+        let stack = tcp::read(file);
+        let apps = apps::read(file, &stack);
+        file.end();
+        Self {
+            all,
+            mode: mode.unwrap_or_default(),
+            interfaces,
+            routes,
+            stack,
+            apps,
+        }
+    }
+}
+
+fn interfaces(file: &Section<'_>, ports: &[PortStanza]) -> Vec<Interface> {
+    let mut all: Vec<Interface> = Vec::new();
+    for section in file.tables("interface", "tables: [[interface]] with port and addresses") {
+        let names: Vec<String> = ports.iter().map(PortStanza::called).collect();
+        let names = (0..).zip(names.iter().map(String::as_str));
+        let port = match section.requires("port", "the name of a port") {
+            true => section.named::<u16>("port", "the name of a port", "port", names),
+            false => None,
+        };
+        let legal = "a list of addresses such as [\"192.0.2.1/24\", \"2001:db8::1/64\"]";
+        let addresses = match section.requires("addresses", legal) {
+            true => section.texts("addresses", legal, address),
+            false => Vec::new(),
+        };
+        let mtu = section.number("mtu", 576..=65_535_u16);
+        let has_v6 = addresses.iter().any(|at| at.value.0.is_ipv6());
+        if let Some(at) = mtu.as_ref().filter(|at| has_v6 && at.value < 1280) {
+            let problem = format!("{} is too short for IPv6", at.value);
+            section.wrong(at.line, "mtu", problem, "1280 or more (RFC 8200 5)");
+        }
+        let mac = section.parsed("mac", "a MAC address such as \"02:00:00:00:00:01\"");
+        if let Some(at) = &port
+            && all.iter().any(|other| other.port == at.value)
+        {
+            let problem = "this port has an interface already";
+            section.wrong(at.line, "port", problem, "one [[interface]] for each port");
+        }
+        section.end();
+        if let Some(port) = port {
+            all.push(Interface {
+                port: port.value,
+                addresses: addresses.into_iter().map(|at| at.value).collect(),
+                mtu: mtu.map(|at| at.value),
+                mac: mac.map(|at| at.value),
+            });
+        }
+    }
+    all
+}
+
+fn routes(file: &Section<'_>, interfaces: &[Interface]) -> Vec<Route> {
+    let mut all = Vec::new();
+    for section in file.tables("route", "tables: [[route]] with to and via") {
+        let legal = "a network such as \"0.0.0.0/0\"";
+        let to = match section.requires("to", legal) {
+            true => section.read("to", legal, network),
+            false => None,
+        };
+        let legal = "the address of a router";
+        let via = match section.requires("via", legal) {
+            true => section.parsed::<IpAddr>("via", legal),
+            false => None,
+        };
+        section.end();
+        let (Some(to), Some(via)) = (to, via) else {
+            continue;
+        };
+        if to.value.0.is_ipv4() != via.value.is_ipv4() {
+            let problem = "the router is of another address family than the network";
+            section.wrong(via.line, "via", problem, "an address of the same family");
+            continue;
+        }
+        let is_near = |one: &Interface| one.addresses.iter().any(|&own| covers(own, via.value));
+        match interfaces.iter().position(is_near) {
+            Some(interface) => all.push(Route {
+                to: to.value,
+                via: via.value,
+                interface,
+            }),
+            None => {
+                let problem = format!("{} is in no network of an [[interface]]", via.value);
+                section.wrong(via.line, "via", problem, "the address of a neighbour");
+            }
+        }
+    }
+    all
+}
+
+/// An address of ours with the prefix length of its network.
+fn address(text: &str) -> Result<(IpAddr, u8), String> {
+    let (address, len) = network(text)?;
+    if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+        return Err(format!("`{address}` is no address of an interface"));
+    }
+    Ok((address, len))
+}
+
+/// A network and its prefix length.
+fn network(text: &str) -> Result<(IpAddr, u8), String> {
+    let wrong = || format!("`{text}` is no address with a prefix length");
+    let (address, len) = text.split_once('/').ok_or_else(wrong)?;
+    let address: IpAddr = address.parse().map_err(|_| wrong())?;
+    let len: u8 = len.parse().map_err(|_| wrong())?;
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    match len <= most {
+        true => Ok((address, len)),
+        false => Err(format!("a prefix of {len} bits is longer than the address")),
+    }
+}
+
+/// Whether an address is in a network.
+fn covers((network, len): (IpAddr, u8), address: IpAddr) -> bool {
+    let bits = |address: IpAddr| match address {
+        IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
+        IpAddr::V6(address) => u128::from(address),
+    };
+    // That of IPv4 is in the upper bits, where its address is.
+    let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+    network.is_ipv4() == address.is_ipv4() && (bits(network) ^ bits(address)) & mask == 0
+}
+
+/// The value of what a file may say.
+fn said<T>(at: Option<At<T>>) -> Option<T> {
+    at.map(|at| at.value)
+}

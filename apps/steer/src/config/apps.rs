@@ -1,0 +1,263 @@
+//! `[[app]]`: what each lcore's stack serves.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use linerate_appliance::config::{At, Section};
+use linerate_stack::socket::{Listen, StackConfig};
+
+use super::said;
+use crate::http::server::Limits;
+use crate::http::site::Site;
+use crate::stream::{Amount, Peer};
+
+/// An application of a file.
+#[derive(Clone, Debug)]
+pub struct AppStanza {
+    /// What it is called.
+    pub name: String,
+    /// What it does.
+    pub kind: Kind,
+}
+
+/// What an application does.
+#[derive(Clone, Debug)]
+pub enum Kind {
+    /// [`Echo`](crate::echo::Echo).
+    Echo(Listen),
+    /// [`Stream::source`](crate::stream::Stream::source).
+    Source(Peer, Amount),
+    /// [`Stream::sink`](crate::stream::Stream::sink).
+    Sink(Peer),
+    /// [`Server`](crate::http::server::Server).
+    Http(Listen, Arc<Site>, Limits),
+    /// [`Proxy`](crate::proxy::Proxy).
+    Proxy(Listen, SocketAddr),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    Echo,
+    Source,
+    Sink,
+    Http,
+    Proxy,
+}
+
+const WORDS: [(&str, Word); 5] = [
+    ("echo", Word::Echo),
+    ("source", Word::Source),
+    ("sink", Word::Sink),
+    ("http", Word::Http),
+    ("proxy", Word::Proxy),
+];
+
+const LISTEN: &str = "a port, or an address and a port such as \"192.0.2.1:80\"";
+const ADDRESS: &str = "an address and a port such as \"192.0.2.2:80\" or \"[2001:db8::2]:80\"";
+
+/// Reads all.
+pub(super) fn read(file: &Section<'_>, stack: &StackConfig) -> Vec<AppStanza> {
+    let mut all: Vec<AppStanza> = Vec::new();
+    for section in file.tables("app", "tables: [[app]] with kind") {
+        let word = match section.requires("kind", "echo, source, sink, http or proxy") {
+            true => section.choice("kind", &WORDS),
+            false => None,
+        };
+        let name = section.text("name", "a text");
+        let kind = word.as_ref().and_then(|at| kind(&section, at.value, stack));
+        if word.is_none() {
+            // Its keys depend on its kind: they are wrong only with one.
+            continue;
+        }
+        section.end();
+        let place = all.len();
+        let usual = || {
+            let word = WORDS
+                .iter()
+                .find(|(_, one)| Some(*one) == word.map(|at| at.value));
+            format!("{}{place}", word.map_or("app", |(name, _)| name))
+        };
+        let line = name.as_ref().map_or(section.line, |at| at.line);
+        let name = said(name).unwrap_or_else(usual);
+        if all.iter().any(|other| other.name == name) {
+            let problem = format!("`{name}` names two applications");
+            section.wrong(line, "name", problem, "a name of its own");
+        }
+        if let Some(kind) = kind {
+            all.push(AppStanza { name, kind });
+        }
+    }
+    if all.len() > 256 {
+        let notes = file.notes();
+        notes.error(1, "app", "there are more than 256 applications", "fewer");
+    }
+    taken(file, &all);
+    all
+}
+
+/// Two that listen to one port.
+fn taken(file: &Section<'_>, all: &[AppStanza]) {
+    for (place, app) in all.iter().enumerate() {
+        let Some(on) = app.kind.listens() else {
+            continue;
+        };
+        let same = |other: &&AppStanza| {
+            let other = other.kind.listens();
+            other.is_some_and(|other| (other.address, other.port) == (on.address, on.port))
+        };
+        if let Some(other) = all[..place].iter().find(same) {
+            let problem = format!(
+                "`{}` and `{}` listen to the same port, {}",
+                other.name, app.name, on.port
+            );
+            file.notes()
+                .error(1, "app.listen", problem, "a port of its own");
+        }
+    }
+}
+
+impl Kind {
+    /// What it listens to, if it does.
+    fn listens(&self) -> Option<Listen> {
+        match self {
+            Self::Echo(on) | Self::Http(on, ..) | Self::Proxy(on, _) => Some(*on),
+            Self::Source(Peer::Listen(on), _) | Self::Sink(Peer::Listen(on)) => Some(*on),
+            Self::Source(..) | Self::Sink(_) => None,
+        }
+    }
+}
+
+fn kind(section: &Section<'_>, word: Word, stack: &StackConfig) -> Option<Kind> {
+    match word {
+        Word::Echo => Some(Kind::Echo(listen(section)?)),
+        Word::Source => {
+            let bytes = section.number("bytes", 0..=i64::MAX as u64);
+            let seconds = section.seconds("seconds");
+            let amount = match (bytes, seconds) {
+                (Some(_), Some(at)) => {
+                    let problem = "bytes and seconds are both said";
+                    section.wrong(at.line, "seconds", problem, "one of them");
+                    None
+                }
+                (Some(bytes), None) => Some(Amount::Bytes(bytes.value)),
+                (None, Some(at)) => {
+                    Some(Amount::Ns(at.value.as_nanos().min(u64::MAX.into()) as u64))
+                }
+                (None, None) => {
+                    let legal = "a number of bytes, or seconds instead";
+                    section.wrong(section.line, "bytes", "it is missing", legal);
+                    None
+                }
+            };
+            let peer = peer(section);
+            Some(Kind::Source(peer?, amount?))
+        }
+        Word::Sink => Some(Kind::Sink(peer(section)?)),
+        Word::Http => {
+            let limits = limits(section, stack);
+            let site = site(section);
+            Some(Kind::Http(listen(section)?, Arc::new(site), limits))
+        }
+        Word::Proxy => {
+            let on = listen(section);
+            let to = match section.requires("to", ADDRESS) {
+                true => section.parsed("to", ADDRESS),
+                false => None,
+            };
+            Some(Kind::Proxy(on?, said(to)?))
+        }
+    }
+}
+
+/// Who begins.
+fn peer(section: &Section<'_>) -> Option<Peer> {
+    if section.has("connect") {
+        let to = said(section.parsed("connect", ADDRESS));
+        let connections = said(section.number("connections", 1..=1 << 20)).unwrap_or(1);
+        if section.has("listen") {
+            let problem = "both listen and connect are said";
+            section.wrong(section.line, "connect", problem, "one of them");
+        }
+        return Some(Peer::Connect(to?, connections));
+    }
+    listen(section).map(Peer::Listen)
+}
+
+/// `listen`, `backlog`, `half_open`.
+fn listen(section: &Section<'_>) -> Option<Listen> {
+    let on = match section.requires("listen", LISTEN) {
+        true => section.word("listen", LISTEN, address_or_port),
+        false => None,
+    };
+    let usual = Listen::on(0);
+    let backlog = said(section.number("backlog", 1..=1 << 24));
+    let half_open = said(section.number("half_open", 0..=1 << 24));
+    let (address, port) = said(on)?;
+    Some(Listen {
+        address,
+        port,
+        backlog: backlog.unwrap_or(usual.backlog),
+        half_open: half_open.unwrap_or(usual.half_open),
+        ..usual
+    })
+}
+
+fn address_or_port(text: &str) -> Result<(Option<IpAddr>, u16), String> {
+    if let Ok(port) = text.parse::<u16>() {
+        return match port {
+            0 => Err("port 0 is none".into()),
+            port => Ok((None, port)),
+        };
+    }
+    let address: SocketAddr = text.parse().map_err(|_| format!("`{text}` is none"))?;
+    Ok((Some(address.ip()), address.port()))
+}
+
+fn limits(section: &Section<'_>, stack: &StackConfig) -> Limits {
+    let usual = Limits::default();
+    let time = |key, usual: Duration| said(section.seconds(key)).unwrap_or(usual);
+    let head_bytes = section.number("head_bytes", 256..=65_536_u32);
+    let body_bytes = section.number("body_bytes", 0..=i64::MAX as u64);
+    Limits {
+        connections: stack.connections,
+        head_bytes: said(head_bytes).map_or(usual.head_bytes, |bytes| bytes as usize),
+        body_bytes: said(body_bytes).unwrap_or(usual.body_bytes),
+        idle: time("idle_timeout", usual.idle),
+        head: time("head_timeout", usual.head),
+        stall: time("stall_timeout", usual.stall),
+    }
+}
+
+/// `files` and `bodies`.
+fn site(section: &Section<'_>) -> Site {
+    let mut site = Site::default();
+    let folder = section.text("files", "the path of a folder");
+    if let Some(At { value, line }) = folder
+        && let Err((path, error)) = site.add_folder(&PathBuf::from(&value))
+    {
+        let problem = format!("{}: {error}", path.display());
+        section.wrong(line, "files", problem, "a folder that can be read");
+    }
+    let legal = "paths with a length in bytes, such as [\"/1k=1024\"]";
+    for At { value, .. } in section.texts("bodies", legal, body) {
+        site.add_pattern(&value.0, value.1);
+    }
+    if site.is_empty() && !section.has("files") && !section.has("bodies") {
+        let problem = "it has neither files nor bodies";
+        let legal = "files = \"FOLDER\" or bodies = [\"/1k=1024\"]";
+        section.wrong(section.line, "files", problem, legal);
+    }
+    site
+}
+
+fn body(text: &str) -> Result<(String, u64), String> {
+    let wrong = || format!("`{text}` is no path with a length");
+    let (path, len) = text.rsplit_once('=').ok_or_else(wrong)?;
+    let len = len.parse().map_err(|_| wrong())?;
+    match path.starts_with('/') {
+        true => Ok((path.into(), len)),
+        false => Err(wrong()),
+    }
+}

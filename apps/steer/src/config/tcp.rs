@@ -1,0 +1,119 @@
+//! `[tcp]`: sizes and settings of each lcore's stack.
+
+use linerate_appliance::config::Section;
+use linerate_stack::socket::StackConfig;
+use linerate_stack::tcp::config::EcnMode;
+use linerate_stack::tcp::congestion::Algorithm;
+
+use super::said;
+
+/// Bytes of a connection's buffers at most.
+const MOST_BUFFER: u32 = 1 << 30;
+
+const ECN: [(&str, EcnMode); 3] = [
+    ("off", EcnMode::Off),
+    ("accept", EcnMode::Accept),
+    ("request", EcnMode::Request),
+];
+
+/// Reads it; what it does not say is as the stack has it.
+pub(super) fn read(file: &Section<'_>) -> StackConfig {
+    let mut stack = StackConfig::default();
+    let Some(section) = file.table("tcp", "tcp", "a table: [tcp]") else {
+        return stack;
+    };
+    let switch = |key, to: &mut bool| {
+        if let Some(value) = said(section.switch(key)) {
+            *to = value;
+        }
+    };
+    let tcp = &mut stack.tcp;
+    switch("sack", &mut tcp.sack);
+    switch("timestamps", &mut tcp.timestamps);
+    switch("window_scaling", &mut tcp.window_scaling);
+    switch("rack", &mut tcp.rack);
+    switch("frto", &mut tcp.frto);
+    switch("pacing", &mut tcp.pacing);
+    switch("slow_start_after_idle", &mut tcp.slow_start_after_idle);
+    if let Some(ecn) = said(section.choice("ecn", &ECN)) {
+        tcp.ecn = ecn;
+    }
+    let names = Algorithm::NAMES.map(|name| (name, name));
+    let algorithm = said(section.choice("congestion", &names));
+    if let Some(algorithm) = algorithm.and_then(Algorithm::from_name) {
+        tcp.algorithm = algorithm;
+    }
+    let number = |key, range| said(section.number::<u32>(key, range));
+    for (key, to) in [
+        ("receive_bytes", &mut tcp.receive_bytes),
+        ("receive_bytes_max", &mut tcp.receive_bytes_max),
+        ("send_bytes_max", &mut tcp.send_bytes_max),
+    ] {
+        if let Some(value) = number(key, 4096..=MOST_BUFFER) {
+            *to = value;
+        }
+    }
+    for (key, to) in [
+        ("syn_retries", &mut tcp.syn_retries),
+        ("syn_ack_retries", &mut tcp.syn_ack_retries),
+        ("retries", &mut tcp.retries),
+        ("orphan_retries", &mut tcp.orphan_retries),
+        ("keep_count", &mut tcp.keep_count),
+    ] {
+        if let Some(value) = said(section.number(key, 1..=30_u8)) {
+            *to = value;
+        }
+    }
+    for (key, to) in [
+        ("keep_idle", &mut tcp.keep_idle_s),
+        ("keep_interval", &mut tcp.keep_interval_s),
+    ] {
+        if let Some(value) = said(section.number(key, 1..=32_767_u16)) {
+            *to = value;
+        }
+    }
+    if let Some(value) = number("fin_timeout", 1..=3600) {
+        tcp.fin_timeout_ms = value * 1000;
+    }
+    if tcp.receive_bytes > tcp.receive_bytes_max {
+        let problem = format!("it is below receive_bytes, {}", tcp.receive_bytes);
+        section.wrong(
+            section.line,
+            "receive_bytes_max",
+            problem,
+            "as much or more",
+        );
+    }
+    for (key, to) in [
+        ("connections", &mut stack.connections),
+        ("send_chunks", &mut stack.send_chunks),
+        ("received_packets", &mut stack.received_pkts),
+    ] {
+        if let Some(value) = number(key, 16..=1 << 24) {
+            *to = value;
+        }
+    }
+    if let Some(value) = number("sent_frames", 16..=1 << 24) {
+        stack.sent_frames = value as usize;
+    }
+    if let Some(value) = number("challenges_per_second", 0..=1_000_000) {
+        stack.challenges_per_s = value;
+    }
+    let legal = "two ports such as \"32768-60999\"";
+    if let Some(value) = said(section.read("ports", legal, ports)) {
+        stack.ports = value;
+    }
+    section.end();
+    stack
+}
+
+fn ports(text: &str) -> Result<std::ops::RangeInclusive<u16>, String> {
+    let wrong = || format!("`{text}` is no range of ports");
+    let (first, last) = text.split_once('-').ok_or_else(wrong)?;
+    let port = |text: &str| text.trim().parse::<u16>().map_err(|_| wrong());
+    let (first, last) = (port(first)?, port(last)?);
+    match first > 0 && first <= last {
+        true => Ok(first..=last),
+        false => Err(wrong()),
+    }
+}

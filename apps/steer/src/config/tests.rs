@@ -1,0 +1,101 @@
+//! What a file may say, and what is said of one that is wrong.
+
+use linerate_appliance::config::{ConfigError, parse};
+
+use super::apps::Kind;
+use super::{File, Mode};
+use crate::stream::{Amount, Peer};
+
+const PORTS: &str = "[[port]]\nname = \"lan\"\nspec = \"tap:t0\"\n\
+    [[interface]]\nport = \"lan\"\naddresses = [\"192.0.2.1/24\", \"2001:db8::1/64\"]\n";
+
+fn read(text: &str) -> (File, Vec<String>) {
+    let parsed = parse(&format!("{PORTS}{text}"), File::of);
+    let errors = parsed.errors.iter().map(ConfigError::to_string);
+    (parsed.value, errors.collect())
+}
+
+#[test]
+fn a_file_with_all_kinds_is_read() {
+    let (file, errors) = read(
+        "[steer]\nmode = \"software\"\nqueues = 1\n\
+         [[route]]\nto = \"0.0.0.0/0\"\nvia = \"192.0.2.254\"\n\
+         [tcp]\nconnections = 1000\ncongestion = \"reno\"\necn = \"request\"\nkeep_idle = 60\n\
+         ports = \"1024-2047\"\n\
+         [[app]]\nkind = \"echo\"\nlisten = 7\n\
+         [[app]]\nkind = \"source\"\nconnect = \"192.0.2.2:9\"\nbytes = 100\nconnections = 3\n\
+         [[app]]\nkind = \"sink\"\nlisten = \"192.0.2.1:9\"\n\
+         [[app]]\nkind = \"http\"\nlisten = 80\nbodies = [\"/a=1\", \"/b=2\"]\nhead_timeout = 0.5\n\
+         [[app]]\nkind = \"proxy\"\nlisten = 81\nto = \"[2001:db8::2]:80\"\n",
+    );
+    assert_eq!(errors, [""; 0]);
+    assert_eq!((file.mode, file.interfaces.len()), (Mode::Software, 1));
+    assert_eq!((file.routes[0].interface, file.routes[0].to.1), (0, 0));
+    assert_eq!(
+        (file.stack.connections, file.stack.ports),
+        (1000, 1024..=2047)
+    );
+    let names: Vec<&str> = file.apps.iter().map(|app| app.name.as_str()).collect();
+    assert_eq!(names, ["echo0", "source1", "sink2", "http3", "proxy4"]);
+    let Kind::Source(peer, amount) = file.apps[1].kind else {
+        panic!("{:?}", file.apps[1])
+    };
+    let to = "192.0.2.2:9".parse().unwrap();
+    assert_eq!((peer, amount), (Peer::Connect(to, 3), Amount::Bytes(100)));
+}
+
+#[test]
+fn what_is_wrong_is_said_with_line_key_and_fix() {
+    for (text, key, problem) in [
+        (
+            "[[app]]\nkind = \"ecko\"\n",
+            "app.kind",
+            "`ecko` is unknown",
+        ),
+        ("[[app]]\nkind = \"echo\"\n", "app.listen", "it is missing"),
+        (
+            "[[app]]\nkind = \"echo\"\nlisten = 7\nfoo = 1\n",
+            "app.foo",
+            "there is no such key",
+        ),
+        (
+            "[[app]]\nkind = \"echo\"\nlisten = 0\n",
+            "app.listen",
+            "port 0 is none",
+        ),
+        (
+            "[[app]]\nkind = \"http\"\nlisten = 80\n",
+            "app.files",
+            "neither files nor bodies",
+        ),
+        (
+            "[[app]]\nkind = \"source\"\nlisten = 9\n",
+            "app.bytes",
+            "it is missing",
+        ),
+        (
+            "[[route]]\nto = \"0.0.0.0/0\"\nvia = \"198.51.100.1\"\n",
+            "route.via",
+            "in no network",
+        ),
+        ("[tcp]\nports = \"9-3\"\n", "tcp.ports", "no range of ports"),
+        (
+            "[tcp]\nreceive_bytes = 10000000\n",
+            "tcp.receive_bytes_max",
+            "below receive_bytes",
+        ),
+        ("[foo]\n", "foo", "there is no such key"),
+        (
+            "[[app]]\nkind = \"echo\"\nlisten = 7\n[[app]]\nkind = \"sink\"\nlisten = 7\n",
+            "app.listen",
+            "the same port, 7",
+        ),
+    ] {
+        let (_, errors) = read(text);
+        assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+        assert!(
+            errors[0].contains(key) && errors[0].contains(problem),
+            "{text}: {errors:?}"
+        );
+    }
+}

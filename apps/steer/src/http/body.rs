@@ -1,0 +1,110 @@
+//! Where the body of a message ends: after so many bytes, or chunk by chunk (RFC 9112 6, 7.1).
+
+/// Bytes of a chunk's size line, and of the trailer section, at most.
+const MOST_LINE: u32 = 4096;
+const MOST_TRAILERS: u32 = 16 << 10;
+
+/// A body under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// So many bytes are missing.
+    Length(u64),
+    /// A chunk's size is being read: what it is so far, with how many digits, and how many bytes of
+    /// its line came.
+    Size(u64, u32, u32),
+    /// So many bytes of a chunk are missing.
+    Chunk(u64),
+    /// The end of a chunk: how many bytes of CR LF came.
+    ChunkEnd(u8),
+    /// The trailer section: bytes of it, and of its current line.
+    Trailers(u32, u32),
+}
+
+/// What is wrong with a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a chunk is malformed")]
+pub struct Malformed;
+
+impl Body {
+    /// A body in chunks, before its first byte.
+    pub const CHUNKED: Self = Self::Size(0, 0, 0);
+
+    /// Whether all of it came.
+    pub fn is_done(&self) -> bool {
+        matches!(self, Self::Length(0))
+    }
+
+    /// Takes what belongs to the body from the front of `bytes`: how many bytes that is, and how
+    /// many of them are content.
+    ///
+    /// # Errors
+    /// They are no chunks.
+    pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, u64), Malformed> {
+        let (mut at, mut content) = (0, 0);
+        while !self.is_done() && at < bytes.len() {
+            let rest = &bytes[at..];
+            match self {
+                Self::Length(left) | Self::Chunk(left) => {
+                    let count = (*left).min(rest.len() as u64);
+                    *left -= count;
+                    content += count;
+                    at += count as usize;
+                    if matches!(self, Self::Chunk(0)) {
+                        *self = Self::ChunkEnd(0);
+                    }
+                    continue;
+                }
+                Self::Size(..) => self.size(rest[0])?,
+                Self::ChunkEnd(came) => match (*came, rest[0]) {
+                    (0, b'\r') => *came = 1,
+                    (1, b'\n') => *self = Self::CHUNKED,
+                    _ => return Err(Malformed),
+                },
+                Self::Trailers(all, line) => {
+                    *all += 1;
+                    if *all > MOST_TRAILERS {
+                        return Err(Malformed);
+                    }
+                    match rest[0] {
+                        b'\n' if *line == 0 => *self = Self::Length(0),
+                        b'\n' => *line = 0,
+                        b'\r' => {}
+                        _ => *line += 1,
+                    }
+                }
+            }
+            at += 1;
+        }
+        Ok((at, content))
+    }
+
+    /// A byte of a chunk's size, or of its extensions, which say nothing to us (RFC 9112 7.1.1).
+    fn size(&mut self, byte: u8) -> Result<(), Malformed> {
+        let Self::Size(size, digits, line) = self else {
+            return Ok(());
+        };
+        *line += 1;
+        if *line > MOST_LINE {
+            return Err(Malformed);
+        }
+        // Digits are counted up to 16, and then marked as over.
+        const OVER: u32 = 1 << 8;
+        match (byte, (byte as char).to_digit(16)) {
+            (b'\n', _) if *digits & !OVER == 0 => return Err(Malformed),
+            (b'\n', _) if *size == 0 => *self = Self::Trailers(0, 0),
+            (b'\n', _) => *self = Self::Chunk(*size),
+            (_, Some(digit)) if *digits & OVER == 0 => {
+                // 2^60 and more is no size (RFC 9112 7.1: beware of overflows).
+                if *digits >= 15 {
+                    return Err(Malformed);
+                }
+                *size = *size << 4 | u64::from(digit);
+                *digits += 1;
+            }
+            (b'\r' | b';' | b' ' | b'\t', _) if *digits & OVER == 0 => *digits |= OVER,
+            _ if *digits & OVER != 0 => {}
+            _ => return Err(Malformed),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,406 @@
+//! TCP with Linux: both open connections, bytes are compared, wires are bad.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+
+use linerate_stack::socket::{Event, Listen, SocketId, Source, Stack, StackConfig, interest};
+use linerate_stack::tcp::config::Config;
+use linerate_stack::tcp::connection::Error;
+
+use super::*;
+
+const ECHO: u16 = 7;
+const DISCARD: u16 = 9;
+
+/// A stack on a port: port 7 sends everything back, port 9 takes everything.
+struct Server {
+    stack: Stack,
+    out: Egress,
+    rx: Box<dyn RxQueue>,
+    start: Instant,
+    listeners: Vec<linerate_stack::socket::ListenerId>,
+    /// What is to be sent back, and whether the peer has closed.
+    echoes: HashMap<SocketId, (Vec<u8>, bool)>,
+    taken: u64,
+    _port: Box<dyn Port>,
+}
+
+impl Server {
+    fn new(spec: &str, tcp: Config) -> Self {
+        let small = Pool::new(&PoolConfig::new("rx", 16_384)).unwrap();
+        let large = PoolConfig {
+            class: SlotClass::Large,
+            ..PoolConfig::new("large", 512)
+        };
+        let pools = Pools::new(vec![small, Pool::new(&large).unwrap()]);
+        let mut port = Drivers::new().open(spec).unwrap();
+        let mut queues = port.start(&PortConfig::default(), &pools).unwrap();
+        let mut out = Egress::new(PoolCache::new(pools.as_slice()));
+        out.set_outlet(0, Some(TxPath::Queue(queues.tx.remove(0))));
+        let config = StackConfig {
+            connections: 4096,
+            tcp,
+            ..StackConfig::default()
+        };
+        let mut stack = Stack::new(&config, 0, &mut out).unwrap();
+        let interface = InterfaceConfig {
+            mac: MacAddr::local(7),
+            addresses: vec![
+                (OURS[0].parse().unwrap(), 24),
+                (OURS[1].parse().unwrap(), 64),
+            ],
+            tx_offloads: port.info().tx_offloads,
+            ..InterfaceConfig::default()
+        };
+        stack.host().add_interface(interface, 0, &mut out).unwrap();
+        let mut io = stack.io(0, &mut out);
+        let listeners = [ECHO, DISCARD].map(|port| {
+            let listen = Listen {
+                token: port.into(),
+                ..Listen::on(port)
+            };
+            io.listen(listen).unwrap()
+        });
+        Self {
+            stack,
+            out,
+            rx: queues.rx.remove(0),
+            start: Instant::now(),
+            listeners: listeners.into(),
+            echoes: HashMap::new(),
+            taken: 0,
+            _port: port,
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        self.start.elapsed().as_nanos() as u64 + 1_000_000_000
+    }
+
+    /// One round of a worker, with its servers.
+    fn round(&mut self) {
+        let now_ns = self.now_ns();
+        let mut burst = Burst::new();
+        let came = self.rx.rx_burst(&mut burst, &mut self.out.cache);
+        self.stack.receive(&mut burst, now_ns, &mut self.out);
+        self.serve(now_ns);
+        self.stack.turn(now_ns, &mut self.out);
+        self.out.flush();
+        if came == 0 {
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    fn serve(&mut self, now_ns: u64) {
+        let mut io = self.stack.io(now_ns, &mut self.out);
+        for &listener in &self.listeners {
+            while let Some((id, _)) = io.accept(listener) {
+                let wanted = interest::READ | interest::WRITE | interest::EDGE;
+                io.register(id, wanted, 0).unwrap();
+                self.echoes.insert(id, (Vec::new(), false));
+            }
+        }
+        let source = Source::Listener(self.listeners[0]);
+        let mut events = [Event {
+            source,
+            token: 0,
+            ready: 0,
+        }; 64];
+        let count = io.poll(&mut events);
+        for event in &events[..count] {
+            let Source::Connection(id) = event.source else {
+                continue;
+            };
+            let Some((pending, is_over)) = self.echoes.get_mut(&id) else {
+                continue;
+            };
+            let discards = io
+                .addresses(id)
+                .is_ok_and(|(local, _)| local.port() == DISCARD);
+            let mut ends = false;
+            loop {
+                if !pending.is_empty() {
+                    match io.write(id, pending) {
+                        Ok(count) => drop(pending.drain(..count)),
+                        Err(Error::WouldBlock) => break,
+                        Err(_) => ends = true,
+                    }
+                    if ends || !pending.is_empty() {
+                        break;
+                    }
+                }
+                if *is_over {
+                    break;
+                }
+                let mut room = vec![0; 1 << 16];
+                match io.read(id, &mut room) {
+                    Ok(0) => *is_over = true,
+                    Ok(count) if discards => self.taken += count as u64,
+                    Ok(count) => pending.extend(&room[..count]),
+                    Err(Error::WouldBlock) => break,
+                    Err(_) => {
+                        ends = true;
+                        break;
+                    }
+                }
+            }
+            if ends || *is_over && pending.is_empty() {
+                io.close(id);
+                self.echoes.remove(&id);
+            }
+        }
+    }
+}
+
+fn server(spec: &str, tcp: Config) -> Option<(Unnamed, Server)> {
+    in_namespace(spec, || Server::new(spec, tcp))
+}
+
+/// Runs the server beside `work`, which is in the namespace.
+fn beside<T: Send>(namespace: &Unnamed, server: &mut Server, work: impl FnOnce() -> T + Send) -> T {
+    let inside = namespace.enter();
+    let result = std::thread::scope(|scope| {
+        let worker = scope.spawn(work);
+        while !worker.is_finished() {
+            server.round();
+        }
+        worker.join()
+    });
+    drop(inside);
+    let counts = server.out.drop_counts();
+    let counts = counts.lock().unwrap();
+    let drops = counts.iter().map(|(name, count)| (name, count.read()));
+    let drops: Vec<_> = drops.filter(|(_, count)| *count > 0).collect();
+    let tcp: Vec<_> = server
+        .stack
+        .tcp_stats()
+        .iter()
+        .filter(|(_, n)| *n > 0)
+        .collect();
+    println!("{tcp:?} {:?} dropped: {drops:?}", server.stack.stats());
+    result.unwrap_or_else(|_| panic!("{tcp:?} {:?} dropped: {drops:?}", server.stack.stats()))
+}
+
+fn byte(at: usize) -> u8 {
+    (at.wrapping_mul(2_654_435_761) >> 13) as u8
+}
+
+/// Sends `total` bytes to an echo server and compares what comes back.
+fn echo(stream: &mut TcpStream, total: usize) {
+    let patience = Some(Duration::from_secs(60));
+    stream.set_read_timeout(patience).unwrap();
+    stream.set_write_timeout(patience).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for begin in (0..total).step_by(50_000) {
+                let end = (begin + 50_000).min(total);
+                let bytes: Vec<u8> = (begin..end).map(byte).collect();
+                writer.write_all(&bytes).unwrap();
+            }
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        let (mut seen, mut room) = (0, vec![0; 1 << 16]);
+        loop {
+            let count = stream
+                .read(&mut room)
+                .unwrap_or_else(|error| panic!("{error} at {seen}"));
+            if count == 0 {
+                break;
+            }
+            for &found in &room[..count] {
+                assert_eq!(found, byte(seen), "at {seen}");
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, total);
+    });
+}
+
+fn connect(ours: &str, port: u16) -> TcpStream {
+    let to = SocketAddr::new(ours.parse().unwrap(), port);
+    TcpStream::connect_timeout(&to, Duration::from_secs(20)).unwrap()
+}
+
+#[test]
+fn linux_opens_connections_and_gets_everything_back() {
+    for spec in [TAP, VETH] {
+        let Some((namespace, mut server)) = server(spec, Config::default()) else {
+            return;
+        };
+        beside(&namespace, &mut server, || {
+            for ours in OURS {
+                for total in [0, 1, 1448, 100_000, 5_000_000] {
+                    echo(&mut connect(ours, ECHO), total);
+                }
+                // A port without a listener.
+                let to = SocketAddr::new(ours.parse().unwrap(), 81);
+                let refused = TcpStream::connect(to).unwrap_err();
+                assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);
+            }
+        });
+        let stats = server.stack.tcp_stats();
+        assert_eq!(stats.opened_passive, 10, "{spec}");
+        assert_eq!(
+            (server.echoes.len(), server.stack.connections()),
+            (0, 0),
+            "{spec}"
+        );
+    }
+}
+
+#[test]
+fn a_hundred_connections_at_once() {
+    let Some((namespace, mut server)) = server(TAP, Config::default()) else {
+        return;
+    };
+    beside(&namespace, &mut server, || {
+        let mut all: Vec<_> = (0..100).map(|n| connect(OURS[n % 2], ECHO)).collect();
+        for stream in &mut all {
+            echo(stream, 20_000);
+        }
+    });
+    assert_eq!(server.stack.connections(), 0);
+}
+
+#[test]
+fn bad_wires_lose_nothing() {
+    // Both ways: loss, doubles, reordering, delay.
+    for faults in [
+        "loss:0.02",
+        "dup:0.05+reorder:0.05",
+        "delay:2ms+jitter:1ms+loss:0.01",
+        "rate:50M+queue:100kB+delay:3ms",
+    ] {
+        let spec = format!("{VETH},faulty={faults}");
+        let Some((namespace, mut server)) = server(&spec, Config::default()) else {
+            return;
+        };
+        beside(&namespace, &mut server, || {
+            for ours in OURS {
+                echo(&mut connect(ours, ECHO), 300_000);
+            }
+        });
+        assert!(server.echoes.is_empty(), "{faults}");
+    }
+}
+
+#[test]
+fn all_ways_to_agree_with_linux() {
+    let default = Config::default();
+    for (sack, timestamps, window_scaling, rack) in [
+        (false, true, true, false),
+        (true, false, true, true),
+        (true, true, false, true),
+        (false, false, false, false),
+        (true, true, true, false),
+    ] {
+        let tcp = Config {
+            sack,
+            timestamps,
+            window_scaling,
+            rack,
+            ..default.clone()
+        };
+        let spec = format!("{VETH},faulty=loss:0.01");
+        let Some((namespace, mut server)) = server(&spec, tcp) else {
+            return;
+        };
+        beside(&namespace, &mut server, || {
+            echo(&mut connect(OURS[0], ECHO), 500_000);
+        });
+        assert!(server.echoes.is_empty());
+    }
+}
+
+#[test]
+fn we_open_connections_to_linux() {
+    for spec in [TAP, VETH] {
+        let Some((namespace, mut server)) = server(spec, Config::default()) else {
+            return;
+        };
+        let listener = {
+            let _inside = namespace.enter();
+            TcpListener::bind("[::]:5000").unwrap()
+        };
+        let kernel = std::thread::spawn(move || {
+            for _ in 0..2 {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut all = Vec::new();
+                stream.read_to_end(&mut all).unwrap();
+                stream.write_all(&all).unwrap();
+            }
+        });
+        for to in KERNELS {
+            let now_ns = server.now_ns();
+            let remote = SocketAddr::new(to.parse().unwrap(), 5000);
+            let mut io = server.stack.io(now_ns, &mut server.out);
+            let id = io.connect(None, remote).unwrap();
+            let total = 300_000;
+            let (mut sent, mut seen) = (0, 0);
+            let start = Instant::now();
+            while seen < total {
+                assert!(start.elapsed() < PATIENCE, "{sent} {seen}");
+                server.round();
+                let now_ns = server.now_ns();
+                let mut io = server.stack.io(now_ns, &mut server.out);
+                if sent < total {
+                    let end = (sent + 10_000).min(total);
+                    let bytes: Vec<u8> = (sent..end).map(byte).collect();
+                    match io.write(id, &bytes) {
+                        Ok(count) => sent += count,
+                        Err(error) => assert_eq!(error, Error::WouldBlock),
+                    }
+                    if sent == total {
+                        io.shutdown(id).unwrap();
+                    }
+                }
+                let mut room = vec![0; 1 << 16];
+                match io.read(id, &mut room) {
+                    Ok(count) => {
+                        for &found in &room[..count] {
+                            assert_eq!(found, byte(seen));
+                            seen += 1;
+                        }
+                    }
+                    Err(error) => assert_eq!(error, Error::WouldBlock),
+                }
+            }
+            let now_ns = server.now_ns();
+            server.stack.io(now_ns, &mut server.out).close(id);
+        }
+        kernel.join().unwrap();
+        // Nobody listens there.
+        let now_ns = server.now_ns();
+        let mut io = server.stack.io(now_ns, &mut server.out);
+        let remote = SocketAddr::new(KERNELS[0].parse().unwrap(), 5001);
+        let id = io.connect(None, remote).unwrap();
+        let start = Instant::now();
+        while server.stack.io(0, &mut server.out).error(id) != Some(Error::Refused) {
+            assert!(start.elapsed() < PATIENCE);
+            server.round();
+        }
+    }
+}
+
+#[test]
+fn linux_sends_to_one_that_takes_everything() {
+    let Some((namespace, mut server)) = server(TAP, Config::default()) else {
+        return;
+    };
+    const TOTAL: u64 = 30_000_000;
+    let ns = beside(&namespace, &mut server, || {
+        let start = Instant::now();
+        let mut stream = connect(OURS[0], DISCARD);
+        for _ in 0..TOTAL / 100_000 {
+            stream.write_all(&[1; 100_000]).unwrap();
+        }
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).unwrap();
+        start.elapsed()
+    });
+    assert_eq!(server.taken, TOTAL);
+    println!("{} Mb/s", TOTAL * 8 / ns.as_micros().max(1) as u64);
+}

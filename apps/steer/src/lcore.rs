@@ -193,7 +193,7 @@ impl Host for StackStage<Apps> {
         self.stack.has(key).then_some((0, 0))
     }
 
-    fn refused(&mut self, _: &FlowKey) {}
+    fn refused(&mut self, _: &FlowKey, _: &mut Egress) {}
 
     fn parcel(&mut self, _: Member, _: u16, packet: Packet, _: &mut Steering, out: &mut Egress) {
         // Nobody sends any.

@@ -8,12 +8,14 @@
 //! | [`echo`], [`stream`], [`proxy`], [`http`] | the applications |
 //! | [`relay`], [`pattern`] | bytes from one connection to another, and bytes that are made up |
 //! | [`lcore`] | what an lcore runs |
+//! | [`core`] | a stack behind steering, and how connections move |
 //! | [`steering`] | who owns a connection, and how its packets get there |
 //! | `show` | what `linerate ctl` shows |
 #![forbid(unsafe_code)]
 
 pub mod app;
 pub mod config;
+pub mod core;
 pub mod echo;
 pub mod http;
 pub mod lcore;

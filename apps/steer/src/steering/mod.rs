@@ -211,6 +211,12 @@ impl Steering {
         self.me
     }
 
+    /// The time of a burst, in nanoseconds.
+    #[inline]
+    pub fn ns(&self, ticks: u64) -> u64 {
+        self.clock.ns(ticks)
+    }
+
     /// Lcores and ports.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -250,7 +256,9 @@ impl Steering {
     /// nanoseconds of the same clock; [`u64::MAX`]: not before a packet comes.
     pub fn turn(&mut self, now_ns: u64, host: &mut impl Host, out: &mut Egress) -> u64 {
         let mut next = u64::MAX;
-        self.refused.drain(..).for_each(|key| host.refused(&key));
+        self.refused
+            .drain(..)
+            .for_each(|key| host.refused(&key, out));
         if let Some(map) = &mut self.map {
             let now_ms = ms(now_ns);
             let mut idle = std::mem::take(&mut map.idle);

@@ -190,6 +190,11 @@ impl Plan {
         self.ports.get(usize::from(port))
     }
 
+    /// All ports, by number.
+    pub fn ports(&self) -> &[PortPlan] {
+        &self.ports
+    }
+
     /// How many lcores own connections.
     pub fn owners(&self) -> Member {
         self.owners

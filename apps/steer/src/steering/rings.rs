@@ -36,7 +36,7 @@ impl Steering {
                 }
                 Note::Refused => {
                     if let Some((_, key)) = outgoing(&packet) {
-                        host.refused(&key);
+                        host.refused(&key, out);
                     }
                     out.drop_one(self.no_entry, packet);
                 }
@@ -187,7 +187,7 @@ impl Steering {
                 };
                 self.tell(from, answer, key, out);
             }
-            Note::NoRoom => host.refused(key),
+            Note::NoRoom => host.refused(key, out),
             Note::Moved => {
                 let next = self.away.moved(key);
                 self.drained(next, key, out);

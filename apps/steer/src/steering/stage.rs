@@ -20,7 +20,7 @@ pub trait Host: Send {
 
     /// The home of a connection has no room for its entry: one that begins cannot, one that has
     /// moved should go back.
-    fn refused(&mut self, key: &FlowKey);
+    fn refused(&mut self, key: &FlowKey, out: &mut Egress);
 
     /// Takes what the host of another lcore has sent by [`Steering::send_parcel`].
     fn parcel(
@@ -31,6 +31,13 @@ pub trait Host: Send {
         steering: &mut Steering,
         out: &mut Egress,
     );
+
+    /// Comes before each burst from a ring: what other hosts have sent by ways of their own, and
+    /// what packets in the burst may be about.
+    #[inline]
+    fn arrivals(&mut self, now_ns: u64, steering: &mut Steering, out: &mut Egress) {
+        let _ = (now_ns, steering, out);
+    }
 
     /// Handles timers at `now_ns`; returns when to come again, in nanoseconds, [`u64::MAX`] if
     /// packets alone give it work.
@@ -63,7 +70,7 @@ impl Host for Nobody {
         None
     }
 
-    fn refused(&mut self, _: &FlowKey) {}
+    fn refused(&mut self, _: &FlowKey, _: &mut Egress) {}
 
     fn parcel(
         &mut self,
@@ -130,6 +137,7 @@ impl<H: Host> Stage for Steered<H> {
             steering.receive(burst, out);
             steering.follow(burst, out);
         } else {
+            host.arrivals(steering.clock.ns(burst.now), steering, out);
             steering.take(burst, host, out);
         }
         if !burst.is_empty() {

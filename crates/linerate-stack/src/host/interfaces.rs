@@ -6,6 +6,7 @@ use linerate_core::run::Egress;
 use linerate_wire::{MacAddr, ipv6, ndp};
 
 use super::address::{self, OwnAddresses};
+use super::path::Path;
 use super::{Host, HostError, Interface, InterfaceConfig, InterfaceId, MAX_INTERFACES};
 use crate::neighbour::{self, Event};
 
@@ -114,6 +115,12 @@ impl Host {
     /// The interface of a port.
     pub fn interface_of(&self, port: u16) -> Option<InterfaceId> {
         self.by_port.get(usize::from(port)).copied().flatten()
+    }
+
+    /// The port that a path leaves by; `None` to our own addresses, or where the interface is gone.
+    pub fn port_of(&self, path: Path) -> Option<u16> {
+        let interface = self.at(path.interface());
+        interface.map(|interface| interface.config.port)
     }
 
     /// Whether an address of ours on the interface is used: configured, and no duplicate.

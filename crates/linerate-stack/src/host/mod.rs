@@ -81,6 +81,7 @@ use crate::reassembly::{Reassembler, Refusal};
 mod address;
 mod config;
 mod control;
+mod divert;
 mod inbound;
 mod interfaces;
 mod judge;
@@ -172,6 +173,8 @@ pub struct Host {
     checksums: Checksums,
     /// Packets to our own addresses.
     looped: VecDeque<Packet>,
+    /// Segments that begin or end connections, where somebody else sends them.
+    diverted: Option<Box<divert::Divert>>,
     /// Errors that arose while sending, for the next call of `receive`.
     local_errors: Vec<IcmpError>,
     /// Counters of identifications, by a keyed hash of the addresses.
@@ -214,6 +217,7 @@ impl Host {
             parser: Parser::new(config.isa),
             checksums: Checksums::new(config.isa),
             looped: VecDeque::with_capacity(config.loopback_pkts),
+            diverted: None,
             local_errors: Vec::with_capacity(MAX_ERRORS),
             idents: vec![0; IDENTS].into(),
             secret,
@@ -262,13 +266,15 @@ impl Host {
     /// our own addresses.
     pub fn held(&self) -> u64 {
         let fragments = self.reassembler.held().datagrams;
-        (self.neighbours.queued().0 + fragments + self.looped.len()) as u64
+        let kept = self.looped.len() + self.diverted_pkts();
+        (self.neighbours.queued().0 + fragments + kept) as u64
     }
 
     /// The packets that came in them: more, where fragments were joined.
     pub fn held_packets(&self) -> u64 {
         let fragments = self.reassembler.held().fragments;
-        (self.neighbours.queued().0 + self.looped.len()) as u64 + fragments
+        let kept = self.looped.len() + self.diverted_pkts();
+        (self.neighbours.queued().0 + kept) as u64 + fragments
     }
 
     /// Drops all that is kept.

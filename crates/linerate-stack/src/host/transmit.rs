@@ -336,7 +336,8 @@ impl Host {
         packet.data_mut()[..L2].copy_from_slice(&hop.header);
         match hop.link {
             Link::Known => {
-                out.send_one(hop.port, packet);
+                let port = hop.port;
+                self.leave(port, packet, out);
                 Ok(())
             }
             Link::Unknown => {
@@ -424,7 +425,8 @@ impl Host {
             match self.at(InterfaceId(released.interface)) {
                 Some(interface) => {
                     let _ = set_macs(packet.data_mut(), released.mac, interface.config.mac);
-                    out.send_one(interface.config.port, packet);
+                    let port = interface.config.port;
+                    self.leave(port, packet, out);
                 }
                 None => out.drop_one(self.reasons.no_interface, packet),
             }

@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use linerate_core::packet::Packet;
 use linerate_core::run::Egress;
+use linerate_tables::rss::Ports;
 use linerate_wire::FlowKey;
 
 use super::Stack;
@@ -12,10 +13,11 @@ use super::listener::ListenerId;
 use super::poll::Event;
 use super::receive::{Uses, local_of};
 use super::slots::{NIL, SocketId, is};
-use crate::host::Host;
+use super::steer::PortChoice;
 use crate::host::Unreachable;
 use crate::host::ping::Ping;
 use crate::host::udp::Udp;
+use crate::host::{Host, Path};
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::connection::{Connection, Error, Info, Keepalive};
 use crate::tcp::receive::Span;
@@ -110,16 +112,17 @@ impl Io<'_> {
         let source = local
             .map(|local| local.ip())
             .filter(|ip| !ip.is_unspecified());
-        let (_, source) = self.stack.host.path(source, remote.ip())?;
+        let (path, source) = self.stack.host.path(source, remote.ip())?;
         let port = local.map_or(0, |local| local.port());
         let Some(key) = tuple::of((source, port).into(), remote) else {
             return Err(Unreachable::Family.into());
         };
-        let key = match port {
-            0 => self.with_port(key),
+        let found = match port {
+            0 => self.with_port(key, path),
             _ => Some(key).filter(|key| !self.stack.uses().has(key, self.now_ns)),
         };
-        let Some(key) = key else {
+        let found = found.and_then(|key| Some((key, self.stack.needs_entry(&key, path)?)));
+        let Some((key, needs_entry)) = found else {
             self.stack.stats.no_port += 1;
             return Err(ConnectError::NoPort(remote));
         };
@@ -134,13 +137,67 @@ impl Io<'_> {
             self.stack.stats.no_room += 1;
             return Err(ConnectError::NoRoom);
         };
-        self.stack.slots[index].is |= is::OWNED;
+        let slot = &mut self.stack.slots[index];
+        slot.is |= is::OWNED;
+        slot.mapped = needs_entry;
         self.stack.settle(index, self.now_ns, self.out);
         Ok(self.stack.slots.id(index))
     }
 
-    /// The key with a local port that is free.
-    fn with_port(&mut self, key: FlowKey) -> Option<FlowKey> {
+    /// The key with a local port that is free and brings answers to this lcore.
+    fn with_port(&mut self, key: FlowKey, path: Path) -> Option<FlowKey> {
+        let port = self.stack.host.port_of(path);
+        // Back in its place below; nothing in between calls for it.
+        let rule = self.stack.rule.take();
+        let choice = match (&rule, port) {
+            (Some(rule), Some(port)) => rule.ports(port, &key),
+            _ => PortChoice::Any,
+        };
+        let found = match choice {
+            PortChoice::Any => self.any_port(key),
+            PortChoice::Among(ports) => {
+                let found = self.port_among(key, ports);
+                found.or_else(|| {
+                    let has_maps = rule.as_ref().is_some_and(|rule| rule.has_maps());
+                    self.any_port(key).filter(|_| has_maps)
+                })
+            }
+            PortChoice::Nothing => None,
+        };
+        self.stack.rule = rule;
+        found
+    }
+
+    /// The key with one of these local ports that is free.
+    fn port_among(&mut self, key: FlowKey, ports: Ports<'_>) -> Option<FlowKey> {
+        let now_ns = self.now_ns;
+        let stack = &mut *self.stack;
+        let ports = ports.range(stack.ports.clone());
+        let uses = Uses {
+            slots: &stack.slots,
+            lingering4: &stack.lingering4,
+            lingering6: &stack.lingering6,
+        };
+        match key {
+            FlowKey::V4(tuple) => {
+                let is_used = |port| uses.has4(&tuple.with_local_port(port), now_ns);
+                let port = stack
+                    .chooser
+                    .choose_among(&tuple, &ports, is_used, now_ns)?;
+                Some(FlowKey::V4(tuple.with_local_port(port)))
+            }
+            FlowKey::V6(tuple) => {
+                let is_used = |port| uses.has6(&tuple.with_local_port(port), now_ns);
+                let port = stack
+                    .chooser
+                    .choose_among(&tuple, &ports, is_used, now_ns)?;
+                Some(FlowKey::V6(tuple.with_local_port(port)))
+            }
+        }
+    }
+
+    /// The key with any local port that is free.
+    fn any_port(&mut self, key: FlowKey) -> Option<FlowKey> {
         let now_ns = self.now_ns;
         let range = self.stack.ports.clone();
         let stack = &mut *self.stack;

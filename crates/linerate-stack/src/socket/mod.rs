@@ -14,6 +14,7 @@
 //! | `slots`, `listener` | connections and ports that are listened to |
 //! | `way` | how segments leave |
 //! | `moving` | connections that go to another lcore |
+//! | `steer` | which lcore packets come to: what decides of ports, and who has to hear of ends |
 //!
 //! ```
 //! use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig};
@@ -55,6 +56,7 @@ mod poll;
 mod receive;
 mod settle;
 mod slots;
+mod steer;
 #[cfg(test)]
 mod tests;
 mod way;
@@ -65,6 +67,7 @@ pub use listener::ListenerId;
 pub use moving::{Detached, Refused};
 pub use poll::{Event, Source, interest};
 pub use slots::SocketId;
+pub use steer::{Ended, PortChoice, PortRule};
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -157,6 +160,10 @@ pub struct Stack {
     /// Connections to which something has happened in this burst.
     touched: Vec<u32>,
     stats: SocketStats,
+    /// Which ports bring answers here; without, all do.
+    rule: Option<Box<dyn PortRule>>,
+    /// Connections that are to go to another lcore.
+    leaving: Vec<(SocketId, u8)>,
     ports: std::ops::RangeInclusive<u16>,
     comes_here: Option<ComesHere>,
     /// `Send`, not `Sync`.
@@ -199,6 +206,8 @@ impl Stack {
             ready: Ready::default(),
             touched: Vec::with_capacity(2 * Burst::CAPACITY),
             stats: SocketStats::default(),
+            rule: None,
+            leaving: Vec::new(),
             ports: config.ports.clone(),
             comes_here: None,
             slots,

@@ -30,6 +30,8 @@ pub struct Detached {
     connection: connection::Detached,
     key: FlowKey,
     flow_label: u32,
+    moves: u16,
+    token: u64,
 }
 
 impl Detached {
@@ -40,6 +42,23 @@ impl Detached {
             FlowKey::V6(key) => key.remote(),
         };
         (local_of(&self.key).into(), remote)
+    }
+
+    /// How often it has moved, this time included; the count wraps.
+    pub fn moves(&self) -> u16 {
+        self.moves
+    }
+
+    /// The same, having moved once more.
+    #[must_use]
+    pub fn moved(mut self) -> Self {
+        self.moves = self.moves.wrapping_add(1);
+        self
+    }
+
+    /// What its events had with them.
+    pub fn token(&self) -> u64 {
+        self.token
     }
 
     /// Its key, as segments have it that arrive.
@@ -71,6 +90,9 @@ impl Io<'_> {
             return Err(Error::NotConnected);
         }
         let (key, flow_label) = (slot.key, slot.flow_label);
+        let (moves, token) = (slot.moves.wrapping_add(1), slot.token);
+        // It goes on: its entry is the other lcore's from now on.
+        slot.mapped = false;
         let connection = std::mem::replace(&mut slot.connection, Connection::closed());
         let connection = connection.detach(&mut self.stack.shared);
         self.stack.free(id.slot, self.now_ns, self.out);
@@ -78,6 +100,8 @@ impl Io<'_> {
             connection,
             key,
             flow_label,
+            moves,
+            token,
         })
     }
 
@@ -90,12 +114,16 @@ impl Io<'_> {
             connection,
             key,
             flow_label,
+            moves,
+            token,
         } = detached;
         let back = |connection| {
             Refused(Box::new(Detached {
                 connection,
                 key,
                 flow_label,
+                moves,
+                token,
             }))
         };
         if self.stack.slots.room() == 0 || self.stack.slots.find(&key).is_some() {
@@ -124,7 +152,9 @@ impl Io<'_> {
             Ok(index) => index,
             Err(connection) => return Err(back(connection.detach(&mut self.stack.shared))),
         };
-        self.stack.slots[index].is |= is::OWNED;
+        let slot = &mut self.stack.slots[index];
+        slot.is |= is::OWNED;
+        (slot.mapped, slot.moves) = (true, moves);
         self.stack.settle(index, self.now_ns, self.out);
         Ok(self.stack.slots.id(index))
     }

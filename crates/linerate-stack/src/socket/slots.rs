@@ -1,11 +1,13 @@
 //! The connections of a stack: one slot each, found by id, by 4-tuple, by timer or as ready.
 
+use std::collections::VecDeque;
+
 use linerate_tables::TableError;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 use linerate_wire::FlowKey;
 
 use crate::host::Path;
-use crate::tcp::connection::Connection;
+use crate::tcp::connection::{Connection, State};
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
@@ -55,6 +57,10 @@ pub(super) struct Slot {
     pub(super) is: u8,
     /// What the user wants to know of it: bits of [`interest`](super::interest).
     pub(super) interest: u8,
+    /// Whether its home may have an entry for it, which has to go with it.
+    pub(super) mapped: bool,
+    /// How often it has moved; the count wraps.
+    pub(super) moves: u16,
     pub(super) generation: u32,
     /// The listener whose it is, until it is accepted.
     pub(super) listener: u32,
@@ -73,6 +79,8 @@ pub(super) struct Slots {
     index6: Exact<40, u32>,
     /// By chance, so that ids of other stacks mean nothing here.
     first_generation: u32,
+    /// Connections with an entry that have ended: key, path, whether they linger.
+    pub(super) ended: VecDeque<(FlowKey, Path, bool)>,
 }
 
 impl Slots {
@@ -86,6 +94,7 @@ impl Slots {
             index4: Exact::new(&config("tcp4", limit))?,
             index6: Exact::new(&config("tcp6", limit))?,
             first_generation: Seed::random().0 as u32,
+            ended: VecDeque::new(),
         })
     }
 
@@ -173,6 +182,8 @@ impl Slots {
             flow_label,
             is: is::USED | is::INDEXED,
             interest: 0,
+            mapped: false,
+            moves: 0,
             generation: self.first_generation,
             listener: NIL,
             next: NIL,
@@ -198,6 +209,10 @@ impl Slots {
             return;
         }
         slot.is &= !is::INDEXED;
+        if slot.mapped {
+            let lingers = slot.connection.state() == State::TimeWait;
+            self.ended.push_back((slot.key, slot.path, lingers));
+        }
         match &slot.key {
             FlowKey::V4(key) => self.index4.remove(&key.0),
             FlowKey::V6(key) => self.index6.remove(&key.0),

@@ -103,7 +103,7 @@ impl Host for TestHost {
         Some((0, connection.moves))
     }
 
-    fn refused(&mut self, key: &FlowKey) {
+    fn refused(&mut self, key: &FlowKey, _: &mut Egress) {
         self.refused.push(*key);
     }
 

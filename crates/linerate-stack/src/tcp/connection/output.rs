@@ -559,7 +559,7 @@ impl Connection {
     /// than the timeout: the window begins anew (RFC 5681 4.1).
     pub(super) fn restart_if_idle<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         // What waits was written after the pause, which counts once.
-        if self.sent.count() > 0 || self.last_sent_ms == 0 || self.buffer.len() > 0 {
+        if self.sent.count() > 0 || self.last_sent_ms == 0 || !self.buffer.is_empty() {
             return;
         }
         let now_ms = (cx.now_ns / 1_000_000) as u32;

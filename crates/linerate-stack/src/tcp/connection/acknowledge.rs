@@ -100,17 +100,21 @@ impl Connection {
         }
         if !is_old {
             flags |= self.update_window(segment);
-            self.probes = match self.awaits {
-                super::Awaits::LossProbe => self.probes,
-                _ => 0,
-            };
+            self.on_answer();
         }
         let prior_fack = self.rack_fack;
         if self.sent.count() == 0 {
             if flags & told::ADVANCED == 0 && !is_old {
                 self.on_probe_answer();
             }
+            if self.is(is::SACK) && !segment.sacks.is_empty() {
+                flags |= self.on_sacks(cx, segment, prior_una, &mut trips);
+            }
             self.check_probe(cx, ack, flags);
+            if flags & told::DSACK != 0 {
+                // RFC 2883 4: that the last retransmission was needless comes behind its ACK.
+                self.on_trouble(cx, &Told::of(flags & told::DSACK));
+            }
             return true;
         }
         if self.is(is::SACK) && !segment.sacks.is_empty() {
@@ -178,6 +182,18 @@ impl Connection {
             self.schedule_loss_probe(cx, flags & told::ADVANCED != 0);
         }
         true
+    }
+
+    /// The peer is there: what it did not answer counts no more. RFC 9293 3.8.6.1 (SHLD-30): the
+    /// time between probes of a window that stays closed goes on to grow.
+    #[inline]
+    fn on_answer(&mut self) {
+        match self.awaits {
+            super::Awaits::LossProbe => {}
+            super::Awaits::WindowProbe if self.snd_wnd == 0 => self.retries = 0,
+            super::Awaits::WindowProbe => (self.retries, self.probes) = (0, 0),
+            _ => self.probes = 0,
+        }
     }
 
     /// RFC 9293 3.10.7.4: the window of a segment that is not older than the one that it is of.

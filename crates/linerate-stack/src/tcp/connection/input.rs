@@ -50,9 +50,22 @@ impl Connection {
             return cx.wire.free(packet);
         }
         // Fourth: SYN.
-        if segment.has(flag::SYN) && !self.is_simultaneous(segment) {
-            self.on_syn(cx, segment);
-            return cx.wire.free(packet);
+        let answer;
+        let mut segment = segment;
+        if segment.has(flag::SYN) {
+            if !self.is_both_open(segment) {
+                self.on_syn(cx, segment);
+                return cx.wire.free(packet);
+            }
+            answer = Segment {
+                seq: segment.end(),
+                flags: flag::ACK,
+                len: 0,
+                // The window of a SYN is not scaled (RFC 7323 2.2): the next has it.
+                window: segment.window >> self.snd_scale,
+                ..*segment
+            };
+            segment = &answer;
         }
         // Fifth: ACK.
         if !segment.has(flag::ACK) {
@@ -62,10 +75,11 @@ impl Connection {
         if self.state == State::SynReceived && !self.establish(cx, segment) {
             return cx.wire.free(packet);
         }
-        self.note_timestamp(cx, segment);
         if !self.on_ack(cx, segment) {
             return cx.wire.free(packet);
         }
+        // Only now: a blind segment, whose ACK is wrong, must not set the clock (RFC 5961 5.2).
+        self.note_timestamp(cx, segment);
         self.after_ack(cx);
         if self.state == State::Closed || self.state == State::TimeWait {
             return cx.wire.free(packet);
@@ -159,15 +173,15 @@ impl Connection {
         }
     }
 
-    /// RFC 9293 3.5, figure 7 (MUST-10): both have connected at once, and this is the other one's
-    /// answer to our SYN. Its SYN is the one that was answered already.
-    fn is_simultaneous(&self, segment: &Segment) -> bool {
+    /// RFC 9293 3.5, figure 8: the answer to a SYN that crossed the peer's. All that is new in it is
+    /// its ACK.
+    fn is_both_open(&self, segment: &Segment) -> bool {
         self.state == State::SynReceived
             && self.is(is::ACTIVE)
             && segment.has(flag::ACK)
             && segment.seq == self.irs
+            && segment.seq_len() == 1
             && segment.ack == self.snd_nxt
-            && segment.len == 0
     }
 
     /// RFC 5961 4.2; before the handshake is over, the SYN again.

@@ -291,6 +291,8 @@ mod is {
     pub(super) const ACTIVE: u32 = 1 << 21;
     /// Delayed ACKs are off for good (Linux: TCP_QUICKACK).
     pub(super) const QUICK_ACK: u32 = 1 << 22;
+    /// The pacer has held something back.
+    pub(super) const PACED: u32 = 1 << 23;
     /// The head was acknowledged by SACK only, and is missing now (RFC 2018 8).
     pub(super) const RENEGED: u32 = 1 << 24;
     /// No more is read: what comes is discarded.
@@ -299,6 +301,8 @@ mod is {
     pub(super) const FIN_SEEN: u32 = 1 << 26;
     /// Windows are scaled.
     pub(super) const SCALED: u32 = 1 << 27;
+    /// The last reduction of the window was undone.
+    pub(super) const UNDONE: u32 = 1 << 29;
     /// There was no slot for what was to be sent.
     pub(super) const STARVED: u32 = 1 << 28;
 }
@@ -397,7 +401,7 @@ pub struct Connection {
     rack_persist: u8,
     dup_acks: u8,
     undo_point: u32,
-    /// Retransmitted bytes that no D-SACK has shown to be needless.
+    /// Retransmitted bytes that no D-SACK has shown to be needless; -1: nothing was retransmitted.
     undo_retrans: i32,
     /// Time stamp of the first retransmission.
     retrans_stamp: u32,

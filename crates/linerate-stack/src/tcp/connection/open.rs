@@ -5,7 +5,7 @@ use linerate_wire::tcp::flag;
 
 use super::{Awaits, Connection, Context, Ecn, Error, Shape, State, Wire, event, is};
 use crate::tcp::config::{Config, EcnMode};
-use crate::tcp::congestion::{Controller, Usage};
+use crate::tcp::congestion::{Controller, Usage, initial_window};
 use crate::tcp::receive::{Autotune, ReceiveQueue, Window};
 use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::{Header, Sacks, Segment, SynOptions};
@@ -400,6 +400,9 @@ impl Connection {
         cx.shared.stats.established += 1;
         self.events |= event::CONNECTED | event::WRITABLE;
         self.retries = 0;
+        // RFC 6928 2: by the segment size that was agreed upon, not by what the link takes.
+        let window = &mut self.control.window;
+        window.cwnd_bytes = window.cwnd_bytes.min(initial_window(self.mss));
         if retries > 0 {
             // RFC 5681 3.1 and RFC 6298 5.7.
             self.control.window.cwnd_bytes = self.mss.into();

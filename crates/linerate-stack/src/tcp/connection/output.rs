@@ -34,6 +34,7 @@ impl Connection {
     #[inline]
     pub fn push<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         let mut went = Went::Done;
+        self.set(is::PACED, false);
         if self.lost_unsent > 0 && !self.is_probing_timeout() {
             went = self.retransmit_lost(cx);
         }
@@ -91,7 +92,8 @@ impl Connection {
             }
         }
         // RFC 9293 3.8.6.1: with nothing under way somebody must ask for the window.
-        if self.sent.count() == 0 && self.has_new() && went == Went::Done {
+        let is_held = went == Went::Done && !self.is(is::PACED);
+        if self.sent.count() == 0 && is_held && self.has_new() {
             self.await_window(cx);
         }
         went
@@ -106,6 +108,7 @@ impl Connection {
             return Went::Done;
         }
         if !self.pacer.may_send(cx.now_ns) {
+            self.set(is::PACED, true);
             return Went::Done;
         }
         let mss = u32::from(self.mss);
@@ -269,6 +272,7 @@ impl Connection {
                 break;
             }
             if !self.pacer.may_send(cx.now_ns) {
+                self.set(is::PACED, true);
                 break;
             }
             went = self.retransmit(cx, index, cwnd - in_flight);
@@ -347,7 +351,7 @@ impl Connection {
         self.sent
             .resent(&mut cx.shared.records, index, cx.now_ns, stamp);
         if self.has_undo {
-            self.undo_retrans = self.undo_retrans.saturating_add(len as i32);
+            self.undo_retrans = self.undo_retrans.max(0).saturating_add(len as i32);
         }
         if self.retrans_stamp == 0 {
             self.retrans_stamp = self.ts_now(cx.now_ns).max(1);
@@ -554,7 +558,8 @@ impl Connection {
     /// Whether something may be sent that the user gave while nothing was under way for longer
     /// than the timeout: the window begins anew (RFC 5681 4.1).
     pub(super) fn restart_if_idle<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
-        if self.sent.count() > 0 || self.last_sent_ms == 0 {
+        // What waits was written after the pause, which counts once.
+        if self.sent.count() > 0 || self.last_sent_ms == 0 || !self.buffer.is_empty() {
             return;
         }
         let now_ms = (cx.now_ns / 1_000_000) as u32;

@@ -40,6 +40,17 @@ pub(super) struct Told {
 }
 
 impl Told {
+    /// One that tells of nothing else.
+    pub(super) fn of(flags: u16) -> Self {
+        Self {
+            flags,
+            is_duplicate: false,
+            newly_acked: 0,
+            newly_sacked: 0,
+            echo: None,
+        }
+    }
+
     fn has(&self, flags: u16) -> bool {
         self.flags & flags != 0
     }
@@ -82,8 +93,6 @@ impl Connection {
                 if self.try_undo_recovery(cx, told) {
                     return;
                 }
-                self.end_reduction(cx);
-                self.phase = Phase::Open;
             }
             _ => {}
         }
@@ -91,7 +100,7 @@ impl Connection {
             Phase::Recovery => {
                 if told.has(told::ADVANCED) {
                     if !self.is(is::SACK) {
-                        self.on_partial_ack();
+                        self.on_partial_ack(told.newly_acked);
                     }
                     if self.try_undo_partial(cx, told) {
                         return;
@@ -159,7 +168,9 @@ impl Connection {
             self.enter_cwr(cx, Signal::Ecn);
         }
         if self.phase != Phase::Cwr {
-            let is_disorder = self.sacked + self.lost > 0 || self.dup_acks > 0 || is_repairing;
+            // Not because something could be undone still: without the phase Open there is no loss
+            // probe (RFC 8985 7.2), and a D-SACK is heard in any.
+            let is_disorder = self.sacked + self.lost + self.retrans > 0 || self.dup_acks > 0;
             let before = self.phase;
             self.phase = match is_disorder {
                 true => Phase::Disorder,
@@ -186,10 +197,13 @@ impl Connection {
         }
     }
 
-    /// RFC 6582 3.2 step 3: what the partial ACK has acknowledged was among those that left.
-    fn on_partial_ack(&mut self) {
+    /// RFC 6582 3.2 step 3: what the partial ACK has acknowledged was among those that left, but for
+    /// the one that was missing.
+    fn on_partial_ack(&mut self, newly_acked: u32) {
         let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
-        self.dup_acks = self.dup_acks.saturating_sub(1);
+        let left = newly_acked.div_ceil(u32::from(self.mss).max(1));
+        let left = left.saturating_sub(1).min(u8::MAX.into()) as u8;
+        self.dup_acks = self.dup_acks.saturating_sub(left);
         let left = u32::from(self.dup_acks).saturating_mul(self.mss.into());
         self.sacked = left.min(outstanding.saturating_sub(self.lost.max(self.mss.into())));
     }
@@ -367,6 +381,7 @@ impl Connection {
         newly_acked: u32,
         newly_sacked: u32,
     ) {
+        self.set(is::UNDONE, false);
         let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
         self.control.on_congestion(signal, outstanding, cx.now_ns);
         self.prr = Prr::start(Flight {
@@ -386,13 +401,16 @@ impl Connection {
     }
 
     fn end_reduction<W>(&mut self, cx: &Context<'_, W>) {
+        if self.is(is::UNDONE) {
+            return; // the window is what it was, not what it was to become
+        }
         let by_timeout = self.phase == Phase::Loss;
         self.control.on_recovery_end(by_timeout, cx.now_ns);
     }
 
     /// The timeout: RFC 5681 3.1, RFC 5682 for F-RTO.
     pub(super) fn enter_loss<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
-        let is_new = self.phase != Phase::Recovery && self.phase != Phase::Loss
+        let is_new = !matches!(self.phase, Phase::Recovery | Phase::Loss)
             || seq::ge(self.snd_una, self.recovery_point);
         if self.is(is::RENEGED) {
             // RFC 2018 8: what SACKs have said counts no more.
@@ -403,7 +421,11 @@ impl Connection {
         }
         self.reset_dup_acks();
         self.mark_timed_out(cx);
-        let is_first = !matches!(self.phase, Phase::Loss) || is_new && self.retries == 0;
+        // RFC 5681 3.1: the threshold goes down once for a flight, not again where a recovery has
+        // repaired it in vain (Linux: tcp_enter_loss).
+        let is_first = matches!(self.phase, Phase::Open | Phase::Disorder)
+            || seq::ge(self.snd_una, self.recovery_point)
+            || self.phase == Phase::Loss && self.retries == 0;
         if is_first {
             self.begin_undo();
         }
@@ -446,13 +468,13 @@ impl Connection {
     fn in_loss<W: Wire>(&mut self, cx: &mut Context<'_, W>, told: &Told) {
         let is_recovered = seq::ge(self.snd_una, self.recovery_point);
         if told.has(told::ADVANCED) && self.may_undo(told) {
-            return self.undo_loss(cx);
+            return self.undo_loss(cx, false);
         }
         if self.is(is::FRTO) {
             if told.has(told::ORIGINAL) {
                 // Step 3.b: what was sent once has arrived. The timeout was too early.
                 cx.shared.stats.spurious_timeouts += 1;
-                return self.undo_loss(cx);
+                return self.undo_loss(cx, true);
             }
             if seq::gt(self.snd_nxt, self.recovery_point) {
                 if told.has(told::SACKED) || told.is_duplicate {
@@ -491,8 +513,12 @@ impl Connection {
 
     fn begin_undo(&mut self) {
         self.has_undo = true;
+        self.set(is::UNDONE, false);
         self.undo_point = self.snd_una;
-        self.undo_retrans = self.retrans.min(i32::MAX as u32) as i32;
+        self.undo_retrans = match self.retrans {
+            0 => -1,
+            bytes => bytes.min(i32::MAX as u32) as i32,
+        };
         if self.retrans == 0 {
             self.retrans_stamp = 0;
         }
@@ -500,11 +526,7 @@ impl Connection {
 
     /// Whether all that was sent again was sent needlessly, as far as is known.
     fn may_undo(&self, told: &Told) -> bool {
-        self.has_undo && (self.undo_retrans == 0 && self.has_retransmitted() || self.is_early(told))
-    }
-
-    fn has_retransmitted(&self) -> bool {
-        self.retrans_stamp != 0
+        self.has_undo && (self.undo_retrans == 0 || self.is_early(told))
     }
 
     /// RFC 3522 3: the ACK echoes a time before the first retransmission.
@@ -524,6 +546,7 @@ impl Connection {
         }
         self.control.undo(cx.now_ns);
         self.has_undo = false;
+        self.set(is::UNDONE, true);
         // RFC 8985 6.2: what was found lost had been overtaken.
         self.set(is::RACK_ADVANCED, true);
     }
@@ -536,14 +559,14 @@ impl Connection {
         }
     }
 
-    fn undo_loss<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+    fn undo_loss<W: Wire>(&mut self, cx: &mut Context<'_, W>, by_frto: bool) {
         self.unmark_lost(cx);
         self.undo_window(cx, true);
         cx.shared.stats.undone += 1;
         self.retries = 0;
         self.set(is::FRTO, false);
         self.rtt.clear_backoff();
-        if self.is(is::SACK) || seq::gt(self.snd_una, self.recovery_point) {
+        if by_frto || self.is(is::SACK) || seq::gt(self.snd_una, self.recovery_point) {
             self.phase = Phase::Open;
         }
     }
@@ -555,7 +578,7 @@ impl Connection {
             self.undo_window(cx, false);
             cx.shared.stats.undone += 1;
         }
-        if self.snd_una == self.recovery_point && !self.is(is::SACK) && self.sent.count() > 0 {
+        if self.snd_una == self.recovery_point && !self.is(is::SACK) {
             // Hold on until there is more: late duplicates are not to begin another recovery.
             if self.retrans == 0 {
                 self.retrans_stamp = 0;
@@ -569,7 +592,7 @@ impl Connection {
     }
 
     fn try_undo_dsack<W>(&mut self, cx: &Context<'_, W>) -> bool {
-        if self.has_undo && self.undo_retrans == 0 && self.has_retransmitted() {
+        if self.has_undo && self.undo_retrans == 0 {
             self.undo_window(cx, false);
             return true;
         }
@@ -614,7 +637,8 @@ impl Connection {
 
     /// The congestion window after an ACK.
     pub(super) fn control_window<W: Wire>(&mut self, cx: &Context<'_, W>, told: &Told, ack: &Ack) {
-        let is_reducing = matches!(self.phase, Phase::Cwr | Phase::Recovery);
+        let is_reducing =
+            matches!(self.phase, Phase::Cwr | Phase::Recovery) && !self.is(is::UNDONE);
         if is_reducing && self.control.algorithm.is_by_prr() {
             // RFC 9937.
             let is_safe = told.has(told::ADVANCED) && ack.lost_bytes == 0;
@@ -626,14 +650,18 @@ impl Connection {
                 false => 0,
             };
             self.follow_prr(delivered, is_safe);
-        } else if ack.acked_bytes > 0
-            && (told.has(told::ADVANCED) || !self.control.algorithm.is_by_prr())
-        {
-            // RFC 5681 3.1: ACKs of new data let the window grow; SACKs beside duplicate ones do
-            // not. Who models the path (BBR) has to see all that is delivered.
+        } else if ack.acked_bytes > 0 && self.counts(told) {
             self.control.on_ack(ack);
         }
         self.set_pace(cx);
+    }
+
+    /// Whether an ACK opens the window. RFC 3042 2: one that does not advance does not, but where
+    /// the path reorders (as Linux), or for an algorithm with a model of its own.
+    fn counts(&self, told: &Told) -> bool {
+        let has_model = !self.control.algorithm.is_by_prr();
+        let reorders = self.is(is::REORDERING) && told.has(told::SACKED);
+        told.has(told::ADVANCED) || has_model || reorders
     }
 
     fn follow_prr(&mut self, delivered: u32, is_safe: bool) {
@@ -677,14 +705,7 @@ impl Connection {
         if matches!(self.phase, Phase::Recovery | Phase::Loss) {
             return;
         }
-        let told = Told {
-            flags: 0,
-            is_duplicate: false,
-            newly_acked: 0,
-            newly_sacked: 0,
-            echo: None,
-        };
-        self.enter_recovery(cx, &told);
+        self.enter_recovery(cx, &Told::of(0));
         if self.control.algorithm.is_by_prr() {
             self.follow_prr(0, false);
         }

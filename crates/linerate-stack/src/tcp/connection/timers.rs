@@ -14,6 +14,8 @@ const MILLISECOND: u64 = 1_000_000;
 const WORST_ACK_DELAY_NS: u64 = 200 * MILLISECOND;
 /// Longest time between two window probes (Linux: TCP_RTO_MAX).
 const PROBE_MAX_NS: u64 = 120 * SECOND;
+/// How long a peer with a closed window may say nothing (Linux: twice TCP_RTO_MAX).
+const SHUT_SILENCE_MS: u32 = 240_000;
 
 impl Connection {
     /// When [`on_timer`](Self::on_timer) has to be called at the latest; `None` if never.
@@ -23,16 +25,12 @@ impl Connection {
             .into_iter()
             .filter(|&at| at != 0)
             .min();
-        match self.pacer.is_on() && self.is_paced() {
+        // Only where the pacer held something back: a peer's window or Nagle may do so as well, and
+        // the pacer's time, which has passed then, would be due again and again.
+        match self.is(is::PACED) && self.state != State::Closed {
             false => least,
             true => Some(least.unwrap_or(u64::MAX).min(self.pacer.next_ns())),
         }
-    }
-
-    /// Whether something waits for the pacer.
-    fn is_paced(&self) -> bool {
-        let has_new = seq::gt(self.data_end(), self.snd_nxt) && self.state.is_synchronized();
-        (has_new || self.lost_unsent > 0) && self.in_flight() < self.control.window.cwnd_bytes
     }
 
     /// Handles what is due.
@@ -122,11 +120,9 @@ impl Connection {
         };
         let timeout_at = from + self.rtt.rto_ns();
         let at = (cx.now_ns + probe_ns).min(timeout_at.max(cx.now_ns + 1));
-        let what = match at == timeout_at {
-            true => Awaits::Rto,
-            false => Awaits::LossProbe,
-        };
-        self.await_until(what, at);
+        // Also where the timeout is first: then the probe is sent at that time, and the timeout
+        // counts from it (RFC 8985 7.2, TLP_calc_PTO).
+        self.await_until(Awaits::LossProbe, at);
         true
     }
 
@@ -191,6 +187,12 @@ impl Connection {
         if self.user_timeout_ms != 0 && self.state.is_synchronized() {
             return self.is_over_user_timeout(cx);
         }
+        if self.snd_wnd == 0 && self.state.is_synchronized() && !self.is(is::ORPHAN) {
+            // RFC 9293 3.8.6 (SHLD-17): one that takes its window back, and answers, is not dead.
+            let now_ms = (cx.now_ns / MILLISECOND) as u32;
+            let silent_ms = now_ms.wrapping_sub(self.last_received_ms);
+            return self.retries >= most && silent_ms > SHUT_SILENCE_MS;
+        }
         self.retries >= most
     }
 
@@ -254,13 +256,20 @@ impl Connection {
             true => cx.shared.config.orphan_retries,
             false => cx.shared.config.retries,
         };
-        // RFC 9293 3.8.6.1: one whose peer answers stays open, whatever the window; not an orphan.
-        if self.probes >= most || self.user_timeout_ms != 0 && self.is_over_user_timeout(cx) {
+        // RFC 9293 3.8.6.1 (MUST-37): one whose peer answers stays open, whatever the window. Not
+        // an orphan: nobody is there who could end it.
+        let count = match self.is(is::ORPHAN) {
+            true => self.probes,
+            false => self.retries,
+        };
+        if count >= most || self.user_timeout_ms != 0 && self.is_over_user_timeout(cx) {
             return self.give_up(cx);
         }
         self.send_window_probe(cx);
         self.probes = self.probes.saturating_add(1);
         if self.sent.count() == 0 {
+            // An answer sets them to 0; the probes, by which the time between two grows, go on.
+            self.retries = self.retries.saturating_add(1);
             let wait_ns = self.probe_wait_ns();
             self.await_until(Awaits::WindowProbe, cx.now_ns + wait_ns);
         } else {

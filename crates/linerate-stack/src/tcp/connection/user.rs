@@ -438,6 +438,7 @@ impl Connection {
             return;
         }
         self.set_mss(path_mss);
+        let before = self.lost;
         let mut index = self.sent.first();
         while index != crate::tcp::sent::NIL {
             // Of unsegmented frames each segment was as long as it could be.
@@ -445,6 +446,14 @@ impl Connection {
                 self.mark_lost(cx, index);
             }
             index = crate::tcp::sent::Sent::next(&cx.shared.records, index);
+        }
+        if self.lost > before && self.phase != Phase::Loss {
+            // The path refused them: no congestion, so the threshold stays, and no recovery begins
+            // because of them.
+            self.phase = Phase::Loss;
+            self.recovery_point = self.snd_nxt;
+            self.has_undo = false;
+            self.set(is::FRTO, false);
         }
         self.push(cx);
     }

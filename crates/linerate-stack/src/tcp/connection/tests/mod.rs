@@ -1,5 +1,12 @@
-//! Two connections over a link in virtual time: each rule by its clause.
+//! Each rule by its clause: one connection and a peer by hand ([`script`]), or two connections over
+//! a link in virtual time ([`link`]).
 #![allow(clippy::unwrap_used)]
 
+mod closing;
+mod handshake;
 mod link;
+mod loss;
+mod receiving;
+mod script;
+mod sending;
 mod transfer;

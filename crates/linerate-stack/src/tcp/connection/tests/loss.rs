@@ -1,0 +1,302 @@
+//! Losses, found, repaired and found to be none: RFC 5681 3.2, 6582, 6675, 8985, 5682, 6298, 9937.
+
+use super::link::{MS, S};
+use super::script::{ACK, MSS, SYN, Script, config, no_sack, starts};
+use crate::tcp::config::Config;
+use crate::tcp::connection::{Phase, State};
+
+/// Ten segments are under way, `more` behind them are written.
+fn flight(config: Config, more: u32) -> Script {
+    let mut script = Script::open(config);
+    assert_eq!(starts(&script.write((10 + more) * MSS)).len(), 10);
+    script.now_ns += 100 * MS;
+    script
+}
+
+#[test]
+fn rfc_5681_3_2_three_duplicates_and_the_segment_goes_again() {
+    let mut script = flight(no_sack(), 0);
+    assert!(script.ack(0).is_empty());
+    assert!(script.ack(0).is_empty());
+    assert_eq!(starts(&script.ack(0)), [0]);
+    assert_eq!(script.info().phase, Phase::Recovery);
+    assert!(script.info().ssthresh_bytes < 10 * MSS);
+    // A window that changes is no duplicate (2).
+    let mut script = flight(no_sack(), 0);
+    for window in 0..5 {
+        script.window -= 1 + window;
+        script.ack(0);
+    }
+    assert_eq!(script.info().phase, Phase::Open);
+}
+
+#[test]
+fn rfc_6582_3_2_partial_acks_go_on() {
+    let mut script = flight(no_sack(), 0);
+    for _ in 0..8 {
+        script.ack(0);
+    }
+    // The first was repaired, the fifth is missing as well.
+    assert_eq!(starts(&script.ack(4 * MSS)), [4 * MSS]);
+    assert_eq!(script.info().phase, Phase::Recovery);
+    script.ack(10 * MSS);
+    let threshold = script.info().ssthresh_bytes;
+    // 4: late duplicates of this flight begin no other recovery.
+    assert_eq!(starts(&script.write(5 * MSS))[0], 10 * MSS);
+    for _ in 0..5 {
+        let again = starts(&script.ack(10 * MSS));
+        assert!(!again.contains(&(10 * MSS)));
+    }
+    assert_eq!(script.info().ssthresh_bytes, threshold);
+    script.ack(11 * MSS);
+    assert_eq!(script.info().phase, Phase::Open);
+    assert_eq!(script.info().cwnd_bytes / MSS, threshold / MSS);
+}
+
+#[test]
+fn rfc_6675_5_what_is_missing_goes_again_and_nothing_else() {
+    for rack in [true, false] {
+        let mut script = flight(Config { rack, ..config() }, 0);
+        let mut again = Vec::new();
+        for end in 6..=10 {
+            again.extend(starts(
+                &script.sack(0, &[(5 * MSS, end * MSS), (MSS, 4 * MSS)]),
+            ));
+        }
+        assert_eq!(again, [0, 4 * MSS], "rack {rack}");
+        script.ack(10 * MSS);
+        assert_eq!(script.info().phase, Phase::Open);
+        assert_eq!(script.end.shared.stats.timeouts, 0);
+    }
+}
+
+#[test]
+fn rfc_8985_6_2_what_is_overtaken_a_little_is_not_lost() {
+    let mut script = flight(config(), 0);
+    script.sack(0, &[(MSS, 2 * MSS)]);
+    assert_eq!(script.info().phase, Phase::Disorder);
+    script.now_ns += 10 * MS;
+    script.ack(10 * MSS);
+    assert_eq!(script.end.shared.stats.retransmitted, 0);
+    // The timer of step 5: a quarter of the least round trip.
+    let mut script = flight(config(), 0);
+    let begin = script.now_ns;
+    script.sack(0, &[(MSS, 2 * MSS)]);
+    let out = script.wait(S / 10);
+    assert_eq!(starts(&out)[0], 0);
+    let waited = out[0].at_ns - begin;
+    assert!((20 * MS..40 * MS).contains(&waited), "{waited}");
+}
+
+#[test]
+fn rfc_8985_6_2_a_lost_retransmission_goes_again() {
+    let mut script = flight(config(), 20);
+    assert_eq!(starts(&script.sack(0, &[(MSS, 5 * MSS)]))[0], 0);
+    // New data that was sent after it arrives a round trip later, it does not.
+    script.now_ns += 100 * MS;
+    let mut again = starts(&script.sack(0, &[(MSS, 10 * MSS)]));
+    script.now_ns += 100 * MS;
+    let end = script.info().unacked_bytes;
+    again.extend(starts(&script.sack(0, &[(MSS, end)])));
+    assert!(again.contains(&0), "{again:?}");
+    assert_eq!(script.end.shared.stats.timeouts, 0);
+    assert_eq!(script.end.shared.stats.lost_retransmissions, 1);
+}
+
+#[test]
+fn rfc_8985_7_3_a_probe_is_new_data_or_the_last_segment() {
+    // Nothing new: the last once more, after two round trips.
+    let mut script = flight(config(), 0);
+    script.ack(5 * MSS);
+    let begin = script.now_ns;
+    let out = script.wait(250 * MS);
+    assert_eq!(starts(&out), [9 * MSS]);
+    assert!((200 * MS..=210 * MS).contains(&(out[0].at_ns - begin)));
+    // 7.4.2: both have arrived, no congestion.
+    let threshold = script.info().ssthresh_bytes;
+    script.ack(10 * MSS);
+    script.sack(10 * MSS, &[(9 * MSS, 10 * MSS)]);
+    script.write(MSS);
+    script.ack(11 * MSS);
+    assert_eq!(script.info().ssthresh_bytes, threshold);
+    // It repaired a loss.
+    let mut script = flight(config(), 0);
+    script.ack(5 * MSS);
+    script.wait(250 * MS);
+    script.ack(10 * MSS);
+    script.write(MSS);
+    script.ack(11 * MSS);
+    assert!(script.info().ssthresh_bytes < 10 * MSS);
+    assert_eq!(script.end.shared.stats.loss_probe_recoveries, 1);
+}
+
+/// A recovery does not end the probes of the connection.
+#[test]
+fn rfc_8985_7_2_there_are_probes_after_a_recovery() {
+    let mut script = flight(config(), 0);
+    script.sack(0, &[(MSS, 10 * MSS)]);
+    script.now_ns += 100 * MS;
+    script.ack(10 * MSS);
+    script.write(2 * MSS);
+    script.now_ns += 100 * MS;
+    script.ack(11 * MSS);
+    script.write(2 * MSS);
+    assert_eq!(script.info().phase, Phase::Open);
+    let before = script.end.shared.stats.loss_probes;
+    script.wait(S);
+    assert_eq!(script.end.shared.stats.loss_probes, before + 1);
+}
+
+#[test]
+fn rfc_6298_5_the_timeout_doubles_and_karn_measures_nothing() {
+    let mut script = flight(no_sack(), 0);
+    let srtt = script.info().srtt_ns;
+    let out = script.wait(2 * S);
+    assert!(starts(&out).iter().all(|&seq| seq == 0));
+    let gap = (out[1].at_ns - out[0].at_ns) / MS;
+    assert_eq!(gap, 600);
+    assert_eq!(script.info().cwnd_bytes, MSS);
+    let rto = script.info().rto_ns;
+    script.ack(MSS);
+    // Karn: neither a sample nor the end of the back-off.
+    assert_eq!((script.info().srtt_ns, script.info().rto_ns), (srtt, rto));
+}
+
+#[test]
+fn rfc_5681_3_1_the_threshold_goes_down_once() {
+    let mut script = flight(no_sack(), 0);
+    script.wait(250 * MS);
+    let first = script.info().ssthresh_bytes;
+    assert!(first <= 7 * MSS);
+    script.wait(5 * S);
+    assert_eq!(script.info().ssthresh_bytes, first);
+}
+
+#[test]
+fn rfc_5682_2_1_a_timeout_that_was_too_early() {
+    for config in [no_sack(), config()] {
+        let mut script = flight(
+            Config {
+                rack: false,
+                ..config
+            },
+            20,
+        );
+        let before = script.info().cwnd_bytes;
+        script.wait(250 * MS);
+        assert_eq!(script.end.shared.stats.timeouts, 1);
+        // Step 2.b: new data. Step 3.b: what was sent once is acknowledged.
+        assert!(starts(&script.ack(MSS)).iter().all(|&seq| seq >= 10 * MSS));
+        script.ack(2 * MSS);
+        assert!(script.info().cwnd_bytes >= before);
+        assert_eq!(script.info().lost_bytes, 0);
+        assert_eq!(script.end.shared.stats.spurious_timeouts, 1);
+        assert_eq!(script.info().phase, Phase::Open);
+    }
+}
+
+#[test]
+fn rfc_5682_2_1_a_timeout_that_was_true() {
+    let mut script = flight(no_sack(), 20);
+    script.wait(250 * MS);
+    script.ack(MSS);
+    // Step 3.a: a duplicate ACK.
+    let out = script.ack(MSS);
+    assert_eq!(starts(&out)[0], MSS);
+    assert_eq!(script.info().phase, Phase::Loss);
+    assert_eq!(script.end.shared.stats.spurious_timeouts, 0);
+}
+
+#[test]
+fn rfc_3708_a_dsack_undoes_what_was_needless() {
+    let mut script = flight(config(), 0);
+    let before = script.info().cwnd_bytes;
+    assert_eq!(starts(&script.sack(0, &[(MSS, 5 * MSS)])), [0]);
+    assert!(script.info().ssthresh_bytes < before);
+    script.now_ns += 20 * MS;
+    script.ack(10 * MSS);
+    assert!(script.info().cwnd_bytes < before);
+    // With nothing under way.
+    script.sack(10 * MSS, &[(0, MSS)]);
+    assert!(script.info().cwnd_bytes >= before, "{:?}", script.info());
+    assert_eq!(script.info().phase, Phase::Open);
+}
+
+#[test]
+fn rfc_3522_3_time_stamps_undo_what_was_needless() {
+    let mut script = Script::new(Config::default());
+    script.end.connect(script.now_ns);
+    let offset = script.end.own.ts_offset;
+    script.stamps = Some((1, 5000_u32.wrapping_add(offset)));
+    let options = script.syn_options();
+    script.now_ns += 100 * MS;
+    script.syn(SYN | ACK, 0, options);
+    let sent_at = (script.now_ns / MS) as u32;
+    let mss = MSS - 12;
+    script.write(10 * mss);
+    let before = script.info().cwnd_bytes;
+    script.now_ns += 100 * MS;
+    script.stamps = Some((2, sent_at.wrapping_add(offset)));
+    assert_eq!(starts(&script.sack(0, &[(mss, 5 * mss)])), [0]);
+    script.now_ns += 10 * MS;
+    // The echo is of the original.
+    script.ack(10 * mss);
+    assert!(script.info().cwnd_bytes >= before, "{:?}", script.info());
+}
+
+#[test]
+fn rfc_9937_6_the_window_is_never_far_above_what_is_under_way() {
+    let mut script = flight(config(), 50);
+    for end in 2..=10 {
+        script.sack(0, &[(MSS, end * MSS)]);
+        let info = script.info();
+        let in_flight = info.unacked_bytes + info.retrans_bytes;
+        let in_flight = in_flight.saturating_sub(info.sacked_bytes + info.lost_bytes);
+        if info.phase == Phase::Recovery {
+            assert!(in_flight <= info.cwnd_bytes + MSS, "{info:?}");
+        }
+    }
+    script.now_ns += 100 * MS;
+    script.ack(10 * MSS);
+    let end = script.info().unacked_bytes + 10 * MSS;
+    script.ack(end);
+    let info = script.info();
+    assert_eq!(info.phase, Phase::Open);
+    assert!(info.cwnd_bytes <= info.ssthresh_bytes + 10 * MSS);
+}
+
+#[test]
+fn rfc_2018_8_a_receiver_that_drops_what_it_told_of() {
+    let mut script = flight(config(), 0);
+    script.sack(0, &[(MSS, 10 * MSS)]);
+    // The first has come, the second is what it asks for: although a SACK had it.
+    script.ack(MSS);
+    let out = script.wait(5 * S);
+    let again = starts(&out);
+    assert!(again.contains(&MSS), "{again:?}");
+    assert_eq!(script.end.shared.stats.reneged, 1);
+    assert_eq!(script.info().sacked_bytes, 0);
+}
+
+#[test]
+fn blocks_that_lie_are_ignored() {
+    let mut script = flight(config(), 0);
+    let lies = [(20 * MSS, 30 * MSS), (2 * MSS, MSS), (5 * MSS, 5 * MSS)];
+    script.sack(0, &lies);
+    assert_eq!(script.info().sacked_bytes, 0);
+    assert!(script.end.shared.stats.bad_sacks >= 3);
+    assert_eq!(script.state(), State::Established);
+    script.sack(3 * MSS, &[(0, 1 << 30)]);
+    assert_eq!(script.info().unacked_bytes, 7 * MSS);
+}
+
+#[test]
+fn rfc_5681_3_1_acks_of_parts_do_not_open_the_window_faster() {
+    let mut whole = flight(config(), 50);
+    whole.ack(MSS);
+    let mut parts = flight(config(), 50);
+    for at in 1..=MSS / 10 {
+        parts.segment(ACK, 0, at * 10, 0);
+    }
+    assert_eq!(whole.info().cwnd_bytes, parts.info().cwnd_bytes);
+}

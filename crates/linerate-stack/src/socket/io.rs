@@ -343,7 +343,8 @@ impl Io<'_> {
         })?
     }
 
-    /// Bytes that a write takes now; 0 where there is no connection.
+    /// Bytes that a write takes now, or fewer where the stack as a whole is short of room; 0 where
+    /// there is no connection.
     #[inline]
     pub fn writable(&mut self, id: SocketId) -> usize {
         let slot = self.stack.slots.get(id);

@@ -50,7 +50,7 @@ impl Station {
         out.set_outlet(0, queues.tx.pop().map(TxPath::Queue));
         let mut stack = Stack::new(config, now_ns, &mut out).map_err(std::io::Error::other)?;
         let interface = InterfaceConfig {
-            mac: MacAddr::local(number.into()),
+            mac: MacAddr::local(number),
             addresses: vec![(address(number), 24)],
             ..InterfaceConfig::default()
         };
@@ -58,7 +58,7 @@ impl Station {
         let lan = host.add_interface(interface, now_ns, &mut out);
         let lan = lan.map_err(std::io::Error::other)?;
         let other = 3 - number;
-        host.add_neighbour(lan, address(other), MacAddr::local(other.into()), &mut out);
+        host.add_neighbour(lan, address(other), MacAddr::local(other), &mut out);
         Ok(Self {
             stack,
             out,

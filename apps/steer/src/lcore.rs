@@ -12,6 +12,7 @@ use linerate_wire::FlowKey;
 
 use crate::app::{Apps, StackStage, Tokens};
 use crate::config::{AppStanza, File, Kind};
+use crate::core::rule::Rules;
 use crate::echo::Echo;
 use crate::http::server::Server;
 use crate::proxy::Proxy;
@@ -82,12 +83,7 @@ impl Maker<'_> {
             ))));
         };
         let me = index as Member;
-        let comes = plan.clone();
-        // All ports have the same hash, or none that says where answers come.
-        stack.choose_ports(Box::new(move |key| {
-            let owner = comes.port(0).and_then(|port| port.owner(key));
-            owner.is_none_or(|owner| owner == me)
-        }));
+        stack.set_port_rule(Box::new(Rules::new(plan.clone(), me, false)));
         let setup = Setup {
             plan: plan.clone(),
             me,

@@ -177,7 +177,7 @@ impl<U: User> StackHost<U> {
         }
     }
 
-    /// Wakes the lcore that a connection has gone to. Without a slot it finds it with its next turn.
+    /// Wakes the lcore that a connection has gone to. Without a slot it is found with its next turn.
     fn announce(&self, to: Member, steering: &Steering, out: &mut Egress) {
         if let Some(packet) = out.cache.copy_of(&[0]) {
             out.made(1);
@@ -326,5 +326,9 @@ impl<U: User> Host for StackHost<U> {
 
     fn held(&self) -> u64 {
         self.stack.held()
+    }
+
+    fn held_packets(&self) -> u64 {
+        self.stack.held_packets()
     }
 }

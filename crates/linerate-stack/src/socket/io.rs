@@ -206,22 +206,18 @@ impl Io<'_> {
             lingering4: &stack.lingering4,
             lingering6: &stack.lingering6,
         };
-        let elsewhere = |key: FlowKey| {
-            let comes_here = stack.comes_here.as_ref();
-            comes_here.is_some_and(|comes_here| !comes_here(&key))
-        };
         let port = match &key {
             FlowKey::V4(tuple) => {
                 let is_used = |port| {
                     let tuple = tuple.with_local_port(port);
-                    elsewhere(FlowKey::V4(tuple)) || uses.has4(&tuple, now_ns)
+                    uses.has4(&tuple, now_ns)
                 };
                 stack.chooser.choose(tuple, range, is_used, now_ns)
             }
             FlowKey::V6(tuple) => {
                 let is_used = |port| {
                     let tuple = tuple.with_local_port(port);
-                    elsewhere(FlowKey::V6(tuple)) || uses.has6(&tuple, now_ns)
+                    uses.has6(&tuple, now_ns)
                 };
                 stack.chooser.choose(tuple, range, is_used, now_ns)
             }

@@ -137,9 +137,6 @@ pub struct SocketStats {
     pub errors_ignored: u64,
 }
 
-/// Whether segments with such a key, as they arrive, come to this stack's lcore.
-pub type ComesHere = Box<dyn Fn(&FlowKey) -> bool + Send>;
-
 /// The host stack of one lcore.
 pub struct Stack {
     host: Host,
@@ -165,7 +162,6 @@ pub struct Stack {
     /// Connections that are to go to another lcore.
     leaving: Vec<(SocketId, u8)>,
     ports: std::ops::RangeInclusive<u16>,
-    comes_here: Option<ComesHere>,
     /// `Send`, not `Sync`.
     not_shared: PhantomData<Cell<()>>,
 }
@@ -209,7 +205,6 @@ impl Stack {
             rule: None,
             leaving: Vec::new(),
             ports: config.ports.clone(),
-            comes_here: None,
             slots,
             not_shared: PhantomData,
         })
@@ -248,11 +243,6 @@ impl Stack {
     /// Settings of connections to come.
     pub fn settings(&mut self) -> &mut crate::tcp::config::Config {
         &mut self.shared.config
-    }
-
-    /// Has connections that are opened here take such local ports only that the answers come here.
-    pub fn choose_ports(&mut self, comes_here: ComesHere) {
-        self.comes_here = Some(comes_here);
     }
 
     /// Whether a connection is here, by its key as segments that arrive have it.

@@ -50,7 +50,7 @@ impl Connection {
 
     #[inline(always)]
     fn has_new(&self) -> bool {
-        if self.buffer.len() == 0 && !self.is(is::FIN_QUEUED) {
+        if self.buffer.is_empty() && !self.is(is::FIN_QUEUED) {
             return false;
         }
         let is_open = self.state.is_synchronized();
@@ -214,7 +214,7 @@ impl Connection {
         debug_assert!(pushed.is_some());
         self.snd_nxt = end_seq;
         self.set(is::FIN_SENT, self.is(is::FIN_SENT) || fin);
-        if len % u32::from(self.mss.max(1)) != 0 {
+        if !len.is_multiple_of(u32::from(self.mss.max(1))) {
             self.small_end = end;
         }
         self.pacer.sent(len, cx.now_ns);
@@ -536,7 +536,7 @@ impl Connection {
     /// than the timeout: the window begins anew (RFC 5681 4.1).
     pub(super) fn restart_if_idle<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         // What waits was written after the pause, which counts once.
-        if self.sent.count() > 0 || self.last_sent_ms == 0 || self.buffer.len() > 0 {
+        if self.sent.count() > 0 || self.last_sent_ms == 0 || !self.buffer.is_empty() {
             return;
         }
         let now_ms = (cx.now_ns / 1_000_000) as u32;

@@ -185,8 +185,7 @@ impl Connection {
             }
             stamp => self.ts_now(cx.now_ns).wrapping_sub(stamp),
         };
-        self.retries > 0 && since >= self.user_timeout_ms
-            || self.probes > 0 && since >= self.user_timeout_ms
+        (self.retries > 0 || self.probes > 0) && since >= self.user_timeout_ms
     }
 
     fn give_up<W: Wire>(&mut self, cx: &mut Context<'_, W>) {

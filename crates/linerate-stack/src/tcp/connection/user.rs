@@ -450,10 +450,10 @@ impl Connection {
             true => Error::Refused,
             false => Error::Unreachable,
         };
-        if matches!(self.state, State::SynSent | State::SynReceived) {
-            if is_hard || self.state == State::SynSent && self.retries > 0 {
-                self.finish(cx, Some(error));
-            }
+        if matches!(self.state, State::SynSent | State::SynReceived)
+            && (is_hard || self.state == State::SynSent && self.retries > 0)
+        {
+            self.finish(cx, Some(error));
         }
         true
     }

@@ -207,7 +207,7 @@ impl Run {
         let mut frame =
             ethernet::header(MacAddr::local(1), MacAddr::local(2), EtherType::IPV4).to_vec();
         let mut ip = ipv4::header(0, 64, protocol::TCP, PEERS.into(), OURS.into(), len);
-        if what % 5 == 0 {
+        if what.is_multiple_of(5) {
             // Congestion was met: the checksum is computed anew.
             ip[1] = 3;
             ip[10..12].fill(0);

@@ -1,8 +1,8 @@
 //! Questions and answers of 64 bytes over TCP connections that stay: what a question costs, both
 //! ends together, and how that grows with the connections.
 //!
-//! [`AT_ONCE`] questions are under way, each on a connection of its own. Whoever has its answer asks
-//! again on the connection that has been silent longest, so that all take part.
+//! [`AT_ONCE`] questions are under way, each on a connection of its own. Whoever has its answer
+//! asks again on the connection that has been silent longest, so that all take part.
 
 use linerate_core::mem::PageKind;
 use linerate_stack::socket::{Io, SocketId, Source, interest};

@@ -1,8 +1,8 @@
 //! Applications on a stack: what a user writes, and the stage that runs it.
 //!
-//! An [`App`] is sans-IO as the stack is: it is told which sockets are ready, and calls them. It has
-//! one lcore, one stack and no locks. [`StackStage`] turns packets into what it is told, and has
-//! all timers; [`Apps`] lets several applications share a stack.
+//! An [`App`] is sans-IO as the stack is: it is told which sockets are ready, and calls them. It
+//! has one lcore, one stack and no locks. [`StackStage`] turns packets into what it is told, and
+//! has all timers; [`Apps`] lets several applications share a stack.
 
 use linerate_core::env::Clock;
 use linerate_core::packet::Burst;

@@ -141,15 +141,17 @@ impl Stream {
                 return false;
             }
             match io.consume(id, <[u8]>::len) {
-                Ok(count) => taken += count,
+                Ok(count) => {
+                    taken += count;
+                    if self.sends.is_none() {
+                        self.bytes += count as u64;
+                    }
+                }
                 Err(_) => {
                     self.end(io, id, false);
                     return false;
                 }
             }
-        }
-        if self.sends.is_none() {
-            self.bytes += taken as u64;
         }
         true
     }

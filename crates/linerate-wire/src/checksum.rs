@@ -47,8 +47,8 @@ pub fn sum(data: &[u8]) -> u16 {
 
 /// Copies `data` to `out`, which is as long, and returns its [`sum`].
 ///
-/// One pass: what does not fit the first-level cache is fetched once. For short data it costs what a
-/// copy and a sum cost, for the sum is what takes the time.
+/// One pass: what does not fit the first-level cache is fetched once. For short data it costs what
+/// a copy and a sum cost, for the sum is what takes the time.
 ///
 /// # Panics
 /// If the lengths differ.

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use smoltcp::phy::{self, Device, DeviceCapabilities, Medium};
 use smoltcp::time::Instant;
 
-/// Bytes of a frame at most, without check sequence: 1448 of payload, as the other side has with time
-/// stamps.
+/// Bytes of a frame at most, without check sequence: 1448 of payload, as the other side has with
+/// time stamps.
 const FRAME: usize = 14 + 40 + 1448;
 
 type Frames = Rc<RefCell<VecDeque<Vec<u8>>>>;

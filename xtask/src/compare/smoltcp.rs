@@ -1,5 +1,5 @@
-//! smoltcp's side of the rows of TCP: a package of its own in xtask/peer-smoltcp, so that nothing of
-//! ours depends on smoltcp.
+//! smoltcp's side of the rows of TCP: a package of its own in xtask/peer-smoltcp, so that nothing
+//! of ours depends on smoltcp.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! Which sockets are ready: `poll` by what is known of a connection, `epoll` by the stack's own list
-//! of those that are.
+//! Which sockets are ready: `poll` by what is known of a connection, `epoll` by the stack's own
+//! list of those that are.
 
 use super::OwnStack;
 use super::calls::{Answer, Datagram, Role, Socket};

@@ -177,7 +177,8 @@ impl<U: User> StackHost<U> {
         }
     }
 
-    /// Wakes the lcore that a connection has gone to. Without a slot it sees it with its next turn.
+    /// Wakes the lcore that a connection has gone to. Without a slot it is found with its next
+    /// turn.
     fn announce(&self, to: Member, steering: &Steering, out: &mut Egress) {
         if let Some(packet) = out.cache.copy_of(&[0]) {
             out.made(1);

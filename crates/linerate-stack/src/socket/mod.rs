@@ -2,8 +2,8 @@
 //!
 //! A stack shares nothing with others. It gets the packets that come to its lcore
 //! ([`Stack::receive`]), is called when a timer is due ([`Stack::turn`]), and serves its user's
-//! calls through an [`Io`], which has the time and the way out. A socket is an id that means nothing
-//! to another stack; a connection that has to go to another lcore goes as a value.
+//! calls through an [`Io`], which has the time and the way out. A socket is an id that means
+//! nothing to another stack; a connection that has to go to another lcore goes as a value.
 //!
 //! | file | what |
 //! |---|---|
@@ -260,8 +260,8 @@ impl Stack {
         }
     }
 
-    /// Handles timers. To be called when it said, or earlier. Returns when it has to be called next,
-    /// in nanoseconds; [`NEVER`] if only packets give it work.
+    /// Handles timers. To be called when it said, or earlier. Returns when it has to be called
+    /// next, in nanoseconds; [`NEVER`] if only packets give it work.
     pub fn turn(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
         let mut next = self.host.turn(now_ns, out);
         if self.host.has_waiting() {
@@ -298,8 +298,8 @@ impl Stack {
         self.host.has_waiting()
     }
 
-    /// The packets that came in slots that it keeps, for the ledger: those of TCP were done with when
-    /// they came, though their bytes wait to be read.
+    /// The packets that came in slots that it keeps, for the ledger: those of TCP were done with
+    /// when they came, though their bytes wait to be read.
     pub fn held_packets(&self) -> u64 {
         self.host.held_packets() + self.udp.held() + self.ping.held()
     }

@@ -23,8 +23,8 @@ impl Stack {
     /// Takes a received burst, in whole frames, each with the number of its port in its metadata.
     /// Nothing stays in it.
     pub fn receive(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
-        // There is one: it comes back at the end of each call. (To put another in its place meanwhile
-        // would be to clear and allocate 10 KiB for each burst.)
+        // There is one: it comes back at the end of each call. (To put another in its place
+        // meanwhile would be to clear and allocate 10 KiB for each burst.)
         let mut inbound = self.inbound.take().unwrap_or_default();
         self.host.receive(burst, now_ns, &mut inbound, out);
         for error in inbound.errors() {

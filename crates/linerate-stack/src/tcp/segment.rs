@@ -1,8 +1,8 @@
 //! Segments: what a received header says, and how one is written.
 //!
-//! A [`Segment`] is a header taken apart once: plain numbers, the options that matter as values, and
-//! where the payload lies. A [`Header`] is what is to be written; its length is known before, so
-//! that the payload is copied to its place at once.
+//! A [`Segment`] is a header taken apart once: plain numbers, the options that matter as values,
+//! and where the payload lies. A [`Header`] is what is to be written; its length is known before,
+//! so that the payload is copied to its place at once.
 
 use linerate_wire::tcp::{self, Tcp, TcpOption, flag};
 

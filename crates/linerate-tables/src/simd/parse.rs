@@ -71,8 +71,9 @@ mod x86 {
     const IPV6: u32 = 0xdd86;
     const TAGS: [u32; 3] = [0x0081, 0xa888, 0x0091];
 
-    /// What lanes without a packet load, nothing of it: no load faults whose mask is empty, but where
-    /// one would without a mask the CPU takes some 60 cycles to find that out, for each such lane.
+    /// What lanes without a packet load, nothing of it: no load faults whose mask is empty, but
+    /// where one would without a mask the CPU takes some 60 cycles to find that out, for each such
+    /// lane.
     static NO_FRAME: [u8; FRONT] = [0; FRONT];
 
     /// What is known of each packet before its bytes are looked at, and what for its metadata.

@@ -173,8 +173,8 @@ impl Connection {
         }
     }
 
-    /// RFC 9293 3.5, figure 8: the answer to a SYN that crossed the peer's. All that is new in it is
-    /// its ACK.
+    /// RFC 9293 3.5, figure 8: the answer to a SYN that crossed the peer's. All that is new in it
+    /// is its ACK.
     fn is_both_open(&self, segment: &Segment) -> bool {
         self.state == State::SynReceived
             && self.is(is::ACTIVE)

@@ -1,13 +1,13 @@
 //! One connection: the state machine of RFC 9293 3.10, and what it knows of its two directions.
 //!
 //! A [`Connection`] takes segments, time and calls of its user, and gives segments and [events]. It
-//! knows neither addresses nor ports: its [`Wire`] does, which also finds the slots that segments go
-//! out in. What connections of one lcore share, arenas and configuration, is in a [`Shared`].
+//! knows neither addresses nor ports: its [`Wire`] does, which also finds the slots that segments
+//! go out in. What connections of one lcore share, arenas and configuration, is in a [`Shared`].
 //! Nothing is allocated after that has been made.
 //!
 //! | file | what |
 //! |---|---|
-//! | `input` | a segment arrives (RFC 9293 3.10.7): which are acceptable, and what is done in which state |
+//! | `input` | a segment arrives (RFC 9293 3.10.7): which are acceptable, what is done with them |
 //! | `acknowledge` | what an ACK says of what was sent: SACK, round trips |
 //! | `recovery` | losses: RACK-TLP, NewReno, F-RTO, undoing, PRR |
 //! | `output` | what may be sent: windows, Nagle, retransmissions, ACKs |

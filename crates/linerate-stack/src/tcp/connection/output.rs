@@ -160,9 +160,9 @@ impl Connection {
         self.send_data(cx, len, ends)
     }
 
-    /// The longest payload of a frame, of `gso_bytes` that the port takes: what the window lets go in
-    /// about a millisecond, but two segments, as Linux (tcp_tso_autosize). A queue that is short for
-    /// the path would have no room for more at once.
+    /// The longest payload of a frame, of `gso_bytes` that the port takes: what the window lets go
+    /// in about a millisecond, but two segments, as Linux (tcp_tso_autosize). A queue that is short
+    /// for the path would have no room for more at once.
     #[inline]
     fn frame_bytes(&self, gso_bytes: u32) -> u32 {
         let mss = u32::from(self.mss);
@@ -205,8 +205,8 @@ impl Connection {
             flags |= flag::FIN;
         }
         let end = seq_no.wrapping_add(len);
-        // RFC 9293 3.9.1 (MUST-61): nothing follows. Where the peer's window is used up nothing can,
-        // until the peer has read this.
+        // RFC 9293 3.9.1 (MUST-61): nothing follows. Where the peer's window is used up nothing
+        // can, until the peer has read this.
         let window_end = self.snd_una.wrapping_add(self.snd_wnd);
         if len > 0 && (end == self.data_end() || end == window_end) {
             flags |= flag::PSH;

@@ -197,8 +197,8 @@ impl Connection {
         }
     }
 
-    /// RFC 6582 3.2 step 3: what the partial ACK has acknowledged was among those that left, but for
-    /// the one that was missing.
+    /// RFC 6582 3.2 step 3: what the partial ACK has acknowledged was among those that left, but
+    /// for the one that was missing.
     fn on_partial_ack(&mut self, newly_acked: u32) {
         let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
         let left = newly_acked.div_ceil(u32::from(self.mss).max(1));

@@ -175,7 +175,8 @@ impl Connection {
         u64::from(self.user_timeout_ms.saturating_sub(since).max(1)) * MILLISECOND
     }
 
-    /// Whether retransmissions have gone on for too long: R2 of RFC 9293 3.8.3, or the user's limit.
+    /// Whether retransmissions have gone on for too long: R2 of RFC 9293 3.8.3, or the user's
+    /// limit.
     fn is_given_up<W: Wire>(&self, cx: &Context<'_, W>) -> bool {
         let config = &cx.shared.config;
         let most = match self.state {

@@ -52,7 +52,8 @@ impl ReceiveQueue {
         self.first_run != NIL || self.duplicate.0 != self.duplicate.1
     }
 
-    /// Notes that bytes below RCV.NXT have come again, in a segment that was not kept (RFC 2883 4.1).
+    /// Notes that bytes below RCV.NXT have come again, in a segment that was not kept (RFC 2883
+    /// 4.1).
     pub fn report_duplicate(&mut self, block: (u32, u32)) {
         self.note_duplicate(block, &mut Inserted::default());
     }

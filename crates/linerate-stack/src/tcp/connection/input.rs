@@ -66,6 +66,8 @@ impl Connection {
                 ..*segment
             };
             segment = &answer;
+            // It waits for an answer as we do.
+            self.is |= is::ACK_NOW;
         }
         // Fifth: ACK.
         if !segment.has(flag::ACK) {

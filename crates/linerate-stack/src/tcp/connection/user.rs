@@ -408,7 +408,11 @@ impl Connection {
             unsent_bytes: seq::diff(self.data_end(), self.snd_nxt).max(0) as u32,
             readable_bytes: self.queue.readable(),
             retries: self.retries,
-            probes: self.probes,
+            probes: match self.awaits {
+                // Those that were answered count for the time between two, no more.
+                Awaits::WindowProbe => self.retries,
+                _ => self.probes,
+            },
             sack: self.is(is::SACK),
             timestamps: self.is(is::TIMESTAMPS),
             ecn: self.is(is::ECN),

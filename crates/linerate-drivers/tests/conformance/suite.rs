@@ -524,6 +524,8 @@ fn works_across_threads(fixture: &mut Fixture) {
                         &pools,
                     );
                 } else {
+                    // A port may keep packets until they are due, as one with a delay.
+                    sender.send(0, 0, &pools);
                     std::thread::yield_now();
                 }
             }

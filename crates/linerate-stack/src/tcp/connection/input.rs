@@ -123,8 +123,8 @@ impl Connection {
         let edge = self.rcv_window.edge();
         // As Linux: also what lies below RCV.NXT, but not below what was acknowledged last, which
         // the peer may not have seen.
-        let is_in = seq::ge(segment.end(), self.rcv_wup.min_seq(next))
-            && seq::le(segment.seq, edge.max_seq(next));
+        let is_in = seq::ge(segment.end(), seq::min(self.rcv_wup, next))
+            && seq::le(segment.seq, seq::max(edge, next));
         if is_in {
             return true;
         }
@@ -416,23 +416,5 @@ impl Connection {
         self.queue
             .next()
             .wrapping_add(u32::from(self.is(is::FIN_RECEIVED)))
-    }
-}
-
-/// The earlier and the later of two sequence numbers.
-trait SeqExt {
-    fn min_seq(self, other: u32) -> u32;
-    fn max_seq(self, other: u32) -> u32;
-}
-
-impl SeqExt for u32 {
-    #[inline(always)]
-    fn min_seq(self, other: u32) -> u32 {
-        if seq::lt(self, other) { self } else { other }
-    }
-
-    #[inline(always)]
-    fn max_seq(self, other: u32) -> u32 {
-        if seq::gt(self, other) { self } else { other }
     }
 }

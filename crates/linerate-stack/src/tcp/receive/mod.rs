@@ -52,10 +52,11 @@ mod queue;
 mod read;
 mod room;
 mod sack;
-mod seq;
 #[cfg(test)]
 mod tests;
 mod window;
+
+use crate::tcp::seq;
 
 pub use autotune::Autotune;
 pub use moving::Moving;

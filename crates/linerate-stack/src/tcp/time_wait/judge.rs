@@ -6,6 +6,7 @@ use linerate_wire::tcp::flag;
 
 use super::stamp::{Duration, Stamp};
 use super::{Config, Kind, Record};
+use crate::tcp::seq;
 
 /// The facts of a segment that count here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,12 +110,6 @@ impl Terms {
     }
 }
 
-/// Whether `a` is after `b` (RFC 9293 3.4).
-#[inline]
-pub(super) fn is_after(a: u32, b: u32) -> bool {
-    (b.wrapping_sub(a) as i32) < 0
-}
-
 /// Judges a segment and notes in the record what it changes.
 pub(super) fn judge<C>(
     record: &mut Record<C>,
@@ -138,13 +133,13 @@ pub(super) fn judge<C>(
         // RFC 7323 3.2: without the time stamps that it should have it is dropped silently.
         (true, None) => return Judged::Ignore,
         // RFC 7323 5.3 R1.
-        (true, Some((ts_val, _))) if is_after(record.ts_recent, ts_val) => {
+        (true, Some((ts_val, _))) if seq::gt(record.ts_recent, ts_val) => {
             return refused(record, segment, now_ns);
         }
         _ => {}
     }
     let acknowledges = flags & flag::ACK != 0;
-    let is_too_far = acknowledges && is_after(segment.ack, record.snd_nxt);
+    let is_too_far = acknowledges && seq::gt(segment.ack, record.snd_nxt);
     // The FIN is behind the window in TIME-WAIT, where only it can come, once more; and an orphan
     // takes it even with a window of zero.
     let fin_end = match is_time_wait {
@@ -169,12 +164,12 @@ pub(super) fn judge<C>(
         return limited(record, Judged::Challenge, now_ns);
     }
     // RFC 7323 4.3 (2), where Last.ACK.sent is RCV.NXT.
-    if !is_after(segment.seq, record.rcv_nxt) {
+    if !seq::gt(segment.seq, record.rcv_nxt) {
         note_ts(record, segment);
     }
     // RFC 9293 3.10.7.4, seventh: after the peer's FIN there is no text to take. Before it there
     // may be, which nobody is left to read.
-    match is_time_wait || !is_after(end(segment), record.rcv_nxt) {
+    match is_time_wait || !seq::gt(end(segment), record.rcv_nxt) {
         true => Judged::Ignore,
         false => Judged::Reset,
     }
@@ -183,11 +178,11 @@ pub(super) fn judge<C>(
 /// RFC 6191 2, which goes beyond MAY-2 of RFC 9293 3.6.1 by SHLD-4: whether a SYN is a new
 /// connection's, by its time stamp or its number.
 fn may_reuse<C>(record: &Record<C>, syn: &Segment, terms: &Terms) -> bool {
-    let is_higher = is_after(syn.seq, record.rcv_nxt.wrapping_sub(1));
+    let is_higher = seq::gt(syn.seq, record.rcv_nxt.wrapping_sub(1));
     let new_ts = syn.ts.filter(|_| terms.has_ts);
     match (record.stamp.has_ts(), new_ts) {
         (true, Some((ts_val, _))) => {
-            is_after(ts_val, record.ts_recent) || (ts_val == record.ts_recent && is_higher)
+            seq::gt(ts_val, record.ts_recent) || (ts_val == record.ts_recent && is_higher)
         }
         // Old segments have no time stamps, and so will not be taken for the new connection's.
         (false, Some(_)) => true,

@@ -421,7 +421,7 @@ fn beyond(snd_nxt: u32, offsets: Offsets, now_ns: u64) -> u32 {
     const GAP: u32 = u16::MAX as u32 + 2;
     let least = snd_nxt.wrapping_add(GAP);
     let isn = offsets.isn(now_ns);
-    match judge::is_after(least, isn) {
+    match crate::tcp::seq::gt(least, isn) {
         true => least,
         false => isn,
     }

@@ -14,6 +14,8 @@
 //! is right (24 bits, for three sequence numbers); what it gains is a SYN to the server. Timestamps
 //! are not offered, so connections that begin with a cookie have none.
 
+use linerate_stack::tcp::secret::Secret;
+
 use super::segment::{NO_SCALE, Segment};
 
 /// Milliseconds of a time slot.
@@ -24,6 +26,9 @@ const MSS: [u16; 8] = [64, 536, 1200, 1300, 1360, 1440, 1460, 8960];
 
 /// Classes of window scales, after none.
 const SCALES: [u8; 7] = [0, 2, 4, 6, 7, 8, 10];
+
+/// Room for a flow's key: the longest, of IPv6, has 40 bytes.
+const KEY_BYTES: usize = 40;
 
 /// What a client offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +41,7 @@ pub(super) struct Offer {
 /// Gives cookies and knows them again.
 #[derive(Clone)]
 pub struct Cookies {
-    secret: (u64, u64),
+    secret: Secret,
     /// The segment size that is offered to clients.
     mss: u16,
     last_given_ms: Option<u64>,
@@ -55,7 +60,7 @@ impl Cookies {
     /// Cookies. `secret` must be unpredictable; `mss` is what clients are told to send at most.
     pub fn new(secret: u128, mss: u16) -> Self {
         Self {
-            secret: (secret as u64, (secret >> 64) as u64),
+            secret: Secret::new(secret),
             mss,
             last_given_ms: None,
         }
@@ -110,76 +115,17 @@ impl Cookies {
 
     fn cookie(&self, key: &[u8], isn: u32, slot: u64, low: u8) -> u32 {
         let rest = u64::from(isn) << 8 | u64::from(low);
-        let words = key.chunks(8).map(|chunk| {
-            let mut word = [0; 8];
-            word[..chunk.len()].copy_from_slice(chunk);
-            u64::from_le_bytes(word)
-        });
-        let hash = siphash(self.secret, words.chain([slot, rest]));
+        let mut words = [0; KEY_BYTES];
+        words[..key.len()].copy_from_slice(key);
+        let len = key.len().next_multiple_of(8);
+        let hash = self.secret.hash(&words[..len], &[slot, rest]);
         (hash as u32) << 8 | u32::from(low)
     }
-}
-
-/// SipHash-2-4 (Aumasson and Bernstein, 2012) of whole words.
-fn siphash((k0, k1): (u64, u64), words: impl Iterator<Item = u64>) -> u64 {
-    let mut v = [
-        k0 ^ 0x736f_6d65_7073_6575,
-        k1 ^ 0x646f_7261_6e64_6f6d,
-        k0 ^ 0x6c79_6765_6e65_7261,
-        k1 ^ 0x7465_6462_7974_6573,
-    ];
-    let mut len = 0_u64;
-    for word in words {
-        v[3] ^= word;
-        round(&mut v);
-        round(&mut v);
-        v[0] ^= word;
-        len += 8;
-    }
-    let last = len << 56;
-    v[3] ^= last;
-    round(&mut v);
-    round(&mut v);
-    v[0] ^= last;
-    v[2] ^= 0xff;
-    for _ in 0..4 {
-        round(&mut v);
-    }
-    v[0] ^ v[1] ^ v[2] ^ v[3]
-}
-
-fn round(v: &mut [u64; 4]) {
-    v[0] = v[0].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(13) ^ v[0];
-    v[0] = v[0].rotate_left(32);
-    v[2] = v[2].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(16) ^ v[2];
-    v[0] = v[0].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(21) ^ v[0];
-    v[2] = v[2].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(17) ^ v[2];
-    v[2] = v[2].rotate_left(32);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The standard library's SipHash is of the same family; its keyed form with 2-4 rounds is
-    /// deprecated, and still there.
-    #[test]
-    #[allow(deprecated)]
-    fn the_hash_is_siphash_2_4() {
-        use std::hash::{Hasher, SipHasher};
-        for len in 0..10_u64 {
-            let words = (0..len).map(|at| at.wrapping_mul(0x1234_5678_9abc_def1));
-            let mut hasher = SipHasher::new_with_keys(7, 9);
-            words
-                .clone()
-                .for_each(|word| hasher.write(&word.to_le_bytes()));
-            assert_eq!(siphash((7, 9), words), hasher.finish());
-        }
-    }
 
     fn syn(mss: u16, scale: u8, sack_permitted: bool) -> Segment {
         Segment {

@@ -160,7 +160,7 @@ pub(super) fn run(settings: &Settings) -> Result<(), Error> {
         }
     }
     let methods = Methods::new(control.0.clone(), None);
-    let listeners = Listeners::at(&settings.places, methods)?;
+    let listeners = Listeners::at(&settings.places, None, methods)?;
     let mut asker = Asker::new(control.clone(), Access::FULL, server.closing());
     let result = work(settings, &control, &server, &mut asker, &interrupts);
     drop(asker);

@@ -41,6 +41,18 @@ pub struct Places {
     pub metrics: Option<SocketAddr>,
 }
 
+impl Places {
+    /// Opens the socket of `linerate ctl`, if there is to be one.
+    ///
+    /// # Errors
+    /// Another process listens there, or the path cannot be written.
+    pub fn door(&self) -> Result<Option<UnixDoor>, Error> {
+        let path = self.control.as_deref();
+        path.map(|path| UnixDoor::open(path, false, "--control PATH"))
+            .transpose()
+    }
+}
+
 /// What is still to do for an answer, on the thread of who asks.
 pub type Later = Box<dyn FnOnce() -> Value + Send>;
 
@@ -230,14 +242,20 @@ pub struct Listeners {
 }
 
 impl Listeners {
-    /// Listens at these places.
+    /// Listens at these places; `door` is that of `linerate ctl`, where it is open already.
     ///
     /// # Errors
     /// A place is taken, or cannot be had.
-    pub fn at<A: Answers>(places: &Places, methods: Methods<A>) -> Result<Self, Error> {
-        let door = places.control.as_deref();
-        let door = door.map(|path| UnixDoor::open(path, false, "--control PATH"));
-        let listeners = Self::behind(door.transpose()?, places.metrics, methods)?;
+    pub fn at<A: Answers>(
+        places: &Places,
+        door: Option<Arc<UnixDoor>>,
+        methods: Methods<A>,
+    ) -> Result<Self, Error> {
+        let door = match door {
+            Some(door) => Some(door),
+            None => places.door()?.map(Arc::new),
+        };
+        let listeners = Self::behind(door, places.metrics, methods)?;
         if let Some(at) = listeners.metrics() {
             eprintln!("metrics at http://{at}/metrics");
         }
@@ -249,7 +267,7 @@ impl Listeners {
     /// # Errors
     /// The address is taken, or cannot be had.
     pub fn behind<A: Answers>(
-        door: Option<UnixDoor>,
+        door: Option<Arc<UnixDoor>>,
         metrics: Option<SocketAddr>,
         methods: Methods<A>,
     ) -> Result<Self, Error> {

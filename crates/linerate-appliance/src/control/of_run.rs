@@ -2,6 +2,7 @@
 //! run, and its packets as captures and traces. The thread that watches the
 //! [run](crate::runtime::watch()) answers.
 
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
@@ -20,6 +21,7 @@ use super::taps::Taps;
 use crate::error::Error;
 use crate::runtime::{Readings, Running, Signals};
 use crate::socket::Problem;
+use crate::socket::unix::UnixDoor;
 
 /// Tables and metrics that an appliance has besides those of all.
 pub struct More<S: Stage + 'static> {
@@ -54,17 +56,21 @@ pub struct Control<S: Stage + 'static> {
 }
 
 impl<S: Stage + 'static> Control<S> {
-    /// Listens. `read` is how the run's files are read again, where it has any.
+    /// Listens; `door` is the socket of `linerate ctl`, where it is open already. `read` is how the run's files are read again, where it has any.
     ///
     /// # Errors
     /// A place is taken, or cannot be had.
-    pub fn listen(places: &Places, read: Option<reload::Read<S>>) -> Result<Self, Error> {
+    pub fn listen(
+        places: &Places,
+        door: Option<Arc<UnixDoor>>,
+        read: Option<reload::Read<S>>,
+    ) -> Result<Self, Error> {
         let (mailbox, jobs) = Mailbox::new("run");
         let reload = read.map(|read| reload_by(read, mailbox.clone()));
         let hangups = reload.clone().map(Reload::on_hangup);
         Ok(Self {
             jobs,
-            _listeners: Listeners::at(places, Methods::new(mailbox, reload))?,
+            _listeners: Listeners::at(places, door, Methods::new(mailbox, reload))?,
             _hangups: hangups.transpose()?,
         })
     }

@@ -51,7 +51,7 @@ impl Server {
     ///
     /// # Errors
     /// There can be no other thread.
-    pub fn listen(door: UnixDoor, service: impl Service) -> Result<Self, Error> {
+    pub fn listen(door: Arc<UnixDoor>, service: impl Service) -> Result<Self, Error> {
         let closing = Arc::<AtomicBool>::default();
         let (places, ends) = (Places::default(), closing.clone());
         let admit = move |stream| {

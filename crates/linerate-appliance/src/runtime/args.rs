@@ -205,6 +205,7 @@ impl RunArgs {
                 period: Some(period.unwrap_or(PERIOD)).filter(|period| !period.is_zero()),
                 duration: time("duration", self.duration)?.or(file.duration),
                 json: self.json,
+                separation: None,
             },
             options: Options {
                 queues: self.queues.or(file.queues).unwrap_or(1),

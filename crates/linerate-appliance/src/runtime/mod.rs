@@ -14,6 +14,7 @@ mod forward;
 mod observe;
 mod pools;
 mod readings;
+mod separation;
 mod show;
 mod signals;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use args::{PlanArgs, Run, RunArgs, RunFile, RunKeys};
 pub use forward::{forward, places, source};
 pub use observe::{LcoreRow, Reading, Sample};
 pub use readings::Readings;
+pub use separation::Separation;
 pub use show::planned;
 pub use signals::{Interrupts, Signals};
 pub use watch::{WatchOptions, watch};

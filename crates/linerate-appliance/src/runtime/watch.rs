@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use linerate_core::run::Stage;
 
-use super::{Interrupts, Readings, Running, Sample, show};
+use super::{Interrupts, Readings, Running, Sample, Separation, show};
 use crate::control::answers::Places;
 use crate::control::of_run::{Asked, Control, More};
 use crate::control::reload;
@@ -25,6 +25,8 @@ pub struct WatchOptions {
     pub json: bool,
     /// Sockets for clients meanwhile.
     pub places: Places,
+    /// Where this process has given its privileges away.
+    pub separation: Option<Separation>,
 }
 
 /// Runs until the end, then stops everything and prints the totals. `path` describes what is done
@@ -39,11 +41,14 @@ pub fn watch<S: Stage + 'static>(
     machine: &MachineFacts,
     interrupts: &Interrupts,
 ) -> Result<(), Error> {
-    let control = Control::listen(&watch.places, read)?;
+    let separation = watch.separation.as_ref();
+    let door = separation.and_then(|separation| separation.door.clone());
+    let control = Control::listen(&watch.places, door, read)?;
     show::started(&running, path, watch.json)?;
     let (began, first) = (Instant::now(), Sample::take(&running));
     let end = watch.duration.map(|duration| began + duration);
     let mut received = u64::MAX;
+    let mut ended = None;
     let mut asked = Asked {
         running,
         readings: Readings::new(began, first, watch.period),
@@ -59,6 +64,10 @@ pub fn watch<S: Stage + 'static>(
             break;
         }
         asked.running.warn();
+        if let Some(Err(error)) = separation.map(Separation::check) {
+            ended = Some(error);
+            break;
+        }
         let now = Instant::now();
         control.serve(&mut asked);
         let sample = Sample::take(&asked.running);
@@ -83,5 +92,5 @@ pub fn watch<S: Stage + 'static>(
     let (last, balance, errors) = running.stop();
     let totals = last.since(&readings.first);
     show::totals(&totals, &balance, machine, &memory, watch.json)?;
-    Error::all(errors)
+    Error::all(ended.into_iter().chain(errors).collect())
 }

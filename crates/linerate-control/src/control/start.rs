@@ -112,7 +112,7 @@ pub(crate) fn start(path: &Path, config: Config, plan: &Plan, run: &Run) -> Resu
     let _ends = Signals::to_end(move || ends.tell(Control::stop))?;
     let _hangups = reload.clone().on_hangup()?;
     let methods = Methods::new(mailbox.clone(), Some(reload));
-    let listeners = Listeners::behind(Some(door), config.router.metrics, methods)?;
+    let listeners = Listeners::behind(Some(Arc::new(door)), config.router.metrics, methods)?;
     let mut drivers = Drivers::opened_by(privileged.clone())
         .joining_segments()
         .playing_nics(FrameHash::make);

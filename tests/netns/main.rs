@@ -20,6 +20,7 @@ mod idle;
 mod pktgen;
 mod replay;
 mod router;
+mod steer;
 mod stop;
 
 // A guest runs this binary as well.
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         idle::TESTS,
         pktgen::TESTS,
         replay::TESTS,
+        steer::TESTS,
         stop::TESTS,
         vm::TESTS,
         vm::vhost::TESTS,

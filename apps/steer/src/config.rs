@@ -13,6 +13,7 @@ use std::path::Path;
 use linerate_appliance::config::{self, At, PortStanza, Section};
 use linerate_appliance::error::Error;
 use linerate_appliance::runtime::RunFile;
+use linerate_appliance::users::User;
 use linerate_stack::socket::StackConfig;
 
 pub use apps::{AppStanza, Kind};
@@ -24,6 +25,8 @@ pub struct File {
     pub all: RunFile,
     /// `[steer] mode`.
     pub mode: Mode,
+    /// `[steer] user`: who the process becomes that root has started.
+    pub user: Option<User>,
     /// `[[interface]]`.
     pub interfaces: Vec<Interface>,
     /// `[[route]]`.
@@ -81,10 +84,19 @@ impl File {
         config::read(path, Self::of)
     }
 
+    /// `[plan]`, `[[port]]` and `[steer]`, which has all that needs privileges.
+    pub(crate) fn names(file: &Section<'_>) -> (RunFile, Mode, Option<User>) {
+        let own = |section: &Section<'_>| {
+            let mode = section.choice("mode", &Mode::ALL).map(|at| at.value);
+            (mode, config::user(section, "user"))
+        };
+        let (all, (mode, user)) = RunFile::read(file, "steer", own);
+        (all, mode.unwrap_or_default(), user)
+    }
+
     /// The file in a section.
     pub(crate) fn of(file: &Section<'_>) -> Self {
-        let mode = |section: &Section<'_>| section.choice("mode", &Mode::ALL).map(|at| at.value);
-        let (all, mode) = RunFile::read(file, "steer", mode);
+        let (all, mode, user) = Self::names(file);
         if all.ports.is_empty() {
             let legal = "at least one [[port]] with name and spec";
             (file.notes()).error(1, "port", "there is no port", legal);
@@ -96,7 +108,8 @@ impl File {
         file.end();
         Self {
             all,
-            mode: mode.unwrap_or_default(),
+            mode,
+            user,
             interfaces,
             routes,
             stack,

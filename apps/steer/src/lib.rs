@@ -26,13 +26,16 @@ mod show;
 pub mod steering;
 pub mod stream;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use linerate_appliance::config::{self as config_file, Section};
+use linerate_appliance::control::answers::Places;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::MachineFacts;
+use linerate_appliance::privilege::Named;
 use linerate_appliance::runtime::wiring::{self, PortShape, Share};
-use linerate_appliance::runtime::{self, Interrupts, OpenPorts, Run, RunArgs, watch};
+use linerate_appliance::runtime::{self, Interrupts, OpenPorts, Run, RunArgs, Separation, watch};
 use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
 use linerate_dispatch::Owners;
 use linerate_dispatch::owners::WORKERS;
@@ -75,12 +78,17 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if run.check {
         return runtime::planned(ports, &plan, describe);
     }
+    // Before there are threads: capabilities and users are each thread's own.
+    let places = &run.watch.places;
+    let separation = Separation::make(&args.config, ports, places, file.user.clone())?;
     let interrupts = Interrupts::catch()?;
     let specs: Vec<_> = ports
         .iter()
         .map(|port| (port.name.clone(), port.spec.clone()))
         .collect();
-    let opened = OpenPorts::open(&specs, Clock::calibrate())?.with_large_slots();
+    let opened = OpenPorts::open_among(&mut separation.drivers(), &specs, Clock::calibrate())?;
+    let opened = opened.with_large_slots();
+    run.watch.separation = Some(separation);
     let machine = MachineFacts::gather(&opened.clock)?;
     let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
     let running = start(&file, &mut run, opened, &lcores)?;
@@ -94,6 +102,27 @@ pub fn run(args: &Args) -> Result<(), Error> {
         &machine,
         &interrupts,
     )
+}
+
+/// What the file at `path` needs privileges for, for the privilege helper; `None` where it is
+/// another appliance's.
+///
+/// # Errors
+/// It cannot be read, or is wrong.
+pub fn named(path: &Path) -> Option<Result<Named, Error>> {
+    let text = config_file::text(path).ok()?;
+    let is_ours = |file: &Section<'_>| file.has("app") || file.has("steer");
+    // Not all of it: applications have read their files with this process's privileges.
+    let names = |file: &Section<'_>| File::names(file);
+    let read = || {
+        let (all, _, user) = config_file::parse(&text, names).checked(path)?;
+        let places = Places {
+            control: all.keys.control,
+            metrics: None,
+        };
+        Ok(Separation::named(&all.ports, &places, user))
+    };
+    config_file::parse(&text, is_ours).value.then(read)
 }
 
 /// Starts the lcores.

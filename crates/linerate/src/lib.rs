@@ -73,7 +73,9 @@ fn run(command: Command) -> Result<(), Error> {
         Command::Demo(args) => demo::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Drill(args) => drill::run(&args),
-        Command::PrivilegeHelper(args) => privilege::run(&args, linerate_control::named),
+        Command::PrivilegeHelper(args) => privilege::run(&args, |path| {
+            steer::named(path).unwrap_or_else(|| linerate_control::named(path))
+        }),
         Command::Gateway(args) => gateway::run(&args),
         Command::L2fwd(args) => l2fwd::run(&args),
         Command::L3fwd(args) => l3fwd::run(&args),

@@ -27,7 +27,7 @@ mod operation;
 mod oracle;
 mod policy;
 mod ports;
-mod privileges;
+pub(crate) mod privileges;
 mod segments;
 pub(crate) mod service;
 mod trunk;

@@ -26,8 +26,8 @@ pub(crate) const TESTS: &[Test] = tests![
     host_interfaces_in_a_name_space_that_the_router_cannot_enter,
 ];
 
-pub(super) const NET_ADMIN: u64 = 1 << 12;
-pub(super) const NET_RAW: u64 = 1 << 13;
+pub(crate) const NET_ADMIN: u64 = 1 << 12;
+pub(crate) const NET_RAW: u64 = 1 << 13;
 const IPC_LOCK: u64 = 1 << 14;
 const SYS_ADMIN: u64 = 1 << 21;
 pub(super) const BPF: u64 = 1 << 39;
@@ -46,7 +46,7 @@ pub(super) fn proc(pid: Pid) -> std::path::PathBuf {
 }
 
 /// The process that a router has started.
-pub(super) fn helper(router: Pid) -> Pid {
+pub(crate) fn helper(router: Pid) -> Pid {
     let parent = router.as_raw_nonzero().to_string();
     let pids = std::fs::read_dir("/proc").unwrap().flatten();
     let mut children = pids.filter(|entry| status(&entry.path()).get("PPid") == Some(&parent));
@@ -80,7 +80,7 @@ fn identity(status: &HashMap<String, String>) -> [Vec<u32>; 3] {
 /// Checks that no thread of the router is root or has or can regain more than `left`, and that the
 /// privilege helper has just `kept`.
 #[track_caller]
-pub(super) fn is_divided(router: Pid, left: u64, kept: u64) {
+pub(crate) fn is_divided(router: Pid, left: u64, kept: u64) {
     let threads = proc(router).join("task");
     let mut count = 0;
     for thread in std::fs::read_dir(threads).unwrap().flatten() {
@@ -322,7 +322,7 @@ fn the_helper_killed() {
     let status = router.running().end();
     let said = router.running().stderr.text();
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("keeps the router's privileges"), "{said}");
+    assert!(said.contains("keeps this one's privileges"), "{said}");
     nothing_is_left(&site);
     // The next start restores what it could not.
     let setting = || {

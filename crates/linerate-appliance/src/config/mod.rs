@@ -18,7 +18,7 @@ use toml::de::DeTable;
 use crate::error::Error;
 
 pub use section::{At, ConfigError, Notes, Section};
-pub use stanzas::{PlanStanza, PortStanza, plan, port, ports};
+pub use stanzas::{PlanStanza, PortStanza, plan, port, ports, user};
 
 /// Lines shown at most: a file of another kind has an error in each.
 const SHOWN: usize = 50;

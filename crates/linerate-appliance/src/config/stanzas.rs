@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{At, Section};
 use crate::nearest::offer;
 use crate::runtime::claim;
+use crate::users::User;
 
 /// Legal lists of slots and CPUs, for errors.
 const LIST: &str = "a list such as \"0,2-4\"";
@@ -49,6 +50,13 @@ pub fn plan(file: &Section<'_>) -> PlanStanza {
     };
     section.end();
     plan
+}
+
+/// A user of this machine, by its name or number.
+pub fn user(section: &Section<'_>, key: &'static str) -> Option<User> {
+    let legal = "a name that `getent passwd` shows, or a number";
+    let read = |text: &str| User::find(text).ok_or_else(|| format!("there is no user `{text}`"));
+    section.read(key, legal, read).map(|at| at.value)
 }
 
 /// All `[[port]]` of a file, with the lines of their names, or their own. A port with errors counts

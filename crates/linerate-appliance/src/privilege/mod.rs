@@ -228,10 +228,10 @@ fn unlimited_lock() -> bool {
     maximum.is_none()
 }
 
-/// The error of a router whose privilege helper has ended.
+/// The error of a process whose privilege helper has ended.
 pub fn ended() -> Error {
     Error::Usage {
-        problem: "the process that keeps the router's privileges has ended".into(),
-        fix: "start the router again; what it said before, or `dmesg`, may tell why".into(),
+        problem: "the process that keeps this one's privileges has ended".into(),
+        fix: "start again; what it said before, or `dmesg`, may tell why".into(),
     }
 }

@@ -32,10 +32,10 @@ impl Successor {
             Some(user) if user.uid == own.as_raw() => Ok(None),
             Some(user) if !own.is_root() => Err(Error::Usage {
                 problem: format!(
-                    "[router] user: only root may become `{}`, and this is user {own}",
+                    "user: only root may become `{}`, and this is user {own}",
                     user.name
                 ),
-                fix: "leave the key out, or start the router as root".into(),
+                fix: "leave the key out, or start as root".into(),
             }),
             None if !own.is_root() => Ok(None),
             _ => {
@@ -67,12 +67,12 @@ impl Successor {
         let name = &self.user.name;
         let problem = format!("root may not become `{name}`: {}", io::Error::from(error));
         let fix = "give it CAP_SETUID and CAP_SETGID, and in a user name space a number for that \
-                   user; or say `user = \"root\"` under [router]";
+                   user; or say `user = \"root\"` in its file";
         if self.named {
             let fix = fix.into();
             return Err(Error::Usage { problem, fix });
         }
-        eprintln!("warning: the router stays root: {problem}\nfix: {fix}");
+        eprintln!("warning: this process stays root: {problem}\nfix: {fix}");
         Ok(())
     }
 }

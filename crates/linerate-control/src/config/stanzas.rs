@@ -1,9 +1,8 @@
 //! `[router]`, `[[port]]` and `[[vrf]]`.
 
 use super::{PortConfig, RouterStanza, VrfConfig};
-use linerate_appliance::config::{self, At, Section};
+use linerate_appliance::config::{self, At, Section, user};
 use linerate_appliance::runtime::RunKeys;
-use linerate_appliance::users::User;
 use linerate_routing::model::MAIN_TABLE;
 use linerate_routing::plane::punt::{Rates, Reason};
 
@@ -47,13 +46,6 @@ pub(super) fn router(file: &Section<'_>) -> RouterStanza {
     };
     section.end();
     stanza
-}
-
-/// A user of this machine.
-fn user(router: &Section<'_>, key: &'static str) -> Option<User> {
-    let legal = "a name that `getent passwd` shows, or a number";
-    let read = |text: &str| User::find(text).ok_or_else(|| format!("there is no user `{text}`"));
-    router.read(key, legal, read).map(|at| at.value)
 }
 
 /// `punts = { local = 50000, arp = 1000 }`; what is not named keeps its default.

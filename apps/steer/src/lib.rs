@@ -32,7 +32,7 @@ use std::sync::Arc;
 use linerate_appliance::config::{self as config_file, Section};
 use linerate_appliance::control::answers::Places;
 use linerate_appliance::error::Error;
-use linerate_appliance::output::MachineFacts;
+use linerate_appliance::output::{self, MachineFacts};
 use linerate_appliance::privilege::Named;
 use linerate_appliance::runtime::wiring::{self, PortShape, Share};
 use linerate_appliance::runtime::{self, Interrupts, OpenPorts, Run, RunArgs, Separation, watch};
@@ -54,10 +54,37 @@ const POOL_SLOTS: u32 = 32_768;
 #[derive(Clone, Debug, clap::Args)]
 pub struct Args {
     /// The file: [plan], [[port]], [steer], [[interface]], [[route]], [tcp] and [[app]]
-    #[arg(value_name = "CONF.toml")]
-    config: PathBuf,
+    #[arg(value_name = "CONF.toml", required_unless_present = "print")]
+    config: Option<PathBuf>,
     #[command(flatten)]
     run: RunArgs,
+    /// Print a file that comes with the program, and do nothing else
+    #[arg(long, value_name = "FILE", conflicts_with = "config")]
+    print: Option<Supplement>,
+}
+
+/// Files that a stack is run with.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Supplement {
+    /// A configuration to begin with
+    Example,
+    /// The unit of a systemd service
+    Unit,
+    /// A dashboard of its metrics for Grafana
+    Dashboard,
+    /// The user that it is once root has started it, for systemd-sysusers
+    Sysusers,
+}
+
+impl Supplement {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Example => include_str!("../../../packaging/steer.toml"),
+            Self::Unit => include_str!("../../../packaging/linerate-steer.service"),
+            Self::Dashboard => include_str!("../../../docs/grafana/steer.json"),
+            Self::Sysusers => include_str!("../../../packaging/linerate.sysusers"),
+        }
+    }
 }
 
 /// Runs the applications of a file, or checks it.
@@ -65,7 +92,12 @@ pub struct Args {
 /// # Errors
 /// What is wrong with the file or the machine, or went wrong at the end.
 pub fn run(args: &Args) -> Result<(), Error> {
-    let mut file = File::read(&args.config)?;
+    if let Some(supplement) = args.print {
+        return output::print(supplement.text());
+    }
+    // clap requires it without `--print`.
+    let path = args.config.as_deref().unwrap_or(Path::new(""));
+    let mut file = File::read(path)?;
     let mut run = args.run.over(&file.all)?;
     let slots = *run.options.pool_slots.get_or_insert(POOL_SLOTS);
     // What waits to be read leaves slots for what arrives.
@@ -80,7 +112,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     // Before there are threads: capabilities and users are each thread's own.
     let places = &run.watch.places;
-    let separation = Separation::make(&args.config, ports, places, file.user.clone())?;
+    let separation = Separation::make(path, ports, places, file.user.clone())?;
     let interrupts = Interrupts::catch()?;
     let specs: Vec<_> = ports
         .iter()

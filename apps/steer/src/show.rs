@@ -17,6 +17,9 @@ use crate::lcore::Lcore;
 /// Connections that one lcore tells of at a time: it has nothing else to do meanwhile.
 const MOST: usize = 10_000;
 
+/// What applications call the count that is of now.
+const OPEN: &str = "open";
+
 const CONNECTIONS: Table = Table {
     what: "connections",
     names: &["local", "remote", "state"],
@@ -258,14 +261,27 @@ fn metrics(running: &Running<Lcore>, page: &mut Exposition) {
         page.sample(&[("event", event)], value);
     }
     let of = |worker: &mut Worker<Lcore>| Some(worker.stage.stage()?.app.counts_by_app());
-    let help = "What applications count; `open` is how many connections one has now.";
-    page.family("app", FamilyKind::Gauge, "", help);
-    for (lcore, all) in ask(running, of) {
-        for (app, counts) in all {
-            for (counts, value) in counts {
-                let labels = [("app", app.as_str()), ("lcore", &lcore), ("counts", counts)];
-                page.sample(&labels, value);
-            }
-        }
+    let all = ask(running, of);
+    let samples = || {
+        all.iter().flat_map(|(lcore, apps)| {
+            let counts = apps.iter().flat_map(|(app, counts)| {
+                let named = counts
+                    .iter()
+                    .map(move |&(counts, value)| (app, counts, value));
+                named.map(|(app, counts, value)| (app.as_str(), counts, value))
+            });
+            counts.map(move |(app, counts, value)| (lcore.as_str(), app, counts, value))
+        })
+    };
+    let help = "Connections that an application has now.";
+    page.family("app_open", FamilyKind::Gauge, "", help);
+    for (lcore, app, _, value) in samples().filter(|(_, _, counts, _)| *counts == OPEN) {
+        page.sample(&[("app", app), ("lcore", lcore)], value);
+    }
+    let help = "What an application has counted.";
+    page.family("app_events", FamilyKind::Counter, "", help);
+    for (lcore, app, counts, value) in samples().filter(|(_, _, counts, _)| *counts != OPEN) {
+        let labels = [("app", app), ("lcore", lcore), ("counts", counts)];
+        page.sample(&labels, value);
     }
 }

@@ -10,6 +10,7 @@
 //! | [`output`] | tables for users, JSON, facts about the machine |
 //! | [`error`] | errors and their fixes |
 //! | [`privilege`] | the process that keeps the privileges, and what it does for this one |
+//! | [`notify`] | what the service manager hears |
 //! | [`netlink`], [`address`] | the kernel's interfaces and their addresses |
 //! | [`netns`], [`users`], [`files`], [`nearest`] | small helpers: namespaces, users, files, names |
 #![forbid(unsafe_code)]
@@ -27,6 +28,7 @@ pub mod files;
 pub mod nearest;
 pub mod netlink;
 pub mod netns;
+pub mod notify;
 pub mod output;
 pub mod privilege;
 pub mod runtime;

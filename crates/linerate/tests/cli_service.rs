@@ -3,6 +3,8 @@
 //! systemd.
 #![allow(clippy::unwrap_used)]
 
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
@@ -38,9 +40,14 @@ fn values(key: &str) -> Vec<&'static str> {
 
 /// `systemd-analyze` of the unit, with our program in it; or what is missing.
 fn analyze(scratch: &Scratch, words: &[&str]) -> Option<Output> {
+    analyze_unit(scratch, UNIT, "linerate-router", words)
+}
+
+/// The same of another unit, by its name.
+fn analyze_unit(scratch: &Scratch, unit: &str, name: &str, words: &[&str]) -> Option<Output> {
     let ours = format!("={} ", env!("CARGO_BIN_EXE_linerate"));
-    let unit = UNIT.replace("=linerate ", &ours);
-    let file = scratch.write("linerate-router.service", unit);
+    let unit = unit.replace("=linerate ", &ours);
+    let file = scratch.write(&format!("{name}.service"), unit);
     let mut command = Command::new("systemd-analyze");
     let output = command.args(words).arg(&file).output();
     if output.is_err() {
@@ -144,6 +151,87 @@ fn the_files_in_the_guide() {
         let path = format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"));
         assert!(std::path::Path::new(&path).exists(), "{path}");
     }
+}
+
+/// The same of `steer`; its unit is what systemd accepts, and its page has what its dashboard draws.
+#[test]
+fn the_files_that_come_with_steer() {
+    let print = |what: &str| said(linerate().args(["steer", "--print", what]));
+    let unit = print("unit");
+    assert_eq!(
+        unit,
+        include_str!("../../../packaging/linerate-steer.service")
+    );
+    assert!(unit.contains("\nExecStart=linerate steer /etc/linerate/steer.toml\n"));
+    assert!(print("sysusers").contains("\nu     linerate "));
+    let scratch = Scratch::new();
+    let file = scratch.write("steer.toml", print("example"));
+    let planned = said(linerate().args(["steer", &file, "--check"]));
+    assert!(planned.contains("-> http0, proxy1"), "{planned}");
+    if let Some(verified) = analyze_unit(&scratch, &unit, "linerate-steer", &["verify", "--man=no"])
+    {
+        let said = String::from_utf8_lossy(&verified.stderr);
+        assert!(!said.contains("linerate-steer.service"), "{said}");
+    }
+}
+
+/// A stack tells the manager that it runs, that it lives, and that it ends; what its dashboard asks
+/// for is on its page.
+#[test]
+fn steer_as_a_service() {
+    let scratch = Scratch::new();
+    let manager = UnixDatagram::bind(scratch.file("notify")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let config = "[plan]\nio = \"0\"\ncpus = \"0\"\n[steer]\nperiod = 0\nmetrics = \"127.0.0.1:0\"\n\
+        [[port]]\nname = \"lan\"\nspec = \"ring:lan\"\n\
+        [[interface]]\nport = \"lan\"\naddresses = [\"192.0.2.1/24\"]\n\
+        [[app]]\nkind = \"sink\"\nlisten = 9\n";
+    let file = scratch.write("steer.toml", config);
+    let mut child = linerate()
+        .args(["steer", &file])
+        .env("NOTIFY_SOCKET", scratch.file("notify"))
+        .env("WATCHDOG_USEC", "1000000")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let next = || {
+        let mut bytes = [0; 4096];
+        let length = manager.recv(&mut bytes).expect("it speaks");
+        String::from_utf8_lossy(&bytes[..length]).into_owned()
+    };
+    assert_eq!(next(), "READY=1\nSTATUS=running, ports: 1");
+    while next() != "WATCHDOG=1" {}
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let line = lines.find_map(|line| {
+        let line = line.unwrap();
+        Some(line.strip_prefix("metrics at http://")?.to_owned())
+    });
+    let address = line.expect("where the page is");
+    let mut page = String::new();
+    let mut stream = TcpStream::connect(address.trim_end_matches("/metrics")).unwrap();
+    write!(stream, "GET /metrics HTTP/1.0\r\n\r\n").unwrap();
+    stream.read_to_string(&mut page).unwrap();
+    let dashboard = said(linerate().args(["steer", "--print", "dashboard"]));
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = dashboard.split(|c| !is_word(c));
+    let families: Vec<&str> = words.filter(|word| word.starts_with("linerate_")).collect();
+    assert!(families.len() > 15);
+    for family in families {
+        let family = family.strip_suffix("_total").unwrap_or(family);
+        let there = page.contains(&format!("# TYPE {family} "));
+        assert!(there, "no {family} on the page\n{page}");
+    }
+    // And the events that it draws: names between quotes, joined by bars.
+    for events in dashboard.split("event=~\\\"").skip(1) {
+        let events = events.split_once("\\\"").unwrap().0;
+        for event in events.split('|') {
+            assert!(page.contains(&format!("event=\"{event}\"")), "{event}");
+        }
+    }
+    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
+    while next() != "STOPPING=1" {}
+    assert!(child.wait().unwrap().success());
 }
 
 /// A router that a service manager has started. It is killed with the test.

@@ -87,9 +87,10 @@ say examples
 cd /usr/share/doc/linerate/examples
 linerate router router.toml --check=file > /dev/null
 linerate gateway gateway.toml --check=file > /dev/null
+linerate steer --print example | cmp - steer.toml
 linerate pktgen -f pktgen.toml --dump 1 > /dev/null
 say units
-for unit in linerate-router.service linerate-gateway.service; do
+for unit in linerate-router.service linerate-gateway.service linerate-steer.service; do
   systemd-analyze verify "$unit"
   systemctl enable "$unit"
   [ -L "/etc/systemd/system/multi-user.target.wants/$unit" ]

@@ -28,7 +28,9 @@ pub fn forward<S: Stage + 'static, M: FnMut(&mut Egress) -> S>(
     make: impl FnOnce(Vec<MacAddr>) -> (M, Option<reload::Read<S>>),
 ) -> Result<(), Error> {
     let topology = Topology::machine()?;
-    let plan = Plan::build(&run.plan, &topology, &places(ports, &topology))?;
+    let places = places(ports, &topology);
+    let plan = Plan::build(&run.plan, &topology, &places)?;
+    let plan = plan.of_roles(&[Role::Bg, Role::Io], &topology, &places);
     if run.check {
         return planned(ports, &plan, path);
     }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use linerate_drivers::Drivers;
 use linerate_tables::rss::FrameHash;
@@ -10,6 +10,7 @@ use linerate_tables::rss::FrameHash;
 use crate::config::PortStanza;
 use crate::control::answers::Places;
 use crate::error::Error;
+use crate::notify::Notify;
 use crate::privilege::{self, Named, Privileged};
 use crate::socket::unix::UnixDoor;
 use crate::socket::usual_socket;
@@ -20,6 +21,8 @@ use crate::users::User;
 pub struct Separation {
     /// The socket of `linerate ctl`, where there is one.
     pub(super) door: Option<Arc<UnixDoor>>,
+    /// The service manager, whose socket may be its user's alone.
+    pub(super) manager: Arc<Mutex<Notify>>,
     privileged: Arc<dyn Privileged>,
 }
 
@@ -45,9 +48,14 @@ impl Separation {
         user: Option<User>,
     ) -> Result<Self, Error> {
         let door = places.door()?.map(Arc::new);
+        let manager = Arc::new(Mutex::new(Notify::from_environment()));
         let named = Self::named(ports, places, user);
         let privileged = privilege::split(path, &named)?;
-        Ok(Self { door, privileged })
+        Ok(Self {
+            door,
+            manager,
+            privileged,
+        })
     }
 
     /// What a run with these ports needs privileges for.

@@ -1,5 +1,6 @@
 //! Watches workers until the end, and shows what they did.
 
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_core::run::Stage;
@@ -9,6 +10,7 @@ use crate::control::answers::Places;
 use crate::control::of_run::{Asked, Control, More};
 use crate::control::reload;
 use crate::error::Error;
+use crate::notify::Notify;
 use crate::output::MachineFacts;
 
 /// How often to check whether every input has ended.
@@ -43,8 +45,14 @@ pub fn watch<S: Stage + 'static>(
 ) -> Result<(), Error> {
     let separation = watch.separation.as_ref();
     let door = separation.and_then(|separation| separation.door.clone());
+    let manager = match separation {
+        Some(separation) => separation.manager.clone(),
+        None => Arc::new(Mutex::new(Notify::from_environment())),
+    };
+    let mut manager = manager.lock().unwrap_or_else(PoisonError::into_inner);
     let control = Control::listen(&watch.places, door, read)?;
     show::started(&running, path, watch.json)?;
+    manager.ready(&format!("running, ports: {}", running.ports().len()));
     let (began, first) = (Instant::now(), Sample::take(&running));
     let end = watch.duration.map(|duration| began + duration);
     let mut received = u64::MAX;
@@ -69,6 +77,7 @@ pub fn watch<S: Stage + 'static>(
             break;
         }
         let now = Instant::now();
+        manager.alive(now);
         control.serve(&mut asked);
         let sample = Sample::take(&asked.running);
         // The workers are asked only after the inputs have ended.
@@ -85,6 +94,7 @@ pub fn watch<S: Stage + 'static>(
             break;
         }
     }
+    manager.stopping();
     let Asked {
         running, readings, ..
     } = asked;

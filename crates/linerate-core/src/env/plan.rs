@@ -163,6 +163,15 @@ impl Plan {
         })
     }
 
+    /// The plan of a program that has no lcores of other `roles`: without them, and without warnings
+    /// of them.
+    #[must_use]
+    pub fn of_roles(mut self, roles: &[Role], topology: &Topology, ports: &[PortPlace]) -> Self {
+        self.lcores.retain(|lcore| roles.contains(&lcore.role));
+        self.warnings = warnings(&self.lcores, topology, ports);
+        self
+    }
+
     /// The lcores of one role.
     pub fn role(&self, role: Role) -> impl Iterator<Item = &Placement> {
         self.lcores.iter().filter(move |lcore| lcore.role == role)

@@ -85,6 +85,19 @@ fn shares_small_machines_and_says_so() {
 }
 
 #[test]
+fn a_role_that_a_program_does_not_have_is_not_warned_of() {
+    let roles = |stanza: &PlanSpec, roles: &[Role]| {
+        let plan = build("container-v2", stanza).unwrap();
+        plan.of_roles(roles, &fake("container-v2"), &[])
+    };
+    let forwarder = roles(&spec("auto", "auto", "auto", "3,5"), &[Role::Bg, Role::Io]);
+    assert_eq!(shown(&forwarder), "bg0@3 io0@5");
+    assert!(kinds(&forwarder).is_empty());
+    let one = roles(&spec("auto", "auto", "auto", "3"), &[Role::Bg, Role::Io]);
+    assert_eq!(kinds(&one), ["shared-with-bg"]);
+}
+
+#[test]
 fn the_same_stanza_moves_between_machines() {
     let stanza = spec("0", "1-2", "3-7", "auto");
     let big = build("two-sockets-12x2", &stanza).unwrap();

@@ -1,5 +1,5 @@
 //! What the service manager hears (sd_notify(3)): that packets are forwarded, that a reload is
-//! under way, that all ends, and, where it asks for that, that the router is alive.
+//! under way, that all ends, and, where it asks for that, that this process is alive.
 //!
 //! Each is one datagram of lines `NAME=value` to the socket that `$NOTIFY_SOCKET` names. Nobody
 //! answers.
@@ -20,16 +20,16 @@ const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The service manager; or nobody, where none started this process or it does not want to hear.
 #[derive(Debug, Default)]
-pub(super) struct Notify {
+pub struct Notify {
     manager: Option<(UnixDatagram, SocketAddr)>,
-    /// How often it wants to hear that the router is alive, and when it is to hear so next.
+    /// How often it wants to hear that this process is alive, and when it is to hear so next.
     watchdog: Option<(Duration, Instant)>,
     is_warned: bool,
 }
 
 impl Notify {
     /// The one that started this process, by what it has put into the environment.
-    pub(super) fn from_environment() -> Self {
+    pub fn from_environment() -> Self {
         Self::by(|name| std::env::var_os(name), Instant::now())
     }
 
@@ -60,26 +60,26 @@ impl Notify {
     }
 
     /// Packets are forwarded, by the newest configuration; in a line, how it is.
-    pub(super) fn ready(&mut self, status: &str) {
+    pub fn ready(&mut self, status: &str) {
         let status: String = status.chars().take(STATUS_CHARS).collect();
         let status = status.replace('\n', "; ");
         self.tell(&format!("READY=1\nSTATUS={status}"));
     }
 
     /// A reload has begun; [`Notify::ready`] ends it.
-    pub(super) fn reloading(&mut self) {
+    pub fn reloading(&mut self) {
         let now = clock_gettime(ClockId::Monotonic);
         let now_us = now.tv_sec * 1_000_000 + now.tv_nsec / 1000;
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={now_us}"));
     }
 
     /// All ends.
-    pub(super) fn stopping(&mut self) {
+    pub fn stopping(&mut self) {
         self.tell("STOPPING=1");
     }
 
-    /// The router is alive at this time.
-    pub(super) fn alive(&mut self, now: Instant) {
+    /// This process is alive at this time.
+    pub fn alive(&mut self, now: Instant) {
         if let Some((time, due)) = &mut self.watchdog
             && now >= *due
         {
@@ -103,7 +103,7 @@ impl Notify {
     fn warn(&mut self, error: &io::Error) {
         if !self.is_warned {
             eprintln!(
-                "warning: the service manager cannot be told how the router is: {error}\n\
+                "warning: the service manager cannot be told how this process is: {error}\n\
                  fix: let NOTIFY_SOCKET name a socket that this user may write to, or unset it"
             );
         }

@@ -487,6 +487,16 @@ impl Egress {
     }
 }
 
+/// Puts packets from the front of a burst into a path. How many.
+#[inline(always)]
+fn put(path: &mut Option<TxPath>, burst: &mut Burst, cache: &mut PoolCache) -> usize {
+    match path {
+        Some(TxPath::Queue(queue)) => queue.tx_burst(burst, cache),
+        Some(TxPath::Ring(ring, _)) => ring.push_burst(burst),
+        None => 0,
+    }
+}
+
 impl Outlet {
     /// The drop reason of packets that were not taken: a number below the highest may have no path,
     /// such as that of a removed port.
@@ -501,19 +511,17 @@ impl Outlet {
     /// Sends from the front of the burst, straight into the queue.
     #[inline(always)]
     fn transmit_from(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
-        let sent = match &mut self.path {
-            Some(TxPath::Queue(queue)) => queue.tx_burst(burst, cache),
-            Some(TxPath::Ring(ring, _)) => ring.push_burst(burst),
-            None => 0,
-        };
+        let sent = put(&mut self.path, burst, cache);
         self.sent.add(sent as u64);
         sent
     }
 
+    /// The same of what is pending, where it lies: a burst is 256 bytes, and copying it away and
+    /// back cost more than all else here.
+    #[inline]
     fn transmit(&mut self, cache: &mut PoolCache) -> usize {
-        let mut pending = std::mem::take(&mut self.pending);
-        let sent = self.transmit_from(&mut pending, cache);
-        self.pending = pending;
+        let sent = put(&mut self.path, &mut self.pending, cache);
+        self.sent.add(sent as u64);
         sent
     }
 

@@ -50,6 +50,7 @@ impl Host {
     /// what it came for.
     fn heard(&mut self, packet: Packet, heard: Result<(), Ignored>, out: &mut Egress) {
         self.stats.neighbour_messages += 1;
+        self.neighbours_due_ns = 0;
         match heard {
             Ok(()) | Err(Ignored::Unasked | Ignored::NotForUs) => out.consume_one(packet),
             Err(_) => out.drop_one(self.reasons.neighbour_ignored, packet),

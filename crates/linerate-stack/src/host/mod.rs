@@ -22,6 +22,7 @@
 //! | file | what |
 //! |---|---|
 //! | `receive` | a burst, packet by packet: plain ones first, then the odd |
+//! | `plain` | single TCP segments with nothing unusual, in and out |
 //! | `judge` | the checks of RFC 1122 3.2.1 and RFC 8200 on an odd one |
 //! | `control` | ARP, ND, echo, fragments, ICMP errors received |
 //! | `refuse` | ICMP errors sent |
@@ -90,6 +91,7 @@ mod mtu;
 mod options;
 mod path;
 pub mod ping;
+mod plain;
 mod queue;
 mod reasons;
 mod receive;
@@ -108,6 +110,7 @@ use mtu::PathMtus;
 pub use mtu::{LEAST_MTU4, LEAST_MTU6, PathMtu};
 use path::Hops;
 pub use path::Path;
+pub(crate) use plain::BELOW;
 use reasons::Reasons;
 pub use routes::Route;
 use routes::Routes;
@@ -163,6 +166,9 @@ pub struct Host {
     hops: Hops,
     mtus: PathMtus,
     neighbours: Table,
+    /// When the neighbour table has to be called, as it said last; 0 where it has been given
+    /// something since.
+    neighbours_due_ns: u64,
     /// What the neighbour table has to say; empty between two calls.
     todo: neighbour::Out,
     reassembler: Reassembler,
@@ -210,6 +216,7 @@ impl Host {
             hops: Hops::new(config.neighbours.max_entries)?,
             mtus: PathMtus::new(config.path_mtus, config.path_mtu_ns),
             neighbours: Table::new(config.neighbours.clone(), now_ns)?,
+            neighbours_due_ns: 0,
             todo: neighbour::Out::new(),
             reassembler: Reassembler::new(&config.reassembly)?,
             counted: Counted::default(),
@@ -233,23 +240,23 @@ impl Host {
     /// to do, even with an empty burst, and this returns `now_ns`. Returns when it has to be called
     /// next; [`NEVER`] if only packets give it work.
     pub fn turn(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
-        let mut neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
-        if neighbours <= now_ns {
+        if self.neighbours_due_ns == 0 {
+            self.neighbours_due_ns = self.neighbours.next_due_ns().unwrap_or(NEVER);
+        }
+        if self.neighbours_due_ns <= now_ns {
             self.neighbours.tick(now_ns, &mut self.todo);
             self.settle(out);
-            neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
+            self.neighbours_due_ns = self.neighbours.next_due_ns().unwrap_or(NEVER);
         }
-        if self
-            .reassembler
-            .next_expiry_ns()
-            .is_some_and(|due| due <= now_ns)
-        {
+        let mut fragments = self.reassembler.next_expiry_ns().unwrap_or(NEVER);
+        if fragments <= now_ns {
             self.expire_fragments(now_ns, out);
+            fragments = self.reassembler.next_expiry_ns().unwrap_or(NEVER);
         }
-        if self.has_waiting() {
-            return now_ns;
+        match self.has_waiting() {
+            true => now_ns,
+            false => self.neighbours_due_ns.min(fragments),
         }
-        neighbours.min(self.reassembler.next_expiry_ns().unwrap_or(NEVER))
     }
 
     /// Whether [`receive`](Self::receive) has something to do without packets from outside.

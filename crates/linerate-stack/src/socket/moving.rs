@@ -133,7 +133,7 @@ impl Io<'_> {
         let mut way = Way {
             host: &mut self.stack.host,
             out: self.out,
-            key,
+            key: &key,
             path: &mut path,
             flow_label,
             now_ns: self.now_ns,

@@ -24,7 +24,7 @@ impl Stack {
         let mut way = Way {
             host: &mut self.host,
             out,
-            key: slot.key,
+            key: &slot.key,
             path: &mut slot.path,
             flow_label: slot.flow_label,
             now_ns,
@@ -38,7 +38,9 @@ impl Stack {
     }
 
     pub(super) fn on_timer(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
-        if self.slots[index].is & is::USED == 0 {
+        let slot = &mut self.slots[index];
+        slot.timer = 0;
+        if slot.is & is::USED == 0 {
             return;
         }
         let due = self.slots[index].connection.deadline_ns();
@@ -99,9 +101,11 @@ impl Stack {
     /// Sets the timer, if it is to fire earlier than it does: one that fires too early is set anew.
     #[inline]
     fn set_timer(&mut self, index: u32) {
-        if let Some(due) = self.slots[index].connection.deadline_ns() {
+        let slot = &mut self.slots[index];
+        if let Some(due) = slot.connection.deadline_ns() {
             let tick = (due >> TICK_SHIFT) + 1;
-            if self.wheel.deadline(index).is_none_or(|known| tick < known) {
+            if slot.timer == 0 || tick < slot.timer {
+                slot.timer = tick;
                 self.wheel.schedule(index, tick);
             }
         }
@@ -192,7 +196,9 @@ impl Stack {
     pub(super) fn free(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
         self.with(index, now_ns, out, |connection, cx| connection.release(cx));
         self.leave_listener(index);
-        self.wheel.cancel(index);
+        if std::mem::take(&mut self.slots[index].timer) != 0 {
+            self.wheel.cancel(index);
+        }
         self.forget_ready(index);
         self.slots.remove(index);
     }

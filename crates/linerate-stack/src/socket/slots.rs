@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use linerate_tables::TableError;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
-use linerate_wire::FlowKey;
+use linerate_wire::{FlowKey, FlowKey4};
 
 use crate::host::Path;
 use crate::tcp::connection::{Connection, State};
@@ -68,6 +68,9 @@ pub(super) struct Slot {
     pub(super) next: u32,
     pub(super) events: u16,
     pub(super) token: u64,
+    /// The tick of its timer; 0 where that is not set. Also in the wheel, whose entry is in another
+    /// cache line.
+    pub(super) timer: u64,
 }
 
 pub(super) struct Slots {
@@ -118,6 +121,11 @@ impl Slots {
             FlowKey::V4(key) => self.index4.lookup(&key.0),
             FlowKey::V6(key) => self.index6.lookup(&key.0),
         }
+    }
+
+    #[inline]
+    pub(super) fn find_one4(&self, key: &FlowKey4) -> Option<u32> {
+        self.index4.lookup(&key.0)
     }
 
     #[inline]
@@ -189,6 +197,7 @@ impl Slots {
             next: NIL,
             events: 0,
             token: 0,
+            timer: 0,
         };
         match self.all.get_mut(index as usize) {
             Some(old) => {

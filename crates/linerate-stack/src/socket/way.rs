@@ -2,9 +2,10 @@
 
 use linerate_core::packet::{Offload, Packet, PoolCache};
 use linerate_core::run::Egress;
-use linerate_wire::{FlowKey, protocol};
+use linerate_wire::checksum::fold;
+use linerate_wire::{FlowKey, FlowKey4, protocol};
 
-use crate::host::{Checksum, Ends, Header as IpHeader, Host, Path};
+use crate::host::{BELOW, Checksum, Ends, Header as IpHeader, Host, Path};
 use crate::tcp::connection::{Ecn, Shape, Wire};
 use crate::tcp::segment::Header;
 
@@ -12,6 +13,8 @@ use crate::tcp::segment::Header;
 const CHECKSUM: u8 = 16;
 /// The hop limit that TCP sends with (RFC 9293 3.9.2: configurable; Linux: 64).
 const TTL: u8 = 64;
+/// ECT(0) in the traffic class (RFC 3168 5).
+const ECT: u8 = 0b10;
 /// The longest frame that is handed to a port to be cut, headers aside: IP's length field holds
 /// headers and all.
 const GSO_BYTES: u32 = 65_535 - 60 - 40;
@@ -19,7 +22,7 @@ const GSO_BYTES: u32 = 65_535 - 60 - 40;
 pub(super) struct Way<'a> {
     pub(super) host: &'a mut Host,
     pub(super) out: &'a mut Egress,
-    pub(super) key: FlowKey,
+    pub(super) key: &'a FlowKey,
     pub(super) path: &'a mut Path,
     /// Of IPv6: the same for all segments of a connection (RFC 6437 3).
     pub(super) flow_label: u32,
@@ -30,7 +33,7 @@ impl Way<'_> {
     /// The addresses of what is sent, from those of what arrives.
     #[inline]
     pub(super) fn ends(&self) -> Ends {
-        match &self.key {
+        match self.key {
             FlowKey::V4(key) => Ends::V4 {
                 src: key.dst(),
                 dst: key.src(),
@@ -44,19 +47,21 @@ impl Way<'_> {
 
     #[inline]
     fn ports(&self) -> (u16, u16) {
-        match &self.key {
+        match self.key {
             FlowKey::V4(key) => (key.dst_port(), key.src_port()),
             FlowKey::V6(key) => (key.dst_port(), key.src_port()),
         }
     }
-}
 
-impl Wire for Way<'_> {
-    #[inline]
-    fn send(&mut self, header: &Header, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool {
+    /// Any segment, by the host's usual way.
+    fn send_any(
+        &mut self,
+        header: &Header,
+        (header_len, len): (usize, usize),
+        shape: Shape,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
         let (ends, (src_port, dst_port)) = (self.ends(), self.ports());
-        let header_len = header.len();
-        let len = header_len + shape.len as usize;
         // Below it go an Ethernet and an IP header, for which slots keep room in front.
         let Some(mut packet) = self.out.cache.get_for(len + 54) else {
             return false;
@@ -81,7 +86,7 @@ impl Wire for Way<'_> {
         let ip = IpHeader {
             ends,
             protocol: protocol::TCP,
-            tos: if shape.ecn == Ecn::Capable { 0b10 } else { 0 },
+            tos: if shape.ecn == Ecn::Capable { ECT } else { 0 },
             ttl: TTL,
             dont_fragment: true,
             flow_label: self.flow_label,
@@ -97,6 +102,58 @@ impl Wire for Way<'_> {
         true
     }
 
+    /// A segment over IPv4 as nearly all are: each byte of its headers is written once, and its
+    /// checksum is added up from what is written, since bytes that were stored just now in narrow
+    /// words cannot be read in wide ones before they are in the cache.
+    #[inline]
+    fn send_plain(
+        &mut self,
+        key: &FlowKey4,
+        header: &Header,
+        (header_len, len): (usize, usize),
+        ecn: Ecn,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let Some(mut packet) = self.out.cache.get_for(len + BELOW) else {
+            return false;
+        };
+        // Slots keep more room than that in front.
+        if !packet.set_len(len) || packet.prepend(BELOW).is_none() {
+            self.out.cache.free_one(packet);
+            return false;
+        }
+        let tcp = &mut packet.data_mut()[BELOW..];
+        let mut sum = header.write_summed(key.dst_port(), key.src_port(), tcp);
+        let (head, payload) = tcp.split_at_mut(header_len);
+        fill(payload);
+        if !payload.is_empty() {
+            sum += u64::from(self.host.sum(payload));
+        }
+        // The pseudo-header (RFC 9293 3.1).
+        sum += u64::from(key.src().to_bits()) + u64::from(key.dst().to_bits());
+        sum += u64::from(protocol::TCP) + len as u64;
+        head[CHECKSUM.into()..][..2].copy_from_slice(&(!fold(sum)).to_be_bytes());
+        self.out.made(1);
+        let tos = if ecn == Ecn::Capable { ECT } else { 0 };
+        self.host
+            .send_plain(*self.path, packet, key, (tos, TTL), self.out);
+        true
+    }
+}
+
+impl Wire for Way<'_> {
+    #[inline]
+    fn send(&mut self, header: &Header, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool {
+        let header_len = header.len();
+        let len = header_len + shape.len as usize;
+        if let FlowKey::V4(key) = self.key
+            && shape.gso_size == 0
+            && self.host.sends_plain(*self.path, len)
+        {
+            return self.send_plain(key, header, (header_len, len), shape.ecn, fill);
+        }
+        self.send_any(header, (header_len, len), shape, fill)
+    }
     #[inline]
     fn gso_bytes(&self) -> u32 {
         match self.host.has_tx_offloads(*self.path) {

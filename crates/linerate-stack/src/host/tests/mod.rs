@@ -3,6 +3,7 @@
 mod clauses;
 mod fuzz;
 mod pair;
+mod plain;
 mod sockets;
 
 use std::collections::VecDeque;

@@ -31,10 +31,17 @@ enum Went {
 
 impl Connection {
     /// Sends what may be sent: what was lost, then what is new, then an ACK if one is due.
-    #[inline]
+    #[inline(always)]
     pub fn push<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
-        let mut went = Went::Done;
         self.set(is::PACED, false);
+        if self.lost_unsent > 0 || self.is(is::ACK_NOW) || self.has_new() {
+            self.push_some(cx);
+        }
+    }
+
+    #[inline(never)]
+    fn push_some<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        let mut went = Went::Done;
         if self.lost_unsent > 0 && !self.is_probing_timeout() {
             went = self.retransmit_lost(cx);
         }

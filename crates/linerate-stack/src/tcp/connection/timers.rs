@@ -17,14 +17,19 @@ const PROBE_MAX_NS: u64 = 120 * SECOND;
 /// How long a peer with a closed window may say nothing (Linux: twice TCP_RTO_MAX).
 const SHUT_SILENCE_MS: u32 = 240_000;
 
+/// The nanosecond before a deadline; the last one before none.
+#[inline(always)]
+fn before(at_ns: u64) -> u64 {
+    at_ns.wrapping_sub(1)
+}
+
 impl Connection {
     /// When [`on_timer`](Self::on_timer) has to be called at the latest; `None` if never.
     #[inline]
     pub fn deadline_ns(&self) -> Option<u64> {
-        let least = [self.send_at, self.ack_at, self.other_at]
-            .into_iter()
-            .filter(|&at| at != 0)
-            .min();
+        // One less, so that never is later than all.
+        let [send, ack, other] = [self.send_at, self.ack_at, self.other_at].map(before);
+        let least = send.min(ack).min(other).checked_add(1);
         // Only where the pacer held something back: a peer's window or Nagle may do so as well, and
         // the pacer's time, which has passed then, would be due again and again.
         match self.is(is::PACED) && self.state != State::Closed {

@@ -1,7 +1,5 @@
 //! Heads of responses.
 
-use std::io::Write;
-
 use super::request::Wrong;
 
 /// The longest head of a response, in bytes.
@@ -72,59 +70,76 @@ impl From<Wrong> for Status {
     }
 }
 
-/// A response's head.
-#[derive(Clone, Copy, Debug)]
-pub struct Head<'a> {
-    /// Its status.
-    pub status: Status,
-    /// Bytes of its body.
-    pub len: u64,
-    /// Its media type.
-    pub media_type: &'a str,
-    /// What is said of the connection: that it closes, or to one of HTTP/1.0 that it does not.
-    pub connection: Option<&'a str>,
-    /// The time (RFC 9110 6.6.1).
-    pub date: &'a str,
+/// What a head says of the connection (RFC 9112 9.3, 9.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It goes on, as those of HTTP/1.1 do.
+    Nothing,
+    /// It closes.
+    Close,
+    /// It goes on, to one of HTTP/1.0.
+    KeepAlive,
 }
 
-impl Head<'_> {
-    /// Writes it; returns its length.
-    pub fn write(&self, to: &mut [u8; MOST_HEAD]) -> usize {
-        let mut rest = &mut to[..];
-        // All of it fits: every part has a bound, whose sum is below that of the array.
-        let mut put = |text: &[u8]| {
-            let count = text.len().min(rest.len());
-            let (now, behind) = std::mem::take(&mut rest).split_at_mut(count);
-            now.copy_from_slice(&text[..count]);
-            rest = behind;
-        };
-        put(b"HTTP/1.1 ");
-        put(self.status.line().as_bytes());
-        put(b"\r\nServer: linerate\r\nDate: ");
-        put(self.date.as_bytes());
-        put(b"\r\nContent-Type: ");
-        put(self.media_type.as_bytes());
-        put(b"\r\nContent-Length: ");
-        let mut digits = [0; 20];
-        let mut room = &mut digits[..];
-        let _ = write!(room, "{}", self.len);
-        let left = room.len();
-        put(&digits[..20 - left]);
-        if let Some(connection) = self.connection {
-            put(b"\r\nConnection: ");
-            put(connection.as_bytes());
+impl Said {
+    /// All, for tests.
+    pub const ALL: [Self; 3] = [Self::Nothing, Self::Close, Self::KeepAlive];
+
+    /// What follows the date in a head.
+    const fn end(self) -> &'static [u8] {
+        match self {
+            Self::Nothing => b"\r\n\r\n",
+            Self::Close => b"\r\nConnection: close\r\n\r\n",
+            Self::KeepAlive => b"\r\nConnection: keep-alive\r\n\r\n",
         }
-        if self.status == Status::NotAllowed {
-            // RFC 9110 15.5.6.
-            put(b"\r\nAllow: GET, HEAD");
-        }
-        put(b"\r\n\r\n");
-        MOST_HEAD - rest.len()
     }
 }
 
+/// The front of a head, up to its date (RFC 9110 6.6.1): the same for all answers with this status
+/// and a body of `len` bytes.
+pub fn front(status: Status, len: u64, media_type: &str) -> Box<[u8]> {
+    let allow = match status {
+        // RFC 9110 15.5.6.
+        Status::NotAllowed => "Allow: GET, HEAD\r\n",
+        _ => "",
+    };
+    let text = format!(
+        "HTTP/1.1 {}\r\nServer: linerate\r\nContent-Type: {media_type}\r\n\
+         Content-Length: {len}\r\n{allow}Date: ",
+        status.line()
+    );
+    text.into_bytes().into()
+}
+
+/// Bytes of a head with this front.
+#[inline]
+pub fn head_len(front: &[u8], said: Said) -> usize {
+    front.len() + DATE_LEN + said.end().len()
+}
+
+/// Writes a head.
+///
+/// # Panics
+/// If `to` has not [`head_len`] bytes.
+#[inline]
+pub fn write_head(front: &[u8], date: &Date, said: Said, to: &mut [u8]) {
+    let (now, rest) = to.split_at_mut(front.len());
+    now.copy_from_slice(front);
+    let (now, rest) = rest.split_at_mut(DATE_LEN);
+    now.copy_from_slice(date);
+    rest.copy_from_slice(said.end());
+}
+
+/// Bytes of a date.
+const DATE_LEN: usize = 29;
+
+/// A date as it is sent.
+pub type Date = [u8; DATE_LEN];
+
 /// A date as RFC 9110 5.6.7 has it (`Sun, 06 Nov 1994 08:49:37 GMT`), from seconds since 1970.
-pub fn date(unix_s: u64) -> String {
+///
+/// Of a year after 9999, which has no such form, the last digits are cut.
+pub fn date(unix_s: u64) -> Date {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
@@ -146,13 +161,17 @@ pub fn date(unix_s: u64) -> String {
         left -= len;
         month += 1;
     }
-    format!(
-        "{}, {:02} {} {year} {:02}:{:02}:{:02} GMT",
+    let text = format!(
+        "{}, {:02} {} {year:04} {:02}:{:02}:{:02} GMT",
         DAYS[(days % 7) as usize],
         left + 1,
         MONTHS[month],
         of_day / 3600,
         of_day / 60 % 60,
         of_day % 60
-    )
+    );
+    let mut date = [b' '; DATE_LEN];
+    let count = text.len().min(DATE_LEN);
+    date[..count].copy_from_slice(&text.as_bytes()[..count]);
+    date
 }

@@ -1,4 +1,5 @@
-//! Where the body of a message ends: after so many bytes, or chunk by chunk (RFC 9112 6, 7.1).
+//! Where the body of a message ends: after so many bytes, chunk by chunk, or with the connection
+//! (RFC 9112 6, 7.1).
 
 /// Bytes of a chunk's size line, and of the trailer section, at most.
 const MOST_LINE: u32 = 4096;
@@ -9,6 +10,8 @@ const MOST_TRAILERS: u32 = 16 << 10;
 pub enum Body {
     /// So many bytes are missing.
     Length(u64),
+    /// All that comes until the connection ends: of a response only (RFC 9112 6.3).
+    UntilEnd,
     /// A chunk's size is being read: what it is so far, with how many digits, and how many bytes of
     /// its line came.
     Size(u64, u32, u32),
@@ -40,19 +43,32 @@ impl Body {
     /// # Errors
     /// They are no chunks.
     pub fn take(&mut self, bytes: &[u8]) -> Result<(usize, u64), Malformed> {
-        let (mut at, mut content) = (0, 0);
+        let (mut at, mut all) = (0, 0);
         while !self.is_done() && at < bytes.len() {
-            let rest = &bytes[at..];
+            let (framing, content) = self.next(&bytes[at..])?;
+            (at, all) = (at + framing + content, all + content as u64);
+        }
+        Ok((at, all))
+    }
+
+    /// Takes the next piece from the front of `bytes`: how many bytes are not content, and how many
+    /// behind them are. The rest of `bytes` may have more pieces.
+    ///
+    /// # Errors
+    /// They are no chunks.
+    pub fn next(&mut self, bytes: &[u8]) -> Result<(usize, usize), Malformed> {
+        let mut framing = 0;
+        while !self.is_done() && framing < bytes.len() {
+            let rest = &bytes[framing..];
             match self {
+                Self::UntilEnd => return Ok((framing, rest.len())),
                 Self::Length(left) | Self::Chunk(left) => {
                     let count = (*left).min(rest.len() as u64);
                     *left -= count;
-                    content += count;
-                    at += count as usize;
                     if matches!(self, Self::Chunk(0)) {
                         *self = Self::ChunkEnd(0);
                     }
-                    continue;
+                    return Ok((framing, count as usize));
                 }
                 Self::Size(..) => self.size(rest[0])?,
                 Self::ChunkEnd(came) => match (*came, rest[0]) {
@@ -73,9 +89,9 @@ impl Body {
                     }
                 }
             }
-            at += 1;
+            framing += 1;
         }
-        Ok((at, content))
+        Ok((framing, 0))
     }
 
     /// A byte of a chunk's size, or of its extensions, which say nothing to us (RFC 9112 7.1.1).

@@ -3,14 +3,18 @@
 //! | file | what |
 //! |---|---|
 //! | [`site`] | what there is to be had |
+//! | `head` | the parts that heads are made of |
 //! | [`request`] | heads of requests, and what is wrong with them |
 //! | [`body`] | where the body of a message ends |
 //! | [`answer`] | heads of responses |
 //! | [`server`] | connections of the server |
+//! | [`response`] | heads of responses, as they come |
 
 pub mod answer;
 pub mod body;
+mod head;
 pub mod request;
+pub mod response;
 pub mod server;
 pub mod site;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Heads of requests.
 
 use super::body::Body;
+use super::head::{Malformed, line_end, target_end, token_end, value_end};
 
 /// Header fields of a request at most.
 pub const MOST_FIELDS: usize = 64;
@@ -55,109 +56,204 @@ pub type Head<'a> = (usize, Request, &'a [u8]);
 /// # Errors
 /// What is wrong with it.
 pub fn read(bytes: &[u8], most_body: u64) -> Result<Option<Head<'_>>, Wrong> {
-    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
-    let mut head = httparse::Request::new(&mut fields);
-    let len = match head.parse(bytes) {
-        Ok(httparse::Status::Complete(len)) => len,
-        Ok(httparse::Status::Partial) => return Ok(None),
-        Err(httparse::Error::TooManyHeaders) => return Err(Wrong::TooLarge),
-        Err(httparse::Error::Version) => return Err(version(bytes)),
-        Err(_) => return Err(Wrong::Malformed),
+    let mut at = 0;
+    // RFC 9112 2.2: empty lines before a request are left out of account.
+    while let Some(b'\r' | b'\n') = bytes.get(at) {
+        match line_end(bytes, at)? {
+            Some(next) => at = next,
+            None => return Ok(None),
+        }
+    }
+    let Some(line) = Line::read(bytes, at)? else {
+        return Ok(None);
     };
-    let is_1_1 = head.version == Some(1);
-    let method = match head.method {
-        Some("GET") => Method::Get,
-        Some("HEAD") => Method::Head,
-        _ => Method::Other,
+    let is_1_1 = line.is_1_1;
+    at = line.end;
+    let mut seen = Seen {
+        keeps: is_1_1,
+        ..Seen::default()
     };
-    let target = head.path.unwrap_or("").as_bytes();
-    let (mut hosts, mut length, mut chunked) = (0, None, false);
-    let (mut keeps, mut expects) = (is_1_1, false);
-    for field in head.headers.iter() {
-        let is = |name: &str| field.name.eq_ignore_ascii_case(name);
-        match field.name.len() {
-            4 if is("host") => hosts += 1,
-            6 if is("expect") => expects |= is_word(field.value, "100-continue"),
+    let mut fields = 0;
+    loop {
+        if let Some(b'\r' | b'\n') = bytes.get(at) {
+            match line_end(bytes, at)? {
+                Some(next) => at = next,
+                None => return Ok(None),
+            }
+            break;
+        }
+        let colon = token_end(bytes, at);
+        match bytes.get(colon) {
+            Some(b':') if colon > at => {}
+            None => return Ok(None),
+            // RFC 9112 5.1: a blank before the colon; 5.2: a line that goes on with the last one.
+            Some(_) => return Err(Wrong::Malformed),
+        }
+        let end = value_end(bytes, colon + 1);
+        let Some(next) = line_end(bytes, end)? else {
+            return Ok(None);
+        };
+        fields += 1;
+        if fields > MOST_FIELDS {
+            return Err(Wrong::TooLarge);
+        }
+        seen.field(&bytes[at..colon], &bytes[colon + 1..end], is_1_1)?;
+        at = next;
+    }
+    let request = seen.request(line.method, is_1_1, most_body)?;
+    Ok(Some((at, request, line.target)))
+}
+
+/// A request line (RFC 9112 3).
+struct Line<'a> {
+    method: Method,
+    target: &'a [u8],
+    is_1_1: bool,
+    /// Where the next line begins.
+    end: usize,
+}
+
+impl<'a> Line<'a> {
+    fn read(bytes: &'a [u8], at: usize) -> Result<Option<Self>, Wrong> {
+        let space = token_end(bytes, at);
+        match bytes.get(space) {
+            Some(b' ') if space > at => {}
+            None => return Ok(None),
+            Some(_) => return Err(Wrong::Malformed),
+        }
+        let method = match &bytes[at..space] {
+            b"GET" => Method::Get,
+            b"HEAD" => Method::Head,
+            _ => Method::Other,
+        };
+        let from = space + 1;
+        let end = target_end(bytes, from);
+        match bytes.get(end) {
+            Some(b' ') if end > from => {}
+            None => return Ok(None),
+            Some(_) => return Err(Wrong::Malformed),
+        }
+        let behind = &bytes[end + 1..];
+        let Some(version) = behind.first_chunk::<8>() else {
+            return match behind.contains(&b'\n') {
+                true => Err(Wrong::Malformed),
+                false => Ok(None),
+            };
+        };
+        let is_1_1 = match version {
+            b"HTTP/1.1" => true,
+            b"HTTP/1.0" => false,
+            // RFC 9112 2.3: DIGIT "." DIGIT.
+            [b'H', b'T', b'T', b'P', b'/', major, b'.', minor]
+                if major.is_ascii_digit() && minor.is_ascii_digit() =>
+            {
+                return Err(Wrong::Version);
+            }
+            _ => return Err(Wrong::Malformed),
+        };
+        let end_of_line = line_end(bytes, end + 9)?;
+        Ok(end_of_line.map(|next| Self {
+            method,
+            target: &bytes[from..end],
+            is_1_1,
+            end: next,
+        }))
+    }
+}
+
+/// What the fields so far have said.
+#[derive(Default)]
+struct Seen {
+    hosts: u32,
+    length: Option<u64>,
+    chunked: bool,
+    keeps: bool,
+    expects: bool,
+}
+
+impl Seen {
+    #[inline]
+    fn field(&mut self, name: &[u8], value: &[u8], is_1_1: bool) -> Result<(), Wrong> {
+        let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
+        match name.len() {
+            4 if is("host") => self.hosts += 1,
+            6 if is("expect") => self.expects |= is_word(value, "100-continue"),
             10 if is("connection") => {
-                for word in words(field.value) {
+                for word in words(value) {
                     if word.eq_ignore_ascii_case(b"close") {
-                        keeps = false;
+                        self.keeps = false;
                     } else if word.eq_ignore_ascii_case(b"keep-alive") && !is_1_1 {
-                        keeps = true;
+                        self.keeps = true;
                     }
                 }
             }
             14 if is("content-length") => {
                 // RFC 9112 6.3 (5): several that agree are one.
-                let value = number(field.value).ok_or(Wrong::Malformed)?;
-                if length.replace(value).is_some_and(|other| other != value) {
+                let value = number(value).ok_or(Wrong::Malformed)?;
+                let before = self.length.replace(value);
+                if before.is_some_and(|other| other != value) {
                     return Err(Wrong::Malformed);
                 }
             }
             17 if is("transfer-encoding") => {
                 // RFC 9112 6.1: chunked is the last coding, and the only one that is known here.
-                if chunked || !is_1_1 {
+                if self.chunked || !is_1_1 {
                     return Err(Wrong::Malformed);
                 }
-                if !is_word(field.value, "chunked") {
+                if !is_word(value, "chunked") {
                     return Err(Wrong::Coding);
                 }
-                chunked = true;
+                self.chunked = true;
             }
             _ => {}
         }
+        Ok(())
     }
-    // RFC 9112 3.2: 400 for a request of 1.1 without Host, and for one with two.
-    if hosts > 1 || is_1_1 && hosts == 0 {
-        return Err(Wrong::Malformed);
+
+    fn request(self, method: Method, is_1_1: bool, most_body: u64) -> Result<Request, Wrong> {
+        // RFC 9112 3.2: 400 for a request of 1.1 without Host, and for one with two.
+        if self.hosts > 1 || is_1_1 && self.hosts == 0 {
+            return Err(Wrong::Malformed);
+        }
+        // RFC 9112 6.1: with both it may be an attempt to smuggle a request.
+        if self.chunked && self.length.is_some() {
+            return Err(Wrong::Malformed);
+        }
+        let length = self.length.unwrap_or(0);
+        if length > most_body {
+            return Err(Wrong::Body);
+        }
+        let body = match self.chunked {
+            true => Body::CHUNKED,
+            false => Body::Length(length),
+        };
+        Ok(Request {
+            method,
+            keeps: self.keeps,
+            is_1_1,
+            expects: self.expects && is_1_1 && !body.is_done(),
+            body,
+        })
     }
-    // RFC 9112 6.1: with both it may be an attempt to smuggle a request.
-    if chunked && length.is_some() {
-        return Err(Wrong::Malformed);
-    }
-    let length = length.unwrap_or(0);
-    if length > most_body {
-        return Err(Wrong::Body);
-    }
-    let body = match chunked {
-        true => Body::CHUNKED,
-        false => Body::Length(length),
-    };
-    let request = Request {
-        method,
-        keeps,
-        is_1_1,
-        expects: expects && is_1_1 && !body.is_done(),
-        body,
-    };
-    Ok(Some((len, request, target)))
 }
 
-/// Whether the version is another one of HTTP, or none at all.
-fn version(bytes: &[u8]) -> Wrong {
-    let line = bytes.split(|&byte| byte == b'\n').next().unwrap_or(&[]);
-    let line = line.trim_ascii_end();
-    let word = line.rsplit(|&byte| byte == b' ').next().unwrap_or(&[]);
-    match word.strip_prefix(b"HTTP/") {
-        // RFC 9112 2.3: DIGIT "." DIGIT.
-        Some([major, b'.', minor]) if major.is_ascii_digit() && minor.is_ascii_digit() => {
-            Wrong::Version
-        }
-        _ => Wrong::Malformed,
+impl From<Malformed> for Wrong {
+    fn from(_: Malformed) -> Self {
+        Self::Malformed
     }
 }
 
 /// The words of a list (RFC 9110 5.6.1).
-fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(super) fn words(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii)
 }
 
-fn is_word(value: &[u8], word: &str) -> bool {
+pub(super) fn is_word(value: &[u8], word: &str) -> bool {
     value.trim_ascii().eq_ignore_ascii_case(word.as_bytes())
 }
 
 /// 1*DIGIT, which fits (RFC 9110 8.6).
-fn number(value: &[u8]) -> Option<u64> {
+pub(super) fn number(value: &[u8]) -> Option<u64> {
     let digits = value.trim_ascii();
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;

@@ -1,11 +1,16 @@
 //! What a server has: files read at the start, and bodies that are made up.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::answer::{Status, front};
 use crate::pattern;
+
+/// The media type of text.
+pub(super) const TEXT: &str = "text/plain; charset=utf-8";
 
 /// Files of a folder at most, so that a folder named by mistake does not fill the memory.
 const MOST_FILES: usize = 100_000;
@@ -56,12 +61,58 @@ pub struct Resource {
     pub content: Content,
     /// RFC 9110 8.3.
     pub media_type: &'static str,
+    /// The front of the head of an answer with it ([`front`]).
+    pub front: Box<[u8]>,
+}
+
+/// A hash of paths, fast rather than secret: peers look paths up and cannot add any, so that there
+/// is nothing to be had from two that collide.
+#[derive(Clone, Copy, Debug, Default)]
+struct PathHash(u64);
+
+impl PathHash {
+    #[inline]
+    fn mix(&mut self, word: u64) {
+        // Odd, from the golden ratio (Knuth, The Art of Computer Programming 3, 6.4).
+        let product = (self.0 ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
+}
+
+impl Hasher for PathHash {
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        let mut eights = bytes.chunks_exact(8);
+        for eight in &mut eights {
+            self.mix(
+                eight
+                    .iter()
+                    .rfold(0, |word, &byte| word << 8 | u64::from(byte)),
+            );
+        }
+        let rest = eights.remainder();
+        self.mix(
+            rest.iter()
+                .rfold(0, |word, &byte| word << 8 | u64::from(byte)),
+        );
+    }
+
+    #[inline]
+    fn write_usize(&mut self, value: usize) {
+        self.mix(value as u64);
+    }
+
+    #[inline]
+    fn finish(&self) -> u64 {
+        // Tables take both ends of it.
+        self.0.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
 }
 
 /// All resources by path, the same for all lcores.
 #[derive(Clone, Debug, Default)]
 pub struct Site {
-    by_path: HashMap<Vec<u8>, u32>,
+    by_path: HashMap<Vec<u8>, u32, BuildHasherDefault<PathHash>>,
     all: Vec<Resource>,
 }
 
@@ -74,6 +125,7 @@ impl Site {
     /// Adds a resource; one that was there is replaced.
     pub fn add(&mut self, path: &str, content: Content, media_type: &'static str) {
         let resource = Resource {
+            front: front(Status::Ok, content.len(), media_type),
             content,
             media_type,
         };
@@ -199,7 +251,7 @@ fn media_type(name: &str) -> &'static str {
         "css" => "text/css",
         "js" => "text/javascript",
         "json" => "application/json",
-        "txt" | "md" => "text/plain; charset=utf-8",
+        "txt" | "md" => TEXT,
         "svg" => "image/svg+xml",
         "png" => "image/png",
         "jpg" | "jpeg" => "image/jpeg",

@@ -3,9 +3,10 @@
 
 use linerate_testkit::Random;
 
-use super::answer::{self, MOST_HEAD, Status, date};
+use super::answer::{MOST_HEAD, Said, Status, date, front, head_len, write_head};
 use super::body::Body;
-use super::request::{Head, Method, Wrong, read};
+use super::request::{Head, MOST_FIELDS, Method, Wrong, read};
+use super::response;
 
 fn request(text: &str) -> Result<Option<Head<'_>>, Wrong> {
     read(text.as_bytes(), 1000)
@@ -89,6 +90,130 @@ fn rfc9112_what_is_no_request_of_http_1_is_said_to_be_none() {
     }
 }
 
+#[test]
+fn rfc9112_2_2_5_lines_and_fields_are_what_they_may_be() {
+    let good = "\r\n\r\nGET / HTTP/1.1\nhost:\t x\t \nA:\n\n";
+    assert_eq!(request(good).unwrap().unwrap().0, good.len());
+    for text in [
+        // 5.1: no blank before the colon, and a name at all.
+        "GET / HTTP/1.1\r\nHost : x\r\n\r\n",
+        "GET / HTTP/1.1\r\n: x\r\n\r\n",
+        // 5.2: no line that goes on with the last one.
+        "GET / HTTP/1.1\r\nHost: x\r\n y\r\n\r\n",
+        // 5.5: no controls. 2.2: CR alone ends nothing.
+        "GET / HTTP/1.1\r\nHost: x\0\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: x\rA: y\r\n\r\n",
+        // 3: one blank between the parts of the first line.
+        "GET  / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET / HTTP/1.1 \r\nHost: x\r\n\r\n",
+        " GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "G@T / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /\r\nHost: x\r\n\r\n",
+    ] {
+        assert_eq!(request(text), Err(Wrong::Malformed), "{text:?}");
+    }
+}
+
+/// What httparse finds of a request: its length and target.
+fn by_httparse(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
+    let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+    let mut head = httparse::Request::new(&mut fields);
+    match head.parse(bytes) {
+        Ok(httparse::Status::Complete(len)) => Some((len, head.path?.as_bytes().to_vec())),
+        _ => None,
+    }
+}
+
+#[test]
+fn requests_are_read_as_httparse_reads_them() {
+    let texts = [
+        "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /some/longer/path?with=query HTTP/1.1\r\nHost: example.org:8080\r\nUser-Agent: a b \
+         c/1.2 (d; e)\r\nAccept: */*\r\nConnection: keep-alive\r\n\r\n",
+        "POST / HTTP/1.0\nHost: x\nContent-Length: 3\n\nabc",
+    ];
+    let mut random = Random::new(20_261_129);
+    let (mut accepted, mut refused) = (0, 0);
+    for round in 0..60_000 {
+        let mut bytes = texts[round % texts.len()].as_bytes().to_vec();
+        for _ in 0..random.below(3_usize) {
+            let at = random.below(bytes.len());
+            match random.below(3_u8) {
+                0 => bytes[at] = random.below(256_u16) as u8,
+                1 => bytes.insert(at, random.of(b" \r\n\t:\0\x7f\x80aH/1.")),
+                _ => _ = bytes.remove(at),
+            }
+        }
+        let theirs = by_httparse(&bytes);
+        match read(&bytes, 1000) {
+            Ok(Some((len, _, target))) => {
+                accepted += 1;
+                let text = String::from_utf8_lossy(&bytes);
+                // httparse gives it as text; here it is bytes, as RFC 3986 2 has it encoded.
+                if std::str::from_utf8(target).is_err() {
+                    continue;
+                }
+                assert_eq!(theirs, Some((len, target.to_vec())), "{text:?}");
+            }
+            Ok(None) => assert_eq!(theirs, None, "{:?}", String::from_utf8_lossy(&bytes)),
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(accepted > 10_000 && refused > 1000, "{accepted}, {refused}");
+}
+
+#[test]
+fn rfc9112_6_3_responses_end_where_they_say() {
+    let of = |line: &str, fields: &str| {
+        let text = format!("HTTP/1.1 {line}\r\n{fields}\r\n");
+        let read = response::read(text.as_bytes());
+        read.map(|read| {
+            let (len, response) = read.unwrap();
+            assert_eq!(len, text.len());
+            (response.code, response.keeps, response.body)
+        })
+    };
+    let length = "Content-Length: 7\r\n";
+    assert_eq!(of("200 OK", length), Ok((200, true, Body::Length(7))));
+    assert_eq!(of("200", length), Ok((200, true, Body::Length(7))));
+    assert_eq!(
+        of("204 No Content", length),
+        Ok((204, true, Body::Length(0)))
+    );
+    assert_eq!(
+        of("304 Not Modified", length),
+        Ok((304, true, Body::Length(0)))
+    );
+    assert_eq!(of("100 Continue", ""), Ok((100, true, Body::Length(0))));
+    assert_eq!(of("200 OK", ""), Ok((200, false, Body::UntilEnd)));
+    let chunked = "Transfer-Encoding: gzip, chunked\r\n";
+    assert_eq!(of("200 OK", chunked), Ok((200, true, Body::CHUNKED)));
+    let gzip = "Transfer-Encoding: gzip\r\n";
+    assert_eq!(of("200 OK", gzip), Ok((200, false, Body::UntilEnd)));
+    let close = "Content-Length: 7\r\nConnection: close\r\n";
+    assert_eq!(of("200 OK", close), Ok((200, false, Body::Length(7))));
+    for (line, fields) in [
+        (
+            "200 OK",
+            "Content-Length: 7\r\nTransfer-Encoding: chunked\r\n",
+        ),
+        ("200 OK", "Content-Length: 7\r\nContent-Length: 8\r\n"),
+        ("200 OK", "Content-Length: -7\r\n"),
+        ("99 Odd", ""),
+        ("2000 Odd", ""),
+    ] {
+        assert_eq!(
+            of(line, fields),
+            Err(response::Malformed),
+            "{line} {fields}"
+        );
+    }
+    let text = b"HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n";
+    for end in 0..text.len() {
+        assert_eq!(response::read(&text[..end]), Ok(None), "{end}");
+    }
+}
+
 /// Takes a body in pieces; how much of the text is its own, and its content.
 fn take(mut body: Body, text: &[u8], mut piece: impl FnMut() -> usize) -> Option<(usize, u64)> {
     let (mut at, mut sum) = (0, 0);
@@ -122,28 +247,43 @@ fn rfc9112_7_1_chunks_end_where_they_say_in_whatever_pieces_they_come() {
 
 #[test]
 fn rfc9110_5_6_7_dates() {
-    assert_eq!(date(0), "Thu, 01 Jan 1970 00:00:00 GMT");
-    assert_eq!(date(784_111_777), "Sun, 06 Nov 1994 08:49:37 GMT");
-    assert_eq!(date(951_827_696), "Tue, 29 Feb 2000 12:34:56 GMT");
-    assert_eq!(date(4_102_444_799), "Thu, 31 Dec 2099 23:59:59 GMT");
+    assert_eq!(&date(0), b"Thu, 01 Jan 1970 00:00:00 GMT");
+    assert_eq!(&date(784_111_777), b"Sun, 06 Nov 1994 08:49:37 GMT");
+    assert_eq!(&date(951_827_696), b"Tue, 29 Feb 2000 12:34:56 GMT");
+    assert_eq!(&date(4_102_444_799), b"Thu, 31 Dec 2099 23:59:59 GMT");
 }
 
 #[test]
-fn the_longest_head_of_a_response_fits() {
+fn heads_say_what_they_are_and_the_longest_fits() {
     let mut to = [0; MOST_HEAD];
     let date = date(784_111_777);
     for status in Status::ALL {
-        let head = answer::Head {
-            status,
-            len: u64::MAX,
-            media_type: "application/octet-stream; charset=utf-8",
-            connection: Some("keep-alive"),
-            date: &date,
-        };
-        let len = head.write(&mut to);
-        assert!(
-            len < MOST_HEAD && to[..len].ends_with(b"\r\n\r\n"),
-            "{status:?}: {len}"
-        );
+        for said in Said::ALL {
+            let front = front(status, u64::MAX, "application/octet-stream; charset=utf-8");
+            let len = head_len(&front, said);
+            write_head(&front, &date, said, &mut to[..len]);
+            let mut fields = [httparse::EMPTY_HEADER; 8];
+            let mut head = httparse::Response::new(&mut fields);
+            assert_eq!(head.parse(&to[..len]), Ok(httparse::Status::Complete(len)));
+            let line = format!("{} {}", head.code.unwrap(), head.reason.unwrap());
+            assert_eq!(line, status.line());
+            let value = |name: &str| {
+                let mut all = head.headers.iter().filter(|field| field.name == name);
+                let value = all
+                    .next()
+                    .map(|field| std::str::from_utf8(field.value).unwrap());
+                assert!(all.next().is_none(), "{name} twice");
+                value
+            };
+            assert_eq!(value("Content-Length"), Some("18446744073709551615"));
+            assert_eq!(value("Date"), Some("Sun, 06 Nov 1994 08:49:37 GMT"));
+            let connection = match said {
+                Said::Nothing => None,
+                Said::Close => Some("close"),
+                Said::KeepAlive => Some("keep-alive"),
+            };
+            assert_eq!(value("Connection"), connection);
+            assert_eq!(value("Allow").is_some(), status == Status::NotAllowed);
+        }
     }
 }

@@ -11,6 +11,7 @@ mod forward;
 mod gateway;
 mod gateway_balance;
 mod gateway_cps;
+mod http;
 pub mod l3fwd;
 mod lpm;
 mod lpm4;
@@ -208,6 +209,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         tcp_rr::ROWS,
         tcp_bulk::ROWS,
         tcp_conn::ROWS,
+        http::ROWS,
     ];
     rooms.into_iter().flatten()
 }

@@ -44,6 +44,8 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "tcp.conn",                   unit: "TSC cycles", limit: Some(4000.0), on_request: false, measure: tcp_connection },
     Absolute { name: "tcp.idle.bytes",             unit: "bytes",  limit: Some(512.0), on_request: false, measure: idle_connection },
     Absolute { name: "tcp.flood.syn",              unit: "TSC cycles", limit: Some(250.0), on_request: false, measure: forged_syn },
+    Absolute { name: "http.rr.ring",               unit: "TSC cycles", limit: Some(1500.0), on_request: false, measure: http_request },
+    Absolute { name: "http.conn.ring",             unit: "TSC cycles", limit: Some(4000.0), on_request: false, measure: http_connection },
     Absolute { name: "memif.idle",                 unit: "%",      limit: Some(1.0),   on_request: false, measure: idle },
     Absolute { name: "vhost.checks",               unit: "%",      limit: Some(10.0),  on_request: true,  measure: checked },
     Absolute { name: "router.frr.1m",              unit: "s",      limit: None,  on_request: true,  measure: frr },
@@ -158,6 +160,16 @@ fn million(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
 /// A server's work on a TCP connection with a question and an answer, in TSC cycles.
 fn tcp_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     Ok(micro(linerate, "tcp.conn", 1.0, cpus)?.value)
+}
+
+/// An HTTP server's work on a request on one of 1 K kept connections, in TSC cycles.
+fn http_request(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "http.rr.ring", 1.0, cpus)?.value)
+}
+
+/// Its work on a connection with one request, in TSC cycles.
+fn http_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "http.conn.ring", 1.0, cpus)?.value)
 }
 
 /// Bytes of an idle TCP connection.

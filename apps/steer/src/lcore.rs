@@ -10,10 +10,11 @@ use linerate_stack::reassembly;
 use linerate_stack::socket::Stack;
 use linerate_wire::FlowKey;
 
-use crate::app::{Apps, StackStage, Tokens};
+use crate::app::{self, App, Apps, StackStage};
 use crate::config::{AppStanza, File, Kind};
 use crate::core::rule::Rules;
 use crate::echo::Echo;
+use crate::http::client::Client;
 use crate::http::server::Server;
 use crate::proxy::Proxy;
 use crate::steering::plan::{Member, Plan};
@@ -73,7 +74,8 @@ impl Maker<'_> {
         }
         let mut apps = Apps::default();
         for stanza in &self.file.apps {
-            add(&mut apps, stanza).map_err(|error| wrong(&called(&stanza.name), &error))?;
+            let added = self.add(&mut apps, stanza, index);
+            added.map_err(|error| wrong(&called(&stanza.name), &error))?;
         }
         let started = apps.start_all(&mut stack.io(now_ns, out));
         started.map_err(|(name, error)| wrong(&called(&name), &error))?;
@@ -100,35 +102,37 @@ impl Maker<'_> {
         let steered = steered.map_err(|error| wrong("[steer]", &error))?;
         Ok(Lcore::Steered(Box::new(steered)))
     }
+
+    /// Adds the application of a stanza; `seed` tells those of several lcores apart.
+    fn add(&self, apps: &mut Apps, stanza: &AppStanza, seed: usize) -> Result<(), app::Error> {
+        let mut failed = None;
+        let mut or_nothing = |made: Result<Box<dyn App>, app::Error>| {
+            made.unwrap_or_else(|error| {
+                failed = Some(error);
+                Box::new(Apps::default())
+            })
+        };
+        apps.add(stanza.name.clone(), |tokens| match &stanza.kind {
+            Kind::Echo(on) => Box::new(Echo::new(*on, tokens)),
+            Kind::Source(peer, amount) => Box::new(Stream::source(*peer, *amount, tokens)),
+            Kind::Sink(peer) => Box::new(Stream::sink(*peer, tokens)),
+            Kind::Proxy(on, to) => Box::new(Proxy::new(*on, *to, tokens)),
+            Kind::Http(on, site, limits) => {
+                let server = Server::new(*on, site.clone(), *limits, tokens);
+                or_nothing(server.map(|server| Box::new(server) as _))
+            }
+            Kind::HttpClient(job, meters) => {
+                let (most, seed) = (self.file.stack.connections, seed as u64 + 1);
+                let client = Client::new((**job).clone(), most, seed, meters.add(), tokens);
+                or_nothing(client.map(|client| Box::new(client) as _))
+            }
+        });
+        failed.map_or(Ok(()), Err)
+    }
 }
 
 fn called(name: &str) -> String {
     format!("[[app]] {name}")
-}
-
-fn add(apps: &mut Apps, stanza: &AppStanza) -> Result<(), crate::app::Error> {
-    let server = |tokens: Tokens| match &stanza.kind {
-        Kind::Http(on, site, limits) => {
-            Server::new(*on, site.clone(), *limits, tokens).map(|server| Some(Box::new(server)))
-        }
-        _ => Ok(None),
-    };
-    let mut failed = None;
-    apps.add(stanza.name.clone(), |tokens| match &stanza.kind {
-        Kind::Echo(on) => Box::new(Echo::new(*on, tokens)),
-        Kind::Source(peer, amount) => Box::new(Stream::source(*peer, *amount, tokens)),
-        Kind::Sink(peer) => Box::new(Stream::sink(*peer, tokens)),
-        Kind::Proxy(on, to) => Box::new(Proxy::new(*on, *to, tokens)),
-        Kind::Http(..) => match server(tokens) {
-            Ok(Some(server)) => server,
-            Ok(None) => Box::new(Apps::default()),
-            Err(error) => {
-                failed = Some(error);
-                Box::new(Apps::default())
-            }
-        },
-    });
-    failed.map_or(Ok(()), Err)
 }
 
 impl Lcore {

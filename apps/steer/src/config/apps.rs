@@ -1,5 +1,7 @@
 //! `[[app]]`: what each lcore's stack serves.
 
+mod client;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +11,8 @@ use linerate_appliance::config::{At, Section};
 use linerate_stack::socket::{Listen, StackConfig};
 
 use super::said;
+use crate::http::client::Job;
+use crate::http::client::meter::Meters;
 use crate::http::server::Limits;
 use crate::http::site::Site;
 use crate::stream::{Amount, Peer};
@@ -33,6 +37,8 @@ pub enum Kind {
     Sink(Peer),
     /// [`Server`](crate::http::server::Server).
     Http(Listen, Arc<Site>, Limits),
+    /// [`Client`](crate::http::client::Client), and where those of all lcores count.
+    HttpClient(Arc<Job>, Arc<Meters>),
     /// [`Proxy`](crate::proxy::Proxy).
     Proxy(Listen, SocketAddr),
 }
@@ -43,14 +49,16 @@ enum Word {
     Source,
     Sink,
     Http,
+    HttpClient,
     Proxy,
 }
 
-const WORDS: [(&str, Word); 5] = [
+const WORDS: [(&str, Word); 6] = [
     ("echo", Word::Echo),
     ("source", Word::Source),
     ("sink", Word::Sink),
     ("http", Word::Http),
+    ("http-client", Word::HttpClient),
     ("proxy", Word::Proxy),
 ];
 
@@ -61,7 +69,8 @@ const ADDRESS: &str = "an address and a port such as \"192.0.2.2:80\" or \"[2001
 pub(super) fn read(file: &Section<'_>, stack: &StackConfig) -> Vec<AppStanza> {
     let mut all: Vec<AppStanza> = Vec::new();
     for section in file.tables("app", "tables: [[app]] with kind") {
-        let word = match section.requires("kind", "echo, source, sink, http or proxy") {
+        let word = match section.requires("kind", "echo, source, sink, http, http-client or proxy")
+        {
             true => section.choice("kind", &WORDS),
             false => None,
         };
@@ -124,7 +133,7 @@ impl Kind {
         match self {
             Self::Echo(on) | Self::Http(on, ..) | Self::Proxy(on, _) => Some(*on),
             Self::Source(Peer::Listen(on), _) | Self::Sink(Peer::Listen(on)) => Some(*on),
-            Self::Source(..) | Self::Sink(_) => None,
+            Self::Source(..) | Self::Sink(_) | Self::HttpClient(..) => None,
         }
     }
 }
@@ -159,6 +168,10 @@ fn kind(section: &Section<'_>, word: Word, stack: &StackConfig) -> Option<Kind> 
             let limits = limits(section, stack);
             let site = site(section);
             Some(Kind::Http(listen(section)?, Arc::new(site), limits))
+        }
+        Word::HttpClient => {
+            let job = client::read(section, stack)?;
+            Some(Kind::HttpClient(Arc::new(job), Arc::default()))
         }
         Word::Proxy => {
             let on = listen(section);

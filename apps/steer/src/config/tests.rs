@@ -4,6 +4,8 @@ use linerate_appliance::config::{ConfigError, parse};
 
 use super::apps::Kind;
 use super::{File, Mode};
+use crate::http::client::load::{Arrivals, Load};
+use crate::http::site::Content;
 use crate::stream::{Amount, Peer};
 
 const PORTS: &str = "[[port]]\nname = \"lan\"\nspec = \"tap:t0\"\n\
@@ -97,5 +99,45 @@ fn what_is_wrong_is_said_with_line_key_and_fix() {
             errors[0].contains(key) && errors[0].contains(problem),
             "{text}: {errors:?}"
         );
+    }
+}
+
+#[test]
+fn an_http_client_is_read() {
+    let client = "[[app]]\nkind = \"http-client\"\nconnect = \"192.0.2.2:80\"\n";
+    let (file, errors) = read(&format!(
+        "{client}paths = [\"/a\", \"/b?c\"]\nhost = \"example.org\"\nconnections = 7\n\
+         keep = false\nrate = 1000\narrivals = \"poisson\"\nrequests = 9\ntimeout = 0.5\n\
+         expect_bytes = 64\n{client}"
+    ));
+    assert_eq!(errors, [""; 0]);
+    let [Kind::HttpClient(one, _), Kind::HttpClient(usual, _)] =
+        [&file.apps[0].kind, &file.apps[1].kind]
+    else {
+        panic!("{:?}", file.apps)
+    };
+    assert_eq!((one.paths.len(), one.host.as_str()), (2, "example.org"));
+    assert_eq!((one.connections, one.keeps), (7, false));
+    assert_eq!((one.requests, one.timeout.as_millis()), (Some(9), 500));
+    let arrivals = Arrivals::Poisson;
+    let per_s = 1000.0;
+    assert_eq!(one.load, Load::Open { per_s, arrivals });
+    assert!(matches!(one.expects, Some(Content::Pattern(64))));
+    assert_eq!(
+        (usual.load, usual.host.as_str()),
+        (Load::Closed, "192.0.2.2:80")
+    );
+    for (text, key) in [
+        ("paths = [\"a\"]\n", "app.paths"),
+        ("paths = [\"/a b\"]\n", "app.paths"),
+        ("host = \"a b\"\n", "app.host"),
+        ("rate = 0\n", "app.rate"),
+        ("arrivals = \"even\"\n", "app.arrivals"),
+        ("expect = \"/no/such/file\"\n", "app.expect"),
+        ("connections = 0\n", "app.connections"),
+    ] {
+        let (_, errors) = read(&format!("{client}{text}"));
+        assert_eq!(errors.len(), 1, "{text}: {errors:?}");
+        assert!(errors[0].contains(key), "{text}: {errors:?}");
     }
 }

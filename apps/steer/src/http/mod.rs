@@ -9,9 +9,11 @@
 //! | [`answer`] | heads of responses |
 //! | [`server`] | connections of the server |
 //! | [`response`] | heads of responses, as they come |
+//! | [`client`] | connections of the client, and when requests leave |
 
 pub mod answer;
 pub mod body;
+pub mod client;
 mod head;
 pub mod request;
 pub mod response;

@@ -5,7 +5,7 @@
 //! Each prints its figure, the pages under it and what else explains it; `cargo xtask compare` runs
 //! the same rows in turns with DPDK's. `input` writes what a row works on, so that DPDK works on
 //! the same; `growth` shows how tables grow, `dispatch` how a gateway's lcores share a capture's
-//! packets; `rss` is [`apps::rss`](linerate_inspect::rss)'s.
+//! packets; `rss` is [`apps::rss`](linerate_inspect::rss)'s, `http` that of [`linerate_steer`].
 #![forbid(unsafe_code)]
 // The binary uses two functions; the rest is public for benchmarks and fuzzing only.
 #![allow(missing_docs)]
@@ -57,6 +57,9 @@ enum What {
     Growth(growth::Args),
     /// Replay a capture through a gateway's dispatch with up to 64 lcores: hops, imbalance, moves
     Dispatch(dispatch::Args),
+    /// Ask an HTTP server by a schedule that does not wait for it: rate, and latency from when
+    /// each request should have left
+    Http(linerate_steer::http::bench::Args),
     /// Compare two reports: better, worse or noise, row by row
     Diff(diff::Args),
     /// Show which queue a NIC gives each flow, list the ports that land on a queue, or check a port
@@ -110,6 +113,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         What::Input(args) => input(args),
         What::Growth(args) => growth::run(args),
         What::Dispatch(args) => dispatch::run(args),
+        What::Http(args) => linerate_steer::http::bench::run(args),
         What::Diff(args) => diff::run(args),
         What::Rss(args) => linerate_inspect::rss::run(args),
     }

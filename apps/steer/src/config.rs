@@ -16,6 +16,7 @@ use linerate_appliance::runtime::RunFile;
 use linerate_appliance::users::User;
 use linerate_stack::socket::StackConfig;
 
+pub(crate) use apps::path;
 pub use apps::{AppStanza, Kind};
 
 /// What a file says.
@@ -197,7 +198,7 @@ fn routes(file: &Section<'_>, interfaces: &[Interface]) -> Vec<Route> {
 }
 
 /// An address of ours with the prefix length of its network.
-fn address(text: &str) -> Result<(IpAddr, u8), String> {
+pub(crate) fn address(text: &str) -> Result<(IpAddr, u8), String> {
     let (address, len) = network(text)?;
     if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
         return Err(format!("`{address}` is no address of an interface"));

@@ -35,7 +35,9 @@ use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts};
 use linerate_appliance::privilege::Named;
 use linerate_appliance::runtime::wiring::{self, PortShape, Share};
-use linerate_appliance::runtime::{self, Interrupts, OpenPorts, Run, RunArgs, Separation, watch};
+use linerate_appliance::runtime::{
+    self, Interrupts, OpenPorts, Options, RunArgs, Separation, watch,
+};
 use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
 use linerate_dispatch::Owners;
 use linerate_dispatch::owners::WORKERS;
@@ -123,7 +125,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     run.watch.separation = Some(separation);
     let machine = MachineFacts::gather(&opened.clock)?;
     let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
-    let running = start(&file, &mut run, opened, &lcores)?;
+    let running = start(&file, &mut run.options, opened, &lcores)?;
     let more = Some(show::MORE);
     watch(
         running,
@@ -160,23 +162,23 @@ pub fn named(path: &Path) -> Option<Result<Named, Error>> {
 /// Starts the lcores.
 fn start(
     file: &File,
-    run: &mut Run,
+    options: &mut Options,
     opened: OpenPorts,
     lcores: &[&Placement],
 ) -> Result<runtime::Running<Lcore>, Error> {
     let count = lcores.len().clamp(1, WORKERS);
-    if file.mode == Mode::Hardware && run.options.queues == 1 {
+    if file.mode == Mode::Hardware && options.queues == 1 {
         let most = opened
             .ports
             .iter()
             .map(|port| port.info.max_rx_queues)
             .min();
-        run.options.queues = most.unwrap_or(1).min(count as u16).max(1);
+        options.queues = most.unwrap_or(1).min(count as u16).max(1);
     }
     let shape = |port: &runtime::OpenPort| PortShape {
         rx_queues: match file.mode {
             Mode::Software => 1,
-            Mode::Hardware => run.options.queues,
+            Mode::Hardware => options.queues,
         },
         max_tx_queues: port.info.max_tx_queues,
         outs: Vec::new(),
@@ -200,7 +202,7 @@ fn start(
         outlets: (first..).take(count).collect(),
     };
     let mut failed = None;
-    let running = opened.start_shares(shares, &lcores[..count], &run.options, |index, out| {
+    let running = opened.start_shares(shares, &lcores[..count], options, |index, out| {
         maker.lcore(index, out).unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Lcore::Nothing

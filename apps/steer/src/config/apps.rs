@@ -2,6 +2,8 @@
 
 mod client;
 
+pub(crate) use client::path;
+
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;

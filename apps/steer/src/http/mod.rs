@@ -10,8 +10,10 @@
 //! | [`server`] | connections of the server |
 //! | [`response`] | heads of responses, as they come |
 //! | [`client`] | connections of the client, and when requests leave |
+//! | [`bench`] | the client as a measurement: `linerate bench http` |
 
 pub mod answer;
+pub mod bench;
 pub mod body;
 pub mod client;
 mod head;

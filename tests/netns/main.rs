@@ -16,6 +16,7 @@ mod errors;
 mod faults;
 mod forward;
 mod guide;
+mod http;
 mod idle;
 mod pktgen;
 mod replay;
@@ -46,5 +47,5 @@ fn main() -> ExitCode {
         vm::TESTS,
         vm::vhost::TESTS,
     ];
-    harness::run(&[&own[..], router::TESTS].concat())
+    harness::run(&[&own[..], http::TESTS, router::TESTS].concat())
 }

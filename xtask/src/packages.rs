@@ -89,6 +89,14 @@ pub(crate) const PACKAGES: &[Package] = &[
         `compare`"),
     Package { name: "libdpdk-dev", probe: Probe::PkgConfig("libdpdk"), used_for: "the ring and \
         pool peers of `compare`", long: false },
+    program("curl",        "curl",         "bodies that our web server sends"),
+    program("wrk",         "wrk",          "load on our web server, and on nginx in `compare`"),
+    program("apache2-utils", "ab",         "load on our web server, a connection a request"),
+    program("nghttp2-client", "h2load",    "load on our web server"),
+    program("nginx",       "nginx",        "an origin for our web client and proxy, and the peer of \
+        `compare`"),
+    program("haproxy",     "haproxy",      "a balancer in front of our web server"),
+    program("slowhttptest","slowhttptest", "attacks by slowness on our web server"),
     program("mandoc",      "mandoc",       "a second opinion on the man pages"),
     program("man-db",      "man",          "whether the man pages are right"),
     program("fish",        "fish",         "completion in fish"),

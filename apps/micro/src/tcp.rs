@@ -79,6 +79,10 @@ impl Station {
             }
             packets += count;
             self.stack.receive(&mut self.burst, now_ns, &mut self.out);
+            // A ring gives all that it has, as far as there is room.
+            if count < Burst::CAPACITY {
+                break;
+            }
         }
         self.stack.turn(now_ns, &mut self.out);
         packets
@@ -122,6 +126,8 @@ pub(super) struct Pair {
     /// Ticks in which either has worked.
     pub(super) client_ticks: u64,
     pub(super) server_ticks: u64,
+    /// When the last turn ended, and so the next one begins: one look at the clock for each.
+    turned: u64,
 }
 
 pub(super) fn address(number: u8) -> IpAddr {
@@ -177,6 +183,7 @@ impl Pair {
             pages,
             client_ticks: 0,
             server_ticks: 0,
+            turned: clock.now(),
         };
         let last = ends(connections.max(1) - 1).1.port();
         for port in SERVER_PORT..=last {
@@ -193,19 +200,24 @@ impl Pair {
     /// One turn of the client: `user` does its work between what has come and what is sent.
     #[inline]
     pub(super) fn client(&mut self, user: impl FnOnce(&mut Station, u64)) -> usize {
-        let began = self.clock.now();
-        let packets = turn(&mut self.client, self.clock.ns(began), user);
-        self.client_ticks += self.clock.now() - began;
+        let packets = turn(&mut self.client, self.clock.ns(self.turned), user);
+        self.client_ticks += self.passed();
         packets
     }
 
     /// One turn of the server.
     #[inline]
     pub(super) fn server(&mut self, user: impl FnOnce(&mut Station, u64)) -> usize {
-        let began = self.clock.now();
-        let packets = turn(&mut self.server, self.clock.ns(began), user);
-        self.server_ticks += self.clock.now() - began;
+        let packets = turn(&mut self.server, self.clock.ns(self.turned), user);
+        self.server_ticks += self.passed();
         packets
+    }
+
+    /// Ticks since a turn ended last, as one does now.
+    #[inline]
+    fn passed(&mut self) -> u64 {
+        let now = self.clock.now();
+        now - std::mem::replace(&mut self.turned, now)
     }
 
     /// The time in nanoseconds.
@@ -216,6 +228,7 @@ impl Pair {
     /// Forgets what either has worked.
     pub(super) fn reset(&mut self) {
         (self.client_ticks, self.server_ticks) = (0, 0);
+        self.turned = self.clock.now();
     }
 }
 

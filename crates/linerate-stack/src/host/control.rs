@@ -50,7 +50,7 @@ impl Host {
     /// what it came for.
     fn heard(&mut self, packet: Packet, heard: Result<(), Ignored>, out: &mut Egress) {
         self.stats.neighbour_messages += 1;
-        self.neighbours_due_ns = 0;
+        self.due_ns = 0;
         match heard {
             Ok(()) | Err(Ignored::Unasked | Ignored::NotForUs) => out.consume_one(packet),
             Err(_) => out.drop_one(self.reasons.neighbour_ignored, packet),
@@ -97,6 +97,7 @@ impl Host {
         let Some(whole) = whole else {
             return out.drop_one(self.reasons.bad_extension, packet);
         };
+        self.due_ns = 0;
         match self.reassembler.push(packet, l3, 0, now_ns, &mut out.cache) {
             Outcome::Held => {}
             Outcome::Whole(packet) => {

@@ -86,7 +86,7 @@ impl Host {
         });
         let todo = &mut self.todo;
         self.neighbours.set_interface(id.0, table, now_ns, todo);
-        self.neighbours_due_ns = 0;
+        self.due_ns = 0;
         self.readdress();
         self.settle(out);
     }
@@ -103,7 +103,7 @@ impl Host {
         self.by_port[usize::from(interface.config.port)] = None;
         self.routes.detach(id);
         self.neighbours.remove_interface(id.0, &mut self.todo);
-        self.neighbours_due_ns = 0;
+        self.due_ns = 0;
         self.readdress();
         self.settle(out);
         true
@@ -134,14 +134,14 @@ impl Host {
     /// The link of an interface came up: neighbours are doubted, our addresses announced anew.
     pub fn link_up(&mut self, id: InterfaceId, now_ns: u64, out: &mut Egress) {
         self.neighbours.link_up(id.0, now_ns, &mut self.todo);
-        self.neighbours_due_ns = 0;
+        self.due_ns = 0;
         self.settle(out);
     }
 
     /// The link of an interface went down.
     pub fn link_down(&mut self, id: InterfaceId, now_ns: u64) {
         self.neighbours.link_down(id.0, now_ns);
-        self.neighbours_due_ns = 0;
+        self.due_ns = 0;
     }
 
     /// Sets a neighbour that is never asked; false if there is no room.
@@ -155,7 +155,7 @@ impl Host {
         let is_added = self
             .neighbours
             .add_static(id.0, address, mac, &mut self.todo);
-        self.neighbours_due_ns = 0;
+        self.due_ns = 0;
         self.settle(out);
         is_added
     }

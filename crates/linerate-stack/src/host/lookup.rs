@@ -166,7 +166,7 @@ impl Host {
             let (interface, address) = (hop.interface.0, hop.address);
             self.neighbours
                 .confirm(interface, address, now_ns, &mut self.todo);
-            self.neighbours_due_ns = 0;
+            self.due_ns = 0;
             self.settle(out);
         }
     }

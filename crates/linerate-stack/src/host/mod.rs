@@ -166,9 +166,8 @@ pub struct Host {
     hops: Hops,
     mtus: PathMtus,
     neighbours: Table,
-    /// When the neighbour table has to be called, as it said last; 0 where it has been given
-    /// something since.
-    neighbours_due_ns: u64,
+    /// What [`turn`](Self::turn) said last; 0 where neighbours or fragments have come since.
+    due_ns: u64,
     /// What the neighbour table has to say; empty between two calls.
     todo: neighbour::Out,
     reassembler: Reassembler,
@@ -216,7 +215,7 @@ impl Host {
             hops: Hops::new(config.neighbours.max_entries)?,
             mtus: PathMtus::new(config.path_mtus, config.path_mtu_ns),
             neighbours: Table::new(config.neighbours.clone(), now_ns)?,
-            neighbours_due_ns: 0,
+            due_ns: 0,
             todo: neighbour::Out::new(),
             reassembler: Reassembler::new(&config.reassembly)?,
             counted: Counted::default(),
@@ -240,23 +239,36 @@ impl Host {
     /// to do, even with an empty burst, and this returns `now_ns`. Returns when it has to be called
     /// next; [`NEVER`] if only packets give it work.
     pub fn turn(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
-        if self.neighbours_due_ns == 0 {
-            self.neighbours_due_ns = self.neighbours.next_due_ns().unwrap_or(NEVER);
+        if self.due_ns <= now_ns {
+            self.due_ns = self.turn_now(now_ns, out);
         }
-        if self.neighbours_due_ns <= now_ns {
+        match self.has_waiting() {
+            true => now_ns,
+            false => self.due_ns,
+        }
+    }
+
+    /// As [`turn`](Self::turn), where something is due or has changed.
+    #[cold]
+    fn turn_now(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
+        let mut neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
+        if neighbours <= now_ns {
             self.neighbours.tick(now_ns, &mut self.todo);
             self.settle(out);
-            self.neighbours_due_ns = self.neighbours.next_due_ns().unwrap_or(NEVER);
+            neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
         }
         let mut fragments = self.reassembler.next_expiry_ns().unwrap_or(NEVER);
         if fragments <= now_ns {
             self.expire_fragments(now_ns, out);
             fragments = self.reassembler.next_expiry_ns().unwrap_or(NEVER);
         }
-        match self.has_waiting() {
-            true => now_ns,
-            false => self.neighbours_due_ns.min(fragments),
-        }
+        neighbours.min(fragments)
+    }
+
+    /// Whether [`turn`](Self::turn) has nothing to do at a time.
+    #[inline]
+    pub(crate) fn is_quiet(&self, now_ns: u64) -> bool {
+        now_ns < self.due_ns && !self.has_waiting()
     }
 
     /// Whether [`receive`](Self::receive) has something to do without packets from outside.

@@ -345,7 +345,7 @@ impl Host {
                 let todo = &mut self.todo;
                 let table = &mut self.neighbours;
                 let mac = table.resolve(interface, address, Some(packet), now_ns, todo);
-                self.neighbours_due_ns = 0;
+                self.due_ns = 0;
                 // It was known for another path before, so no event tells of it.
                 if mac.is_some() {
                     self.hops.learn(interface, address, mac);

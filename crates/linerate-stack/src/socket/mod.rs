@@ -153,6 +153,8 @@ pub struct Stack {
     chooser: Chooser,
     secret: Secret,
     wheel: Wheel,
+    /// When a timer or a record in TIME-WAIT is due at the earliest, in nanoseconds; 0: unknown.
+    due_ns: u64,
     ready: Ready,
     /// Connections to which something has happened in this burst.
     touched: Vec<u32>,
@@ -199,6 +201,7 @@ impl Stack {
                 config.connections as usize,
                 now_ns >> TICK_SHIFT,
             )?,
+            due_ns: 0,
             ready: Ready::default(),
             touched: Vec::with_capacity(2 * Burst::CAPACITY),
             stats: SocketStats::default(),
@@ -263,6 +266,9 @@ impl Stack {
     /// Handles timers. To be called when it said, or earlier. Returns when it has to be called
     /// next, in nanoseconds; [`NEVER`] if only packets give it work.
     pub fn turn(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
+        if now_ns < self.due_ns && self.host.is_quiet(now_ns) {
+            return self.due_ns.min(self.host.turn(now_ns, out));
+        }
         let mut next = self.host.turn(now_ns, out);
         if self.host.has_waiting() {
             let mut burst = Burst::new();
@@ -278,19 +284,18 @@ impl Stack {
         }
         let mut looked = self.lingering4.expire(now_ns, LINGERING_A_TURN);
         looked = looked.max(self.lingering6.expire(now_ns, LINGERING_A_TURN));
+        self.due_ns = 0;
         if budget == 0 || looked >= LINGERING_A_TURN {
             return now_ns;
         }
-        let timer = self
-            .wheel
-            .next_expiry()
-            .map(|tick| (tick + 1) << TICK_SHIFT);
+        let timer = self.wheel.next_expiry().map(|tick| tick << TICK_SHIFT);
         let lingering = [
             self.lingering4.next_expiry_ns(now_ns),
             self.lingering6.next_expiry_ns(now_ns),
         ];
         let due = lingering.into_iter().chain([timer]).flatten().min();
-        next.min(due.unwrap_or(NEVER))
+        self.due_ns = due.unwrap_or(NEVER);
+        next.min(self.due_ns)
     }
 
     /// Whether its turn need not wait for its time.

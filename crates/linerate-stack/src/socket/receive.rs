@@ -74,6 +74,12 @@ impl Stack {
         }
         self.host.count_plain(burst.len() as u64);
         out.consumed(burst.len() as u64);
+        if let ([Some((index, _, arrived))], 1) = (&known[..1], burst.len())
+            && let Some(packet) = burst.pop()
+        {
+            self.receive_one(packet, *index, arrived, now_ns, out);
+            return true;
+        }
         for (packet, known) in burst.drain().zip(known) {
             if let Some((index, key, arrived)) = known {
                 let key = FlowKey::V4(key);
@@ -82,6 +88,28 @@ impl Stack {
         }
         self.settle_touched(now_ns, out);
         true
+    }
+
+    /// One segment of a connection, and what follows from it.
+    #[inline]
+    fn receive_one(
+        &mut self,
+        packet: Packet,
+        index: u32,
+        arrived: &Arrived,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        let Some(mut segment) = Segment::read(arrived.l4(&packet)) else {
+            return out.cache.free_one(packet);
+        };
+        segment.is_ce = arrived.tos & CE == CE;
+        let l4 = arrived.l4.into();
+        self.with(index, now_ns, out, |connection, cx| {
+            connection.on_segment(cx, &segment, packet, l4);
+            connection.push(cx);
+        });
+        self.settle(index, now_ns, out);
     }
 
     /// All segments of a burst: looked up together, then one by one.

@@ -87,11 +87,10 @@ impl Stack {
                 return;
             }
         }
-        let slot = &mut self.slots[index];
         if events != 0 {
+            let slot = &mut self.slots[index];
             slot.events |= events;
-            let wants = interest::of_events(events) & slot.interest;
-            if wants != 0 {
+            if interest::of_events(events) & slot.interest != 0 {
                 self.make_ready(index);
             }
         }
@@ -106,6 +105,7 @@ impl Stack {
             let tick = (due >> TICK_SHIFT) + 1;
             if slot.timer == 0 || tick < slot.timer {
                 slot.timer = tick;
+                self.due_ns = self.due_ns.min(tick << TICK_SHIFT);
                 self.wheel.schedule(index, tick);
             }
         }
@@ -185,6 +185,7 @@ impl Stack {
         let slot = &mut self.slots[index];
         let facts = slot.connection.lingering(Kind::TimeWait);
         slot.is |= is::LINGERED;
+        self.due_ns = 0;
         // One that does not fit is forgotten: its 4-tuple is in use no more.
         let _ = match &slot.key {
             FlowKey::V4(key) => self.lingering4.insert(key, &facts, now_ns),

@@ -313,6 +313,33 @@ impl Sent {
         records.give(index);
     }
 
+    /// Takes the first record out and frees it.
+    #[inline]
+    pub fn remove_first(&mut self, records: &mut Records) {
+        let index = self.head;
+        let Record { next, later, .. } = records[index];
+        if self.oldest == index {
+            // It has no earlier one: nearly always.
+            self.oldest = later;
+            match later {
+                NIL => self.newest = NIL,
+                later => records[later].earlier = NIL,
+            }
+        } else {
+            self.unlink_time(records, index);
+        }
+        self.head = next;
+        match next {
+            NIL => self.tail = NIL,
+            next => records[next].prev = NIL,
+        }
+        if self.hint == index {
+            self.hint = NIL;
+        }
+        self.count -= 1;
+        records.give(index);
+    }
+
     /// Frees all.
     pub fn clear(&mut self, records: &mut Records) {
         while self.head != NIL {

@@ -34,7 +34,7 @@ pub(super) mod told {
 
 /// Round trips that an ACK has measured.
 #[derive(Default)]
-struct Trips {
+pub(super) struct Trips {
     /// When the first and the last of the bytes were sent that are acknowledged and were sent once.
     first_ns: Option<u64>,
     last_ns: Option<u64>,
@@ -44,7 +44,7 @@ struct Trips {
     /// Lowest sequence number that arrived behind a higher one.
     reordered: Option<u32>,
     /// What delivery was like.
-    sampler: Sampler,
+    pub(super) sampler: Sampler,
 }
 
 impl Trips {
@@ -187,7 +187,7 @@ impl Connection {
     /// The peer is there: what it did not answer counts no more. RFC 9293 3.8.6.1 (SHLD-30): the
     /// time between probes of a window that stays closed goes on to grow.
     #[inline]
-    fn on_answer(&mut self) {
+    pub(super) fn on_answer(&mut self) {
         match self.awaits {
             super::Awaits::LossProbe => {}
             super::Awaits::WindowProbe if self.snd_wnd == 0 => self.retries = 0,
@@ -375,7 +375,11 @@ impl Connection {
 
     /// Frees the records below SND.UNA.
     #[inline]
-    fn clean_acked<W: Wire>(&mut self, cx: &mut Context<'_, W>, trips: &mut Trips) -> u16 {
+    pub(super) fn clean_acked<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        trips: &mut Trips,
+    ) -> u16 {
         let mut flags = 0;
         let una = self.snd_una;
         loop {
@@ -426,7 +430,7 @@ impl Connection {
             if record.has(mark::SYN) {
                 flags |= told::SYN;
             }
-            self.sent.remove(&mut cx.shared.records, index);
+            self.sent.remove_first(&mut cx.shared.records);
         }
         if seq::lt(self.rack_fack, una) {
             self.rack_fack = una;
@@ -448,7 +452,7 @@ impl Connection {
     /// Round trips, by the rule of Karn and Partridge: by what was sent once, or by time stamps
     /// (RFC 6298 3, RFC 7323 4). Returns what congestion control goes by: the newest.
     #[inline]
-    fn measure<W: Wire>(
+    pub(super) fn measure<W: Wire>(
         &mut self,
         cx: &mut Context<'_, W>,
         segment: &Segment,

@@ -26,6 +26,9 @@ impl Connection {
         l4: u32,
     ) {
         cx.shared.stats.segments_in += 1;
+        if self.is_predicted(segment) {
+            return self.on_predicted(cx, segment, packet, l4);
+        }
         match self.state {
             State::Closed | State::TimeWait => cx.wire.free(packet),
             State::SynSent => self.in_syn_sent(cx, segment, packet, l4),
@@ -199,7 +202,7 @@ impl Connection {
 
     /// RFC 7323 4.3: the time stamp to echo is of a segment that spans what was acknowledged last.
     #[inline]
-    fn note_timestamp<W: Wire>(&mut self, cx: &Context<'_, W>, segment: &Segment) {
+    pub(super) fn note_timestamp<W: Wire>(&mut self, cx: &Context<'_, W>, segment: &Segment) {
         if let Some((value, _)) = segment.timestamps
             && self.is(is::TIMESTAMPS)
             && seq::le(segment.seq, self.rcv_wup)
@@ -261,7 +264,7 @@ impl Connection {
 
     /// Seventh: the data.
     #[inline]
-    fn on_data<W: Wire>(
+    pub(super) fn on_data<W: Wire>(
         &mut self,
         cx: &mut Context<'_, W>,
         segment: &Segment,
@@ -392,7 +395,7 @@ impl Connection {
     /// Whether an ACK goes at once, later, or not (RFC 9293 3.8.6.3, RFC 5681 4.2): at least for
     /// every second full segment.
     #[inline]
-    fn decide_ack<W: Wire>(&mut self, cx: &mut Context<'_, W>, segment: &Segment) {
+    pub(super) fn decide_ack<W: Wire>(&mut self, cx: &mut Context<'_, W>, segment: &Segment) {
         if self.is & (is::ACK_DUE | is::ACK_NOW) != is::ACK_DUE {
             return;
         }

@@ -8,6 +8,7 @@
 //! | file | what |
 //! |---|---|
 //! | `input` | a segment arrives (RFC 9293 3.10.7): which are acceptable, what is done with them |
+//! | `predicted` | the short way of both, for segments that nearly all are |
 //! | `acknowledge` | what an ACK says of what was sent: SACK, round trips |
 //! | `recovery` | losses: RACK-TLP, NewReno, F-RTO, undoing, PRR |
 //! | `output` | what may be sent: windows, Nagle, retransmissions, ACKs |
@@ -22,6 +23,7 @@ mod input;
 mod moving;
 mod open;
 mod output;
+mod predicted;
 mod recovery;
 mod timers;
 mod user;

@@ -677,7 +677,7 @@ impl Connection {
 
     /// The rate to send at, where segments are paced.
     #[inline]
-    fn set_pace<W>(&mut self, cx: &Context<'_, W>) {
+    pub(super) fn set_pace<W>(&mut self, cx: &Context<'_, W>) {
         if let Some(rate) = self.control.algorithm.pacing_rate() {
             self.pacer.set_rate(rate);
         } else if cx.shared.config.pacing

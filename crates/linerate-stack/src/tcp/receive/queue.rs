@@ -138,6 +138,19 @@ impl ReceiveQueue {
         let len = span
             .len
             .min((packet.len() as u32).saturating_sub(span.start));
+        let stands_alone = len > TINY || len > 0 && self.tail == NIL;
+        if seq == self.next && self.first_run == NIL && stands_alone {
+            let slot_bytes = packet.slot_bytes() as u32;
+            let fits = seq::le(seq.wrapping_add(len), limits.window_end)
+                && pieces.has_room(slot_bytes)
+                && self.charged.saturating_add(slot_bytes) <= limits.bytes
+                && self.pieces < limits.pieces;
+            if fits {
+                self.append(pieces, packet, Span { len, ..span }, slot_bytes);
+                inserted.advanced_bytes = len;
+                return inserted;
+            }
+        }
         let mut new = Arrival {
             packet,
             start: span.start,
@@ -159,6 +172,23 @@ impl ReceiveQueue {
         }
         cache.free_one(new.packet);
         inserted
+    }
+
+    /// What comes next, and there is no hole: a piece of its own, behind all others.
+    #[inline(always)]
+    fn append(&mut self, pieces: &mut Pieces, packet: Packet, span: Span, slot_bytes: u32) {
+        let fresh = (slot_bytes / FRESH_BYTES).min(u16::MAX.into());
+        self.fresh = self.fresh.saturating_add(fresh as u16);
+        self.charged += slot_bytes;
+        self.pieces += 1;
+        let at = pieces.keep(packet, span, self.next);
+        match self.tail {
+            NIL => self.head = at,
+            tail => pieces.at_mut(tail).next = at,
+        }
+        self.tail = at;
+        self.next = self.next.wrapping_add(span.len);
+        self.readable += span.len;
     }
 
     /// Cuts what is known of an arrival or outside the window, and makes room for the rest. Returns

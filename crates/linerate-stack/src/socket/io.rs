@@ -347,15 +347,19 @@ impl Io<'_> {
     /// there is no connection.
     #[inline]
     pub fn writable(&mut self, id: SocketId) -> usize {
-        let slot = self.stack.slots.get(id);
-        slot.map_or(0, |slot| slot.connection.writable() as usize)
+        match self.stack.slots.get(id) {
+            Some(_) => self.stack.slots.connection(id.slot).writable() as usize,
+            None => 0,
+        }
     }
 
     /// Bytes that can be read; 0 where there is no connection.
     #[inline]
     pub fn readable(&mut self, id: SocketId) -> usize {
-        let slot = self.stack.slots.get(id);
-        slot.map_or(0, |slot| slot.connection.readable() as usize)
+        match self.stack.slots.get(id) {
+            Some(_) => self.stack.slots.connection(id.slot).readable() as usize,
+            None => 0,
+        }
     }
 
     /// Says that nothing more will be written; what was written is sent first.
@@ -423,13 +427,15 @@ impl Io<'_> {
     /// [`Error::NotConnected`] where there is no such connection.
     pub fn info(&mut self, id: SocketId) -> Result<Info, Error> {
         let now_ns = self.now_ns;
-        let slot = self.stack.slots.get(id).ok_or(Error::NotConnected)?;
-        Ok(slot.connection.info(now_ns))
+        self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        let slots = &self.stack.slots;
+        Ok(slots.look(id.slot, |connection| connection.info(now_ns)))
     }
 
     /// What has ended a connection, if anything has.
     pub fn error(&mut self, id: SocketId) -> Option<Error> {
-        self.stack.slots.get(id)?.connection.error()
+        self.stack.slots.get(id)?;
+        self.stack.slots.connection(id.slot).error()
     }
 
     /// Small segments do not wait for others' ACKs (TCP_NODELAY).
@@ -517,7 +523,7 @@ impl Io<'_> {
             (
                 local_of(&slot.key).into(),
                 remote,
-                slot.connection.info(now_ns),
+                slots.look(index, |connection| connection.info(now_ns)),
             )
         })
     }

@@ -176,7 +176,7 @@ impl Stack {
     /// No memory, or a limit that is not possible.
     pub fn new(config: &StackConfig, now_ns: u64, out: &mut Egress) -> Result<Self, StackError> {
         let lingering = |config: &crate::tcp::time_wait::Config| config.clone();
-        let slots = Slots::new(config.connections)?;
+        let slots = Slots::new(config.connections, &config.tcp)?;
         Ok(Self {
             host: Host::new(&config.host, now_ns, out)?,
             udp: Udp::new(&config.udp)?,

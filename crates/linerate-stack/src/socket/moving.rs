@@ -84,8 +84,9 @@ impl Io<'_> {
     /// # Errors
     /// [`Error::NotConnected`] where there is none, or one that has ended.
     pub fn detach(&mut self, id: SocketId) -> Result<Detached, Error> {
-        let slot = self.stack.slots.get(id).ok_or(Error::NotConnected)?;
-        let is_over = matches!(slot.connection.state(), State::Closed | State::TimeWait);
+        self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        let (slot, connection) = self.stack.slots.both(id.slot);
+        let is_over = matches!(connection.state(), State::Closed | State::TimeWait);
         if is_over || slot.is & (is::INDEXED | is::QUEUED | is::HALF_OPEN) != is::INDEXED {
             return Err(Error::NotConnected);
         }
@@ -93,7 +94,7 @@ impl Io<'_> {
         let (moves, token) = (slot.moves.wrapping_add(1), slot.token);
         // It goes on: its entry is the other lcore's from now on.
         slot.mapped = false;
-        let connection = std::mem::replace(&mut slot.connection, Connection::closed());
+        let connection = std::mem::replace(connection, Connection::closed());
         let connection = connection.detach(&mut self.stack.shared);
         self.stack.free(id.slot, self.now_ns, self.out);
         Ok(Detached {

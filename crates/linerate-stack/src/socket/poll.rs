@@ -149,8 +149,8 @@ impl Stack {
     }
 
     /// What a connection is ready for now.
-    fn readiness(&self, index: u32) -> u8 {
-        let connection = &self.slots[index].connection;
+    fn readiness(&mut self, index: u32) -> u8 {
+        let connection = self.slots.connection(index);
         let mut ready = 0;
         if connection.readable() > 0 || connection.is_at_end() {
             ready |= interest::READ;
@@ -182,9 +182,9 @@ impl Stack {
     /// Who waits for room is told of it whether or not a write has met its end.
     #[inline]
     fn want_room(&mut self, index: u32) {
-        let slot = &mut self.slots[index];
-        if slot.interest & interest::WRITE != 0 && slot.connection.writable() == 0 {
-            slot.connection.want_room();
+        let (slot, connection) = self.slots.both(index);
+        if slot.interest & interest::WRITE != 0 && connection.writable() == 0 {
+            connection.want_room();
         }
     }
 

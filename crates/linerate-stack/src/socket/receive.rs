@@ -624,7 +624,7 @@ impl Stack {
         let seq = error.seq;
         let is_believed = match error.kind {
             ErrorKind::TooBig { mtu } => {
-                let connection = &self.slots[index].connection;
+                let connection = self.slots.connection(index);
                 let is_ours = connection.is_under_way(seq);
                 if is_ours {
                     self.on_too_big(index, error, mtu, now_ns, out);

@@ -20,7 +20,7 @@ impl Stack {
         out: &mut Egress,
         work: impl FnOnce(&mut Connection, &mut Context<'_, Way<'_>>) -> R,
     ) -> R {
-        let slot = &mut self.slots[index];
+        let (slot, connection) = self.slots.both(index);
         let mut way = Way {
             host: &mut self.host,
             out,
@@ -34,7 +34,7 @@ impl Stack {
             shared: &mut self.shared,
             wire: &mut way,
         };
-        work(&mut slot.connection, &mut cx)
+        work(connection, &mut cx)
     }
 
     pub(super) fn on_timer(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
@@ -43,7 +43,7 @@ impl Stack {
         if slot.is & is::USED == 0 {
             return;
         }
-        let due = self.slots[index].connection.deadline_ns();
+        let due = self.slots.connection(index).deadline_ns();
         if due.is_some_and(|due| due <= now_ns) {
             self.with(index, now_ns, out, |connection, cx| connection.on_timer(cx));
         }
@@ -79,8 +79,7 @@ impl Stack {
     /// Looks at what has become of a connection.
     #[inline]
     pub(super) fn settle(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
-        let slot = &mut self.slots[index];
-        let events = slot.connection.take_events();
+        let events = self.slots.connection(index).take_events();
         if events & (event::CONNECTED | event::CLOSED | event::TIME_WAIT) != 0 {
             self.on_change(index, events, now_ns, out);
             if self.slots[index].is & is::USED == 0 {
@@ -95,13 +94,14 @@ impl Stack {
             }
         }
         self.set_timer(index);
+        self.slots.rest(index);
     }
 
     /// Sets the timer, if it is to fire earlier than it does: one that fires too early is set anew.
     #[inline]
     fn set_timer(&mut self, index: u32) {
-        let slot = &mut self.slots[index];
-        if let Some(due) = slot.connection.deadline_ns() {
+        let (slot, connection) = self.slots.both(index);
+        if let Some(due) = connection.deadline_ns() {
             let tick = (due >> TICK_SHIFT) + 1;
             if slot.timer == 0 || tick < slot.timer {
                 slot.timer = tick;
@@ -182,8 +182,8 @@ impl Stack {
 
     /// A record takes over for twice the lifetime of segments.
     fn linger(&mut self, index: u32, now_ns: u64) {
-        let slot = &mut self.slots[index];
-        let facts = slot.connection.lingering(Kind::TimeWait);
+        let (slot, connection) = self.slots.both(index);
+        let facts = connection.lingering(Kind::TimeWait);
         slot.is |= is::LINGERED;
         self.due_ns = 0;
         // One that does not fit is forgotten: its 4-tuple is in use no more.
@@ -211,9 +211,10 @@ impl Stack {
         slot.interest = 0;
         // Its id means nothing any more.
         slot.generation = slot.generation.wrapping_add(1);
-        let is_over = matches!(slot.connection.state(), State::Closed | State::TimeWait);
-        if is_over {
-            if slot.connection.state() == State::TimeWait && slot.is & is::LINGERED == 0 {
+        let lingers = slot.is & is::LINGERED == 0;
+        let state = self.slots.state(index);
+        if matches!(state, State::Closed | State::TimeWait) {
+            if state == State::TimeWait && lingers {
                 self.linger(index, now_ns);
             }
             self.slots.unindex(index);

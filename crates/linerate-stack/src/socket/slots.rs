@@ -1,4 +1,9 @@
 //! The connections of a stack: one slot each, found by id, by 4-tuple, by timer or as ready.
+//!
+//! A slot is what every connection has. The connection itself is *live*, a record among others like
+//! it, or [parked](Parked): one of those that have nothing under way and were used the longest ago.
+//! The last [`WARM`] that have become quiet stay live, so that what is in use is never parked, and
+//! an idle connection has a slot and a small record. Whoever asks for a parked one wakes it.
 
 use std::collections::VecDeque;
 
@@ -7,10 +12,14 @@ use linerate_tables::exact::{Exact, ExactConfig, Seed};
 use linerate_wire::{FlowKey, FlowKey4};
 
 use crate::host::Path;
-use crate::tcp::connection::{Connection, State};
+use crate::tcp::config::Config;
+use crate::tcp::connection::{Connection, Parked, State};
 
 /// No slot.
 pub(super) const NIL: u32 = u32::MAX;
+/// Quiet connections that stay live: their records fit the second-level cache. One in this crate's
+/// tests, so that most of them park connections all the time.
+const WARM: usize = if cfg!(test) { 1 } else { 1536 };
 
 /// Names a connection of one stack, until it is closed. It means nothing to another stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,7 +58,10 @@ pub(super) mod is {
 }
 
 pub(super) struct Slot {
-    pub(super) connection: Connection,
+    /// Where its connection is; [`NIL`] where it is parked.
+    place: u32,
+    /// Whether it is in the list of those that are parked next.
+    is_warm: bool,
     /// As segments that arrive have it.
     pub(super) key: FlowKey,
     pub(super) path: Path,
@@ -75,11 +87,20 @@ pub(super) struct Slot {
 
 pub(super) struct Slots {
     all: Vec<Slot>,
+    /// Of the slot of the same number, if its connection is parked.
+    parked: Vec<Option<Parked>>,
+    live: Vec<Connection>,
+    /// Those of `live` that are free.
+    places: Vec<u32>,
+    /// Slots whose connections have become quiet, those first that did so the longest ago.
+    warm: VecDeque<u32>,
     free: u32,
     used: u32,
     limit: u32,
     index4: Exact<16, u32>,
     index6: Exact<40, u32>,
+    /// What records are made by, before they get what theirs are.
+    config: Config,
     /// By chance, so that ids of other stacks mean nothing here.
     first_generation: u32,
     /// Connections with an entry that have ended: key, path, whether they linger.
@@ -87,15 +108,20 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    pub(super) fn new(limit: u32) -> Result<Self, TableError> {
+    pub(super) fn new(limit: u32, config: &Config) -> Result<Self, TableError> {
         let limit = limit.clamp(1, 1 << 24);
         Ok(Self {
             all: Vec::with_capacity(limit as usize),
+            parked: Vec::with_capacity(limit as usize),
+            live: Vec::with_capacity(limit as usize),
+            places: Vec::with_capacity(limit as usize),
+            warm: VecDeque::with_capacity(WARM + 1),
             free: NIL,
             used: 0,
             limit,
-            index4: Exact::new(&config("tcp4", limit))?,
-            index6: Exact::new(&config("tcp6", limit))?,
+            index4: Exact::new(&index_config("tcp4", limit))?,
+            index6: Exact::new(&index_config("tcp6", limit))?,
+            config: config.clone(),
             first_generation: Seed::random().0 as u32,
             ended: VecDeque::new(),
         })
@@ -109,10 +135,112 @@ impl Slots {
         self.limit - self.used
     }
 
-    /// Bytes of a connection: slot and index.
+    /// Bytes of each connection: slot, record and index, whatever they are on the average now.
     pub(super) fn bytes_per_connection(&self) -> usize {
+        let slots = self.all.len() * (size_of::<Slot>() + size_of::<Option<Parked>>());
+        let live = self.live.len() * size_of::<Connection>();
+        let lists = (self.places.len() + self.warm.len()) * size_of::<u32>();
         let index = self.index4.memory_bytes() / self.limit as usize;
-        size_of::<Slot>() + index
+        match self.used {
+            0 => size_of::<Slot>() + size_of::<Option<Parked>>() + index,
+            used => (slots + live + lists).div_ceil(used as usize) + index,
+        }
+    }
+
+    /// A slot in use and its connection, which is woken if it is parked.
+    #[inline]
+    pub(super) fn both(&mut self, index: u32) -> (&mut Slot, &mut Connection) {
+        let place = match self.all[index as usize].place {
+            NIL => self.wake(index),
+            place => place,
+        };
+        let slot = &mut self.all[index as usize];
+        (slot, &mut self.live[place as usize])
+    }
+
+    /// The connection of a slot in use.
+    #[inline]
+    pub(super) fn connection(&mut self, index: u32) -> &mut Connection {
+        self.both(index).1
+    }
+
+    /// Its state. One that is parked is established.
+    #[inline]
+    pub(super) fn state(&self, index: u32) -> State {
+        match self.all[index as usize].place {
+            NIL => State::Established,
+            place => self.live[place as usize].state(),
+        }
+    }
+
+    /// Shows a connection, parked or not, which stays what it is.
+    pub(super) fn look<R>(&self, index: u32, look: impl FnOnce(&Connection) -> R) -> R {
+        let slot = &self.all[index as usize];
+        match (slot.place, &self.parked[index as usize]) {
+            (NIL, Some(parked)) => look(&parked.wake(&self.config)),
+            (NIL, None) => look(&Connection::closed()),
+            (place, _) => look(&self.live[place as usize]),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_parked(&self, index: u32) -> bool {
+        self.all[index as usize].place == NIL && self.parked[index as usize].is_some()
+    }
+
+    #[cold]
+    fn wake(&mut self, index: u32) -> u32 {
+        let parked = self.parked[index as usize].take();
+        // One that is not live is parked.
+        let wake = |parked: Parked| parked.wake(&self.config);
+        let connection = parked.map_or_else(Connection::closed, wake);
+        let place = self.house(connection);
+        self.all[index as usize].place = place;
+        place
+    }
+
+    /// Gives a connection a place. There is one for each slot.
+    fn house(&mut self, connection: Connection) -> u32 {
+        match self.places.pop() {
+            Some(place) => {
+                self.live[place as usize] = connection;
+                place
+            }
+            None => {
+                self.live.push(connection);
+                self.live.len() as u32 - 1
+            }
+        }
+    }
+
+    /// A connection may have become quiet: the one that did so the longest ago is parked, if there
+    /// are many and it is quiet still.
+    #[inline]
+    pub(super) fn rest(&mut self, index: u32) {
+        let slot = &self.all[index as usize];
+        if slot.is_warm || slot.place == NIL || !self.live[slot.place as usize].is_quiet() {
+            return;
+        }
+        self.all[index as usize].is_warm = true;
+        self.warm.push_back(index);
+        if self.warm.len() > WARM
+            && let Some(oldest) = self.warm.pop_front()
+        {
+            self.park(oldest);
+        }
+    }
+
+    fn park(&mut self, index: u32) {
+        let slot = &mut self.all[index as usize];
+        slot.is_warm = false;
+        if slot.is & is::USED == 0 || slot.place == NIL {
+            return;
+        }
+        let parked = self.live[slot.place as usize].park();
+        if parked.is_some() {
+            self.places.push(std::mem::replace(&mut slot.place, NIL));
+            self.parked[index as usize] = parked;
+        }
     }
 
     #[inline]
@@ -134,10 +262,15 @@ impl Slots {
     }
 
     #[inline]
-    pub(super) fn prefetch(&self, slot: u32) {
-        let slot = std::ptr::from_ref(&self.all[slot as usize]);
-        for line in 0..4 {
+    pub(super) fn prefetch(&self, number: u32) {
+        let slot = std::ptr::from_ref(&self.all[number as usize]);
+        for line in 0..2 {
             linerate_core::arch::prefetch_read(slot.cast::<u8>().wrapping_add(64 * line));
+        }
+        // A parked record is where the slot's number says; a live one where the slot itself does.
+        let parked = self.parked.as_ptr().wrapping_add(number as usize);
+        for line in 0..4 {
+            linerate_core::arch::prefetch_read(parked.cast::<u8>().wrapping_add(64 * line));
         }
     }
 
@@ -184,7 +317,8 @@ impl Slots {
             return Err(connection);
         }
         let mut slot = Slot {
-            connection,
+            place: self.house(connection),
+            is_warm: false,
             key,
             path,
             flow_label,
@@ -203,9 +337,14 @@ impl Slots {
             Some(old) => {
                 self.free = old.next;
                 slot.generation = old.generation.wrapping_add(1);
+                // It may be in that list from its last connection.
+                slot.is_warm = old.is_warm;
                 *old = slot;
             }
-            None => self.all.push(slot),
+            None => {
+                self.all.push(slot);
+                self.parked.push(None);
+            }
         }
         self.used += 1;
         Ok(index)
@@ -213,13 +352,14 @@ impl Slots {
 
     /// Takes a connection out of the index: its 4-tuple is free.
     pub(super) fn unindex(&mut self, index: u32) {
+        let state = self.state(index);
         let slot = &mut self.all[index as usize];
         if slot.is & is::INDEXED == 0 {
             return;
         }
         slot.is &= !is::INDEXED;
         if slot.mapped {
-            let lingers = slot.connection.state() == State::TimeWait;
+            let lingers = state == State::TimeWait;
             self.ended.push_back((slot.key, slot.path, lingers));
         }
         match &slot.key {
@@ -235,6 +375,10 @@ impl Slots {
         let slot = &mut self.all[index as usize];
         debug_assert!(slot.is & (is::READY | is::QUEUED | is::HALF_OPEN) == 0);
         slot.is = 0;
+        match std::mem::replace(&mut slot.place, NIL) {
+            NIL => self.parked[index as usize] = None,
+            place => self.places.push(place),
+        }
         slot.generation = slot.generation.wrapping_add(1);
         slot.next = free;
         self.free = index;
@@ -249,7 +393,7 @@ impl Slots {
     }
 }
 
-fn config(name: &str, limit: u32) -> ExactConfig {
+fn index_config(name: &str, limit: u32) -> ExactConfig {
     ExactConfig::new(name, limit as usize, Seed::random())
 }
 

@@ -95,8 +95,9 @@ impl Stack {
     /// The key of a connection that can go to another lcore, and the port that it leaves by: it is
     /// open, and its user has it.
     pub fn movable(&mut self, id: SocketId) -> Option<(FlowKey, u16)> {
+        self.slots.get(id)?;
+        let state = self.slots.state(id.slot);
         let slot = self.slots.get(id)?;
-        let state = slot.connection.state();
         let is_open = state.is_synchronized() && state != State::TimeWait;
         if !is_open || slot.is & (is::INDEXED | is::QUEUED | is::HALF_OPEN) != is::INDEXED {
             return None;
@@ -111,12 +112,11 @@ impl Stack {
         let Some(index) = self.slots.find(key) else {
             return false;
         };
-        let slot = &mut self.slots[index];
-        if slot.connection.state() != State::SynSent {
+        if self.slots.state(index) != State::SynSent {
             return false;
         }
         // Nobody has an entry of it.
-        slot.mapped = false;
+        self.slots[index].mapped = false;
         self.with(index, now_ns, out, |connection, cx| connection.abort(cx));
         self.settle(index, now_ns, out);
         true

@@ -104,6 +104,12 @@ impl Pacer {
         (SECOND << TIME_SHIFT).checked_div(self.per_byte)
     }
 
+    /// Whether its rate is [bounded](Self::set_limit).
+    #[inline]
+    pub fn has_limit(&self) -> bool {
+        self.least_per_byte != 0
+    }
+
     /// Whether there is a rate.
     #[inline(always)]
     pub fn is_on(&self) -> bool {

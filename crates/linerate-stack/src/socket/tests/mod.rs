@@ -4,6 +4,7 @@
 mod calls;
 mod floods;
 mod moving;
+mod parked;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

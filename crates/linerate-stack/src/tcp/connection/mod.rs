@@ -14,6 +14,7 @@
 //! | `output` | what may be sent: windows, Nagle, retransmissions, ACKs |
 //! | `timers` | deadlines, and what they do |
 //! | `open` | how connections begin, actively, passively or by a cookie |
+//! | `parked` | idle ones, in less room |
 //! | `user` | what its user asks of it: read, write, close, abort, options |
 //!
 //! [events]: event
@@ -23,6 +24,7 @@ mod input;
 mod moving;
 mod open;
 mod output;
+mod parked;
 mod predicted;
 mod recovery;
 mod timers;
@@ -33,6 +35,7 @@ mod tests;
 
 pub use moving::Detached;
 pub use open::{Active, Agreed, Passive};
+pub use parked::Parked;
 pub use user::{Info, Keepalive};
 
 use linerate_core::packet::{Packet, PoolCache};

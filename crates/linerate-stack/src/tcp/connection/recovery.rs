@@ -678,11 +678,14 @@ impl Connection {
     /// The rate to send at, where segments are paced.
     #[inline]
     pub(super) fn set_pace<W>(&mut self, cx: &Context<'_, W>) {
+        self.pace(cx.shared.config.pacing);
+    }
+
+    #[inline]
+    pub(super) fn pace(&mut self, is_paced: bool) {
         if let Some(rate) = self.control.algorithm.pacing_rate() {
             self.pacer.set_rate(rate);
-        } else if cx.shared.config.pacing
-            && let Some(srtt_ns) = self.rtt.srtt_ns()
-        {
+        } else if is_paced && let Some(srtt_ns) = self.rtt.srtt_ns() {
             let growth = match self.control.window.is_slow_start() {
                 true => Growth::Doubling,
                 false => Growth::Slow,

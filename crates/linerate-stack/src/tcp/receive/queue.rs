@@ -113,6 +113,12 @@ impl ReceiveQueue {
         self.pieces
     }
 
+    /// Whether there is nothing to it but RCV.NXT: no bytes, and no duplicate to report.
+    #[inline]
+    pub fn is_blank(&self) -> bool {
+        self.pieces == 0 && self.duplicate.0 == self.duplicate.1
+    }
+
     /// Whether it keeps nothing.
     #[inline]
     pub fn is_empty(&self) -> bool {

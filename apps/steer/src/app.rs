@@ -7,7 +7,9 @@
 use linerate_core::env::Clock;
 use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, NEVER, Stage};
-use linerate_stack::socket::{Event, Io, Listen, ListenerId, Source, Stack};
+use linerate_stack::socket::{Event, Io, Listen, ListenerId, SocketId, Source, Stack};
+
+use crate::core::User;
 
 /// Sockets that an application is told of at a time: what it does in a round is bounded by this.
 const EVENTS: usize = 256;
@@ -34,6 +36,12 @@ pub trait App: Send {
 
     /// Sockets are ready. What it leaves undone of a level-triggered one it is told again.
     fn ready(&mut self, io: &mut Io<'_>, events: &[Event]);
+
+    /// A connection has been accepted for it: one from another lcore, or one whose user was to be
+    /// found first ([`ByUser`](crate::by_user::ByUser)). Who does not listen ends it.
+    fn accepted(&mut self, io: &mut Io<'_>, id: SocketId) {
+        io.abort(id);
+    }
 
     /// Does what is due, every round. Returns when to come again at the latest, in nanoseconds;
     /// [`NEVER`] if only events give it work.
@@ -99,6 +107,11 @@ impl Apps {
         self.all.push((name, make(Tokens::of(number))));
     }
 
+    fn of_token(&mut self, token: u64) -> Option<&mut Box<dyn App>> {
+        let (_, app) = self.all.get_mut(Tokens::number(token))?;
+        Some(app)
+    }
+
     /// The name of each, and what it counts.
     pub fn counts_by_app(&self) -> Vec<(String, Vec<(&'static str, u64)>)> {
         let of = |(name, app): &(String, Box<dyn App>)| (name.clone(), app.counts());
@@ -125,8 +138,7 @@ impl App for Apps {
     fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
         let is_same = |a: &Event, b: &Event| Tokens::number(a.token) == Tokens::number(b.token);
         for events in events.chunk_by(is_same) {
-            let number = Tokens::number(events[0].token);
-            if let Some((_, app)) = self.all.get_mut(number) {
+            if let Some(app) = self.of_token(events[0].token) {
                 app.ready(io, events);
             }
         }
@@ -139,6 +151,33 @@ impl App for Apps {
 
     fn counts(&self) -> Vec<(&'static str, u64)> {
         self.all.iter().flat_map(|(_, app)| app.counts()).collect()
+    }
+}
+
+impl User for Apps {
+    fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
+        App::ready(self, io, events);
+    }
+
+    fn turn(&mut self, io: &mut Io<'_>) -> u64 {
+        App::turn(self, io)
+    }
+
+    fn arrived(&mut self, io: &mut Io<'_>, id: SocketId, token: u64) -> bool {
+        match self.of_token(token) {
+            Some(app) => {
+                app.accepted(io, id);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn stayed(&mut self, io: &mut Io<'_>, id: SocketId) {
+        let token = io.token(id);
+        if let Some(app) = token.and_then(|token| self.of_token(token)) {
+            app.accepted(io, id);
+        }
     }
 }
 

@@ -24,7 +24,7 @@ pub use apps::{AppStanza, Kind};
 pub struct File {
     /// `[plan]`, `[[port]]` and the keys of all in `[steer]`.
     pub all: RunFile,
-    /// `[steer] mode`.
+    /// `[steer]`: how packets come to their lcores.
     pub mode: Mode,
     /// `[steer] user`: who the process becomes that root has started.
     pub user: Option<User>,
@@ -38,9 +38,22 @@ pub struct File {
     pub apps: Vec<AppStanza>,
 }
 
-/// `[steer] mode`: how packets come to the lcore that has their connection.
+/// `[steer]` but for the keys of all: how packets come to the lcore that has their connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Mode {
+pub struct Mode {
+    /// How they arrive.
+    pub arrives: Arrives,
+    /// Whether connections may be elsewhere than where a hash says: at the lcore of their user.
+    pub application: bool,
+    /// Lcores without connections that receive and send for the others.
+    pub distributor: Option<Distributor>,
+    /// Entries of each home's maps, by family; usually as many as an lcore has connections.
+    pub map_entries: Option<usize>,
+}
+
+/// How packets arrive.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Arrives {
     /// All ports have one queue, which one lcore polls, and it hands over what is another's.
     Software,
     /// Each lcore polls a queue of each port; what comes to the wrong one is handed over.
@@ -48,8 +61,75 @@ pub enum Mode {
     Hardware,
 }
 
+/// What lcores of the role io do where those of the role eu have the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Distributor {
+    /// One or several receive and send.
+    Both,
+    /// The first receives, the second sends.
+    Two,
+}
+
 impl Mode {
-    const ALL: [(&str, Self); 2] = [("software", Self::Software), ("hardware", Self::Hardware)];
+    fn read(section: &Section<'_>) -> Self {
+        #[derive(Clone, Copy, PartialEq)]
+        enum Word {
+            Software,
+            Hardware,
+            Application,
+        }
+        let modes = [
+            ("software", Word::Software),
+            ("hardware", Word::Hardware),
+            ("application", Word::Application),
+        ];
+        let over = [
+            ("software", Arrives::Software),
+            ("hardware", Arrives::Hardware),
+        ];
+        let forms = [("rx+tx", Distributor::Both), ("rx,tx", Distributor::Two)];
+        let mode = section.choice("mode", &modes).map(|at| at.value);
+        let over = section.choice("over", &over);
+        if let Some(at) = over.as_ref().filter(|_| mode != Some(Word::Application)) {
+            let problem = "only mode `application` is over another";
+            section.wrong(
+                at.line,
+                "over",
+                problem,
+                "mode = \"application\", or no such key",
+            );
+        }
+        let arrives = match mode {
+            Some(Word::Software) => Arrives::Software,
+            Some(Word::Application) => over.map(|at| at.value).unwrap_or_default(),
+            Some(Word::Hardware) | None => Arrives::Hardware,
+        };
+        let distributor = section.choice("distributor", &forms);
+        if let Some(at) = distributor
+            .as_ref()
+            .filter(|_| arrives == Arrives::Hardware)
+        {
+            let problem = "a NIC distributes by itself";
+            section.wrong(
+                at.line,
+                "distributor",
+                problem,
+                "mode or over = \"software\"",
+            );
+        }
+        let application = mode == Some(Word::Application);
+        let map_entries = section.number("map_entries", 16..=1 << 26);
+        if let Some(at) = map_entries.as_ref().filter(|_| !application) {
+            let problem = "only mode `application` has maps";
+            section.wrong(at.line, "map_entries", problem, "mode = \"application\"");
+        }
+        Self {
+            arrives,
+            application,
+            distributor: distributor.map(|at| at.value),
+            map_entries: map_entries.map(|at| at.value),
+        }
+    }
 }
 
 /// `[[interface]]`: addresses on a port.
@@ -87,12 +167,9 @@ impl File {
 
     /// `[plan]`, `[[port]]` and `[steer]`, which has all that needs privileges.
     pub(crate) fn names(file: &Section<'_>) -> (RunFile, Mode, Option<User>) {
-        let own = |section: &Section<'_>| {
-            let mode = section.choice("mode", &Mode::ALL).map(|at| at.value);
-            (mode, config::user(section, "user"))
-        };
+        let own = |section: &Section<'_>| (Mode::read(section), config::user(section, "user"));
         let (all, (mode, user)) = RunFile::read(file, "steer", own);
-        (all, mode.unwrap_or_default(), user)
+        (all, mode, user)
     }
 
     /// The file in a section.
@@ -106,6 +183,11 @@ impl File {
         let routes = routes(file, &interfaces);
         let stack = tcp::read(file);
         let apps = apps::read(file, &stack);
+        if !mode.application && apps.iter().any(|app| app.by_user.is_some()) {
+            let legal = "[steer] mode = \"application\"";
+            let problem = "an application wants connections at the lcore of their user";
+            (file.notes()).error(1, "app.user", problem, legal);
+        }
         file.end();
         Self {
             all,

@@ -1,6 +1,6 @@
 //! The echo application (RFC 862): what comes goes back.
 
-use linerate_stack::socket::{Event, Io, Listen, ListenerId, SocketId, Source, interest};
+use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, interest};
 
 use crate::app::{App, Error, Tokens, listen};
 use crate::relay::{CHUNK, Moved, relay};
@@ -11,7 +11,6 @@ const CHUNKS: usize = 4;
 /// Sends everything back. A peer that does not read what comes back can send no more at some point.
 pub struct Echo {
     on: Listen,
-    listener: Option<ListenerId>,
     scratch: Box<[u8]>,
     accepted: u64,
     bytes: u64,
@@ -24,7 +23,6 @@ impl Echo {
         let token = tokens.token(0);
         Self {
             on: Listen { token, ..on },
-            listener: None,
             scratch: vec![0; CHUNK].into(),
             accepted: 0,
             bytes: 0,
@@ -58,8 +56,7 @@ pub(crate) fn wait(io: &mut Io<'_>, id: SocketId, wanted: u8, token: u64) {
 
 impl App for Echo {
     fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
-        self.listener = Some(listen(io, self.on)?);
-        Ok(())
+        listen(io, self.on).map(|_| ())
     }
 
     fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
@@ -67,13 +64,17 @@ impl App for Echo {
             match event.source {
                 Source::Listener(listener) => {
                     while let Some((id, _)) = io.accept(listener) {
-                        self.accepted += 1;
-                        wait(io, id, interest::READ, event.token);
+                        self.accepted(io, id);
                     }
                 }
                 Source::Connection(id) => self.serve(io, id, event.token),
             }
         }
+    }
+
+    fn accepted(&mut self, io: &mut Io<'_>, id: SocketId) {
+        self.accepted += 1;
+        wait(io, id, interest::READ, self.on.token);
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {

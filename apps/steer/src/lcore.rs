@@ -3,22 +3,24 @@
 use std::sync::Arc;
 
 use linerate_core::env::{Clock, Isa};
-use linerate_core::packet::{Burst, Packet};
+use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, Stage};
 use linerate_stack::host::{self, InterfaceConfig};
 use linerate_stack::reassembly;
 use linerate_stack::socket::Stack;
-use linerate_wire::FlowKey;
 
-use crate::app::{self, App, Apps, StackStage};
+use crate::app::{self, App, Apps, StackStage, Tokens};
+use crate::by_user::ByUser;
 use crate::config::{AppStanza, File, Kind};
-use crate::core::rule::Rules;
+use crate::core::{HostCounts, Post, StackHost};
 use crate::echo::Echo;
 use crate::http::client::Client;
 use crate::http::server::Server;
 use crate::proxy::Proxy;
+use crate::steering::map::MapConfig;
 use crate::steering::plan::{Member, Plan};
-use crate::steering::{Host, Setup, Steered, Steering};
+use crate::steering::stage::Nobody;
+use crate::steering::{Cores, Misdirected, Setup, Steered, Steering};
 use crate::stream::Stream;
 
 /// Connections that may be on their way from an lcore.
@@ -29,9 +31,35 @@ pub enum Lcore {
     /// The only one.
     Alone(Box<StackStage<Apps>>),
     /// One of several.
-    Steered(Box<Steered<StackStage<Apps>>>),
+    Steered(Box<Steered<StackHost<Apps>>>, Clock),
+    /// One that receives or sends for others.
+    Distributor(Box<Steered<Nobody>>),
     /// One that could not be made: the run ends before a packet comes.
     Nothing,
+}
+
+/// A stack, its applications, and the time.
+pub struct Parts<'a> {
+    /// The stack.
+    pub stack: &'a mut Stack,
+    /// The applications.
+    pub apps: &'a Apps,
+    /// The time of the worker's clock in nanoseconds.
+    pub now_ns: u64,
+}
+
+/// Several lcores: who they are to each other.
+pub struct Several {
+    /// Lcores and ports.
+    pub plan: Arc<Plan>,
+    /// By lcore: the outlet to it.
+    pub outlets: Vec<u16>,
+    /// The maps of each home, where connections may be elsewhere than a hash says.
+    pub map: Option<MapConfig>,
+    /// The lcores of users.
+    pub cores: Cores,
+    /// By lcore that has connections, until it is made: its ends of the ways of connections.
+    pub posts: Vec<Option<Post>>,
 }
 
 /// What lcores are made of.
@@ -42,24 +70,42 @@ pub struct Maker<'a> {
     pub interfaces: Vec<InterfaceConfig>,
     /// The workers' clock.
     pub clock: Clock,
-    /// Lcores and ports, where there are several lcores.
-    pub plan: Option<Arc<Plan>>,
-    /// By lcore: the outlet to it.
-    pub outlets: Vec<u16>,
+    /// Where there are several lcores.
+    pub several: Option<Several>,
 }
 
 /// Why there is no lcore.
 pub type Failed = (String, String);
 
 impl Maker<'_> {
-    /// The lcore of a place, whose drop reasons are those of `out`.
+    /// The lcore of a number, whose drop reasons are those of `out`.
     ///
     /// # Errors
     /// The stanza that cannot be, and why.
-    pub fn lcore(&self, index: usize, out: &mut Egress) -> Result<Lcore, Failed> {
-        let now_ns = self.clock.ns(self.clock.now());
+    pub fn lcore(&mut self, me: Member, out: &mut Egress) -> Result<Lcore, Failed> {
+        let ports = self.file.all.ports.len() as u16;
         let wrong =
             |stanza: &str, error: &dyn std::fmt::Display| (stanza.to_owned(), error.to_string());
+        let setup = self.several.as_mut().map(|several| {
+            let setup = Setup {
+                plan: several.plan.clone(),
+                me,
+                outlets: several.outlets.clone(),
+                map: several.map.clone(),
+                reassembly: reassembly::Config::default(),
+                away: AWAY,
+                isa: Isa::detect(),
+                clock: self.clock,
+            };
+            let post = several.posts.get_mut(usize::from(me));
+            (setup, post.and_then(Option::take))
+        });
+        if let Some((setup, None)) = &setup {
+            let steered = Steered::new(setup, ports, Nobody, out);
+            let steered = steered.map_err(|error| wrong("[steer]", &error))?;
+            return Ok(Lcore::Distributor(Box::new(steered)));
+        }
+        let now_ns = self.clock.ns(self.clock.now());
         let mut stack =
             Stack::new(&self.file.stack, now_ns, out).map_err(|error| wrong("[tcp]", &error))?;
         let mut ids = Vec::new();
@@ -74,60 +120,59 @@ impl Maker<'_> {
         }
         let mut apps = Apps::default();
         for stanza in &self.file.apps {
-            let added = self.add(&mut apps, stanza, index);
+            let added = self.add(&mut apps, stanza, me);
             added.map_err(|error| wrong(&called(&stanza.name), &error))?;
         }
         let started = apps.start_all(&mut stack.io(now_ns, out));
         started.map_err(|(name, error)| wrong(&called(&name), &error))?;
-        let Some(plan) = &self.plan else {
-            return Ok(Lcore::Alone(Box::new(StackStage::new(
-                stack, apps, self.clock,
-            ))));
+        let Some((setup, Some(post))) = setup else {
+            let stage = StackStage::new(stack, apps, self.clock);
+            return Ok(Lcore::Alone(Box::new(stage)));
         };
-        let me = index as Member;
-        stack.set_port_rule(Box::new(Rules::new(plan.clone(), me, false)));
-        let setup = Setup {
-            plan: plan.clone(),
-            me,
-            outlets: self.outlets.clone(),
-            map: None,
-            reassembly: reassembly::Config::default(),
-            away: AWAY,
-            isa: Isa::detect(),
-            clock: self.clock,
-        };
-        let ports = self.file.all.ports.len() as u16;
-        let stage = StackStage::new(stack, apps, self.clock);
-        let steered = Steered::new(&setup, ports, stage, out);
+        let host = StackHost::new(&setup, ports, stack, apps, post, out);
+        let steered = Steered::new(&setup, ports, host, out);
         let steered = steered.map_err(|error| wrong("[steer]", &error))?;
-        Ok(Lcore::Steered(Box::new(steered)))
+        Ok(Lcore::Steered(Box::new(steered), self.clock))
     }
 
-    /// Adds the application of a stanza; `seed` tells those of several lcores apart.
-    fn add(&self, apps: &mut Apps, stanza: &AppStanza, seed: usize) -> Result<(), app::Error> {
+    /// Adds an application, behind a look for its user where the file says so.
+    fn add(&self, apps: &mut Apps, stanza: &AppStanza, me: Member) -> Result<(), app::Error> {
         let mut failed = None;
-        let mut or_nothing = |made: Result<Box<dyn App>, app::Error>| {
-            made.unwrap_or_else(|error| {
+        let cores = self.several.as_ref().map(|several| &several.cores);
+        apps.add(stanza.name.clone(), |tokens| {
+            let app = self.make(&stanza.kind, me, tokens).unwrap_or_else(|error| {
                 failed = Some(error);
                 Box::new(Apps::default())
-            })
-        };
-        apps.add(stanza.name.clone(), |tokens| match &stanza.kind {
+            });
+            match (&stanza.by_user, cores) {
+                // On one lcore all users are at home.
+                (Some(extract), Some(cores)) => {
+                    let (extract, cores) = (extract.clone(), cores.clone());
+                    Box::new(ByUser::new(app, tokens, extract, cores, me))
+                }
+                _ => app,
+            }
+        });
+        failed.map_or(Ok(()), Err)
+    }
+
+    /// The application of a stanza on lcore `me`.
+    fn make(&self, kind: &Kind, me: Member, tokens: Tokens) -> Result<Box<dyn App>, app::Error> {
+        Ok(match kind {
             Kind::Echo(on) => Box::new(Echo::new(*on, tokens)),
             Kind::Source(peer, amount) => Box::new(Stream::source(*peer, *amount, tokens)),
             Kind::Sink(peer) => Box::new(Stream::sink(*peer, tokens)),
             Kind::Proxy(on, to) => Box::new(Proxy::new(*on, *to, tokens)),
             Kind::Http(on, site, limits) => {
-                let server = Server::new(*on, site.clone(), *limits, tokens);
-                or_nothing(server.map(|server| Box::new(server) as _))
+                Box::new(Server::new(*on, site.clone(), *limits, tokens)?)
             }
             Kind::HttpClient(job, meters) => {
-                let (most, seed) = (self.file.stack.connections, seed as u64 + 1);
-                let client = Client::new((**job).clone(), most, seed, meters.add(), tokens);
-                or_nothing(client.map(|client| Box::new(client) as _))
+                // The seed tells those of several lcores apart.
+                let (most, seed) = (self.file.stack.connections, u64::from(me) + 1);
+                let job = (**job).clone();
+                Box::new(Client::new(job, most, seed, meters.add(), tokens)?)
             }
-        });
-        failed.map_or(Ok(()), Err)
+        })
     }
 }
 
@@ -137,12 +182,47 @@ fn called(name: &str) -> String {
 
 impl Lcore {
     /// Its stack and applications, where it has them.
-    pub fn stage(&mut self) -> Option<&mut StackStage<Apps>> {
+    pub fn parts(&mut self) -> Option<Parts<'_>> {
         match self {
-            Self::Alone(stage) => Some(stage),
-            Self::Steered(steered) => Some(steered.host()),
-            Self::Nothing => None,
+            Self::Alone(stage) => {
+                let now_ns = stage.now_ns();
+                let StackStage { stack, app, .. } = &mut **stage;
+                Some(Parts {
+                    stack,
+                    apps: app,
+                    now_ns,
+                })
+            }
+            Self::Steered(steered, clock) => {
+                let host = steered.host();
+                Some(Parts {
+                    stack: &mut host.stack,
+                    apps: &host.user,
+                    now_ns: clock.ns(clock.now()),
+                })
+            }
+            Self::Distributor(_) | Self::Nothing => None,
         }
+    }
+
+    /// Its steering, where there is one.
+    pub fn steering(&mut self) -> Option<(&mut Steering, HostCounts)> {
+        match self {
+            Self::Steered(steered, _) => {
+                let (steering, host) = steered.both();
+                Some((steering, host.counts()))
+            }
+            Self::Distributor(steered) => Some((steered.steering(), HostCounts::default())),
+            Self::Alone(_) | Self::Nothing => None,
+        }
+    }
+}
+
+/// The first packet that came elsewhere than the model of its port says, once for each lcore.
+#[inline]
+fn say(misdirected: Option<Misdirected>) {
+    if let Some(misdirected) = misdirected {
+        eprintln!("warning: {misdirected}");
     }
 }
 
@@ -151,7 +231,8 @@ impl Stage for Lcore {
     fn run(&mut self, burst: &mut Burst, context: &mut (), out: &mut Egress) {
         match self {
             Self::Alone(stage) => stage.run(burst, context, out),
-            Self::Steered(stage) => stage.run(burst, context, out),
+            Self::Steered(stage, _) => stage.run(burst, context, out),
+            Self::Distributor(stage) => stage.run(burst, context, out),
             Self::Nothing => out.cache.free(burst),
         }
     }
@@ -160,7 +241,14 @@ impl Stage for Lcore {
     fn turn(&mut self, now: u64, context: &mut (), out: &mut Egress) -> u64 {
         match self {
             Self::Alone(stage) => Stage::turn(&mut **stage, now, context, out),
-            Self::Steered(stage) => stage.turn(now, context, out),
+            Self::Steered(stage, _) => {
+                say(stage.steering().take_misdirected());
+                stage.turn(now, context, out)
+            }
+            Self::Distributor(stage) => {
+                say(stage.steering().take_misdirected());
+                stage.turn(now, context, out)
+            }
             Self::Nothing => linerate_core::run::NEVER,
         }
     }
@@ -168,47 +256,17 @@ impl Stage for Lcore {
     fn held(&self) -> u64 {
         match self {
             Self::Alone(stage) => Stage::held(&**stage),
-            Self::Steered(stage) => stage.held(),
+            Self::Steered(stage, _) => stage.held(),
+            Self::Distributor(stage) => stage.held(),
             Self::Nothing => 0,
         }
     }
     fn held_packets(&self) -> u64 {
         match self {
             Self::Alone(stage) => Stage::held_packets(&**stage),
-            Self::Steered(stage) => stage.held_packets(),
+            Self::Steered(stage, _) => stage.held_packets(),
+            Self::Distributor(stage) => stage.held_packets(),
             Self::Nothing => 0,
         }
-    }
-}
-
-impl Host for StackStage<Apps> {
-    fn receive(&mut self, burst: &mut Burst, steering: &mut Steering, out: &mut Egress) {
-        let _ = steering;
-        let now_ns = self.now_ns();
-        StackStage::receive(self, burst, now_ns, out);
-    }
-
-    fn has(&mut self, key: &FlowKey) -> Option<(u16, u16)> {
-        // None has moved.
-        self.stack.has(key).then_some((0, 0))
-    }
-
-    fn refused(&mut self, _: &FlowKey, _: &mut Egress) {}
-
-    fn parcel(&mut self, _: Member, _: u16, packet: Packet, _: &mut Steering, out: &mut Egress) {
-        // Nobody sends any.
-        out.consume_one(packet);
-    }
-
-    fn turn(&mut self, now_ns: u64, _: &mut Steering, out: &mut Egress) -> u64 {
-        self.work(now_ns, out)
-    }
-
-    fn held(&self) -> u64 {
-        self.stack.held()
-    }
-
-    fn held_packets(&self) -> u64 {
-        self.stack.held_packets()
     }
 }

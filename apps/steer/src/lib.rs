@@ -7,16 +7,19 @@
 //! | [`app`] | what an application is, and the stage that runs it on a stack |
 //! | [`echo`], [`stream`], [`proxy`], [`http`] | the applications |
 //! | [`relay`], [`pattern`] | bytes from one connection to another, and bytes that are made up |
-//! | [`lcore`] | what an lcore runs |
+//! | [`by_user`] | connections that go to the lcore of their user first |
+//! | [`lcore`], `forms` | what an lcore runs; which lcores receive, own and send |
 //! | [`core`] | a stack behind steering, and how connections move |
 //! | [`steering`] | who owns a connection, and how its packets get there |
 //! | `show` | what `linerate ctl` shows |
 #![forbid(unsafe_code)]
 
 pub mod app;
+pub mod by_user;
 pub mod config;
 pub mod core;
 pub mod echo;
+mod forms;
 pub mod http;
 pub mod lcore;
 pub mod pattern;
@@ -34,23 +37,30 @@ use linerate_appliance::control::answers::Places;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::{self, MachineFacts};
 use linerate_appliance::privilege::Named;
-use linerate_appliance::runtime::wiring::{self, PortShape, Share};
+use linerate_appliance::runtime::wiring::{self, Share};
 use linerate_appliance::runtime::{
     self, Interrupts, OpenPorts, Options, RunArgs, Separation, watch,
 };
 use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
 use linerate_dispatch::Owners;
-use linerate_dispatch::owners::WORKERS;
 use linerate_stack::host::InterfaceConfig;
 use linerate_tables::rss::Model;
 use linerate_wire::ethernet::HEADER_LEN;
 
-use config::{File, Mode};
-use lcore::{Lcore, Maker};
+use config::File;
+use lcore::{Lcore, Maker, Several};
+use steering::Cores;
+use steering::map::MapConfig;
 use steering::plan::{self, Arrival, Member, PortPlan};
 
 /// Slots of the main pool where nobody says otherwise: packets wait in sockets until they are read.
 const POOL_SLOTS: u32 = 32_768;
+
+/// Connections that can be on their way from one lcore to another.
+const ON_THE_WAY: usize = 64;
+/// Packets and bytes that wait for a neighbour, at most, where connections move.
+const MOVED_PKTS: usize = 1024;
+const MOVED_BYTES: usize = 4 << 20;
 
 /// Arguments of the command.
 #[derive(Clone, Debug, clap::Args)]
@@ -104,9 +114,22 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let slots = *run.options.pool_slots.get_or_insert(POOL_SLOTS);
     // What waits to be read leaves slots for what arrives.
     file.stack.received_pkts = file.stack.received_pkts.min(slots / 2);
+    if file.mode.application {
+        // A stack to which a connection has moved may not have met its neighbours: a whole window
+        // waits for their answer.
+        let neighbours = &mut file.stack.host.neighbours;
+        neighbours.queue_pkts = neighbours.queue_pkts.max(MOVED_PKTS);
+        neighbours.queue_bytes = neighbours.queue_bytes.max(MOVED_BYTES);
+    }
     let topology = Topology::machine()?;
     let ports = &file.all.ports;
-    let plan = Plan::build(&run.plan, &topology, &runtime::places(ports, &topology))?;
+    let places = runtime::places(ports, &topology);
+    let plan = Plan::build(&run.plan, &topology, &places)?;
+    let roles: &[Role] = match file.mode.distributor {
+        None => &[Role::Bg, Role::Io],
+        Some(_) => &Role::ALL,
+    };
+    let plan = plan.of_roles(roles, &topology, &places);
     let names: Vec<&str> = file.apps.iter().map(|app| app.name.as_str()).collect();
     let describe = |_| format!(" -> {}", names.join(", "));
     if run.check {
@@ -124,8 +147,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let opened = opened.with_large_slots();
     run.watch.separation = Some(separation);
     let machine = MachineFacts::gather(&opened.clock)?;
-    let lcores: Vec<&Placement> = plan.role(Role::Io).collect();
-    let running = start(&file, &mut run.options, opened, &lcores)?;
+    let io: Vec<&Placement> = plan.role(Role::Io).collect();
+    let eu: Vec<&Placement> = plan.role(Role::Eu).collect();
+    let running = start(&file, &mut run.options, opened, (&io, &eu))?;
     let more = Some(show::MORE);
     watch(
         running,
@@ -159,51 +183,60 @@ pub fn named(path: &Path) -> Option<Result<Named, Error>> {
     config_file::parse(&text, is_ours).value.then(read)
 }
 
-/// Starts the lcores.
+/// Starts the lcores, of those of the roles io and eu that the file's mode takes.
 fn start(
     file: &File,
     options: &mut Options,
     opened: OpenPorts,
-    lcores: &[&Placement],
+    (io, eu): (&[&Placement], &[&Placement]),
 ) -> Result<runtime::Running<Lcore>, Error> {
-    let count = lcores.len().clamp(1, WORKERS);
-    if file.mode == Mode::Hardware && options.queues == 1 {
-        let most = opened
-            .ports
-            .iter()
-            .map(|port| port.info.max_rx_queues)
-            .min();
-        options.queues = most.unwrap_or(1).min(count as u16).max(1);
-    }
-    let shape = |port: &runtime::OpenPort| PortShape {
-        rx_queues: match file.mode {
-            Mode::Software => 1,
-            Mode::Hardware => options.queues,
-        },
-        max_tx_queues: port.info.max_tx_queues,
-        outs: Vec::new(),
-    };
-    let shapes: Vec<PortShape> = opened.ports.iter().map(shape).collect();
-    let mut shares = wiring::poll(&shapes, count);
-    let polling = shares.len();
-    shares.resize(count, Share::default());
-    let first = shapes.len() as u16;
-    wiring::mesh(&mut shares, first, 0..count, |_| true);
-    wiring::reach(&mut shares, &shapes, |_, _| true);
-    let steering = match count {
+    let lcores = forms::lcores(&file.mode, io, eu)?;
+    let forms::Form { shares, members } = forms::form(&file.mode, options, &opened, &lcores);
+    let first = opened.ports.len() as u16;
+    let owners = members
+        .iter()
+        .filter(|&&member| usize::from(member) < lcores.owners);
+    let owners = owners.count();
+    let several = match shares.len() {
         1 => None,
-        _ => Some(Arc::new(steering_plan(&opened, &shares, polling, count)?)),
+        _ => {
+            let plan = steering_plan(&opened, &shares, &members, owners)?;
+            // By number of an lcore: the outlet that leads to it.
+            let mut outlets = vec![0; members.len()];
+            for (outlet, &member) in (first..).zip(&members) {
+                outlets[usize::from(member)] = outlet;
+            }
+            let entries = file
+                .mode
+                .map_entries
+                .unwrap_or(file.stack.connections as usize);
+            let map = file.mode.application.then(|| MapConfig {
+                connections4: entries,
+                connections6: entries,
+                ..MapConfig::default()
+            });
+            Some(Several {
+                plan: Arc::new(plan),
+                outlets,
+                map,
+                cores: Cores::new(by_user::seed(), Owners::dealt(owners)),
+                posts: core::mesh(owners as Member, ON_THE_WAY)
+                    .into_iter()
+                    .map(Some)
+                    .collect(),
+            })
+        }
     };
-    let maker = Maker {
+    let mut maker = Maker {
         file,
         interfaces: interfaces(file, &opened),
         clock: opened.clock,
-        plan: steering,
-        outlets: (first..).take(count).collect(),
+        several,
     };
     let mut failed = None;
-    let running = opened.start_shares(shares, &lcores[..count], options, |index, out| {
-        maker.lcore(index, out).unwrap_or_else(|error| {
+    let lcores = &lcores.placements[..shares.len()];
+    let running = opened.start_shares(shares, lcores, options, |index, out| {
+        maker.lcore(members[index], out).unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Lcore::Nothing
         })
@@ -218,36 +251,33 @@ fn start(
 }
 
 /// Who owns what: by the hash of the NIC where its model is known, else by one of our own.
+/// `members` are the numbers of the lcores that have the shares; the first `owners` numbers have
+/// connections.
 fn steering_plan(
     opened: &OpenPorts,
     shares: &[Share],
-    polling: usize,
-    count: usize,
+    members: &[Member],
+    owners: usize,
 ) -> Result<plan::Plan, Error> {
-    let (secret, owners) = (plan::secret(), Owners::dealt(count));
+    let (secret, dealt) = (plan::secret(), Owners::dealt(owners));
     let mut ports = Vec::with_capacity(opened.ports.len());
     for open in &opened.ports {
         let polls = |queue: u16| {
             let poll = (open.number, queue);
             let of = shares.iter().position(|share| share.polls.contains(&poll));
-            of.map_or(0, |of| of as Member)
+            of.map_or(0, |of| members[of])
         };
         let queues = wiring::rx_queues(shares, open.number);
-        let arrival = match queues {
-            1 => Arrival::One(polls(0)),
-            _ => Arrival::Any((0..polling as Member).collect()),
-        };
-        let model = open.port.rss().filter(|_| usize::from(queues) == count);
-        let port = match model {
-            Some(setup) => {
-                let members: Vec<Member> = (0..queues).map(polls).collect();
-                PortPlan::hardware(&Model::of_port(&setup)?, &members)?
-            }
-            None => PortPlan::software(&secret, &owners, arrival)?,
+        let homes: Vec<Member> = (0..queues).map(polls).collect();
+        let model = open.port.rss().filter(|_| usize::from(queues) == owners);
+        let port = match (model, &homes[..]) {
+            (Some(setup), [_, _, ..]) => PortPlan::hardware(&Model::of_port(&setup)?, &homes)?,
+            (_, &[home]) => PortPlan::software(&secret, &dealt, Arrival::One(home))?,
+            _ => PortPlan::software(&secret, &dealt, Arrival::Any(homes))?,
         };
         ports.push(port);
     }
-    Ok(plan::Plan::new(ports, count as Member))
+    Ok(plan::Plan::new(ports, owners as Member))
 }
 
 /// The interfaces of a stack, by what the file and its ports say.

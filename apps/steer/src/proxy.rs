@@ -6,7 +6,7 @@
 
 use std::net::SocketAddr;
 
-use linerate_stack::socket::{Event, Io, Listen, ListenerId, SocketId, Source, interest};
+use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, interest};
 
 use crate::app::{App, Error, Tokens, listen};
 use crate::echo::wait;
@@ -60,31 +60,28 @@ impl Proxy {
         self.tokens.token(1 + u64::from(pair) * 2 + side as u64)
     }
 
-    fn accept(&mut self, io: &mut Io<'_>, listener: ListenerId) {
-        while let Some((client, _)) = io.accept(listener) {
-            self.accepted += 1;
-            let Ok(server) = io.connect(None, self.to) else {
-                self.refused += 1;
-                io.abort(client);
-                continue;
-            };
-            let pair = Pair {
-                ids: [client, server],
-                ended: [false; 2],
-                stopped: [false; 2],
-            };
-            let index = match self.free.pop() {
-                Some(index) => {
-                    self.pairs[index as usize] = Some(pair);
-                    index
-                }
-                None => {
-                    self.pairs.push(Some(pair));
-                    self.pairs.len() as u32 - 1
-                }
-            };
-            self.ask(io, index);
-        }
+    fn join(&mut self, io: &mut Io<'_>, client: SocketId) {
+        self.accepted += 1;
+        let Ok(server) = io.connect(None, self.to) else {
+            self.refused += 1;
+            return io.abort(client);
+        };
+        let pair = Pair {
+            ids: [client, server],
+            ended: [false; 2],
+            stopped: [false; 2],
+        };
+        let index = match self.free.pop() {
+            Some(index) => {
+                self.pairs[index as usize] = Some(pair);
+                index
+            }
+            None => {
+                self.pairs.push(Some(pair));
+                self.pairs.len() as u32 - 1
+            }
+        };
+        self.ask(io, index);
     }
 
     /// Asks for what can be gone on with.
@@ -170,7 +167,9 @@ impl App for Proxy {
         for event in events {
             let id = match event.source {
                 Source::Listener(listener) => {
-                    self.accept(io, listener);
+                    while let Some((client, _)) = io.accept(listener) {
+                        self.join(io, client);
+                    }
                     continue;
                 }
                 Source::Connection(id) => id,
@@ -195,6 +194,10 @@ impl App for Proxy {
             }
             self.ask(io, index);
         }
+    }
+
+    fn accepted(&mut self, io: &mut Io<'_>, id: SocketId) {
+        self.join(io, id);
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {

@@ -12,7 +12,8 @@ use linerate_stack::tcp::connection::{Info, State};
 use linerate_stack::tcp::stats::Stats;
 use serde_json::{Value, json};
 
-use crate::lcore::Lcore;
+use crate::lcore::{Lcore, Parts};
+use crate::steering::map::{Map, Phase};
 
 /// Connections that one lcore tells of at a time: it has nothing else to do meanwhile.
 const MOST: usize = 10_000;
@@ -85,10 +86,9 @@ fn rows(running: &Running<Lcore>, table: &Table, filter: &str, rows: &mut Rows) 
 fn connections(running: &Running<Lcore>, rows: &mut Rows) -> Vec<Value> {
     let of = |worker: &mut Worker<Lcore>| {
         let Worker { stage, egress, .. } = worker;
-        let stage = stage.stage()?;
-        let now_ns = stage.now_ns();
-        let more = (stage.stack.connections() as usize).saturating_sub(MOST);
-        let mut io = stage.stack.io(now_ns, egress);
+        let Parts { stack, now_ns, .. } = stage.parts()?;
+        let more = (stack.connections() as usize).saturating_sub(MOST);
+        let mut io = stack.io(now_ns, egress);
         let some: Vec<(SocketAddr, SocketAddr, Info)> = io.connections().take(MOST).collect();
         Some((some, more))
     };
@@ -135,9 +135,8 @@ fn words(state: State) -> String {
 fn listeners(running: &Running<Lcore>) -> Vec<Value> {
     let of = |worker: &mut Worker<Lcore>| {
         let Worker { stage, egress, .. } = worker;
-        let stage = stage.stage()?;
-        let now_ns = stage.now_ns();
-        let io = stage.stack.io(now_ns, egress);
+        let Parts { stack, now_ns, .. } = stage.parts()?;
+        let io = stack.io(now_ns, egress);
         let all = io
             .listeners()
             .map(|(_, address, port, waiting, half_open, refused)| {
@@ -165,7 +164,7 @@ fn listeners(running: &Running<Lcore>) -> Vec<Value> {
 }
 
 fn apps(running: &Running<Lcore>) -> Vec<Value> {
-    let of = |worker: &mut Worker<Lcore>| Some(worker.stage.stage()?.app.counts_by_app());
+    let of = |worker: &mut Worker<Lcore>| Some(worker.stage.parts()?.apps.counts_by_app());
     let mut rows = Vec::new();
     for (lcore, all) in ask(running, of) {
         for (app, counts) in all {
@@ -177,29 +176,51 @@ fn apps(running: &Running<Lcore>) -> Vec<Value> {
     rows
 }
 
+/// What steering and moves of an lcore have counted, with the entries of its maps now.
+fn steered(worker: &mut Worker<Lcore>) -> Option<[(&'static str, u64); 16]> {
+    let (steering, moves) = worker.stage.steering()?;
+    let (counts, map) = (steering.counts(), steering.map());
+    let entries = |map: &Map, phases: &[Phase]| -> u64 {
+        phases.iter().map(|&phase| map.in_phase(phase) as u64).sum()
+    };
+    let fin = map.map_or(0, |map| entries(map, &[Phase::Fin, Phase::Closed]));
+    Some([
+        ("handed", counts.handed),
+        ("misdirected", counts.misdirected),
+        ("followed", counts.followed),
+        ("no_slot", counts.no_slot),
+        ("unknown", counts.unknown),
+        ("whole", counts.whole),
+        ("left", moves.left),
+        ("came", moves.came),
+        ("stayed", moves.stayed),
+        ("returned", moves.returned),
+        ("lost", moves.lost),
+        ("refused", moves.refused),
+        ("unmapped", moves.unmapped),
+        ("entries", map.map_or(0, |map| map.len() as u64)),
+        ("fin_entries", fin),
+        ("map_bytes", map.map_or(0, |map| map.memory_bytes() as u64)),
+    ])
+}
+
+/// Those of the former that are of now.
+const OF_NOW: [&str; 3] = ["entries", "fin_entries", "map_bytes"];
+
 fn steering(running: &Running<Lcore>) -> Vec<Value> {
-    let of = |worker: &mut Worker<Lcore>| match &mut worker.stage {
-        Lcore::Steered(steered) => Some(steered.steering().counts()),
-        _ => None,
+    let row = |(lcore, counts): (String, [(&'static str, u64); 16])| {
+        let mut row = serde_json::Map::new();
+        row.insert("lcore".into(), lcore.into());
+        row.extend(counts.map(|(name, value)| (name.into(), value.into())));
+        Value::Object(row)
     };
-    let row = |(lcore, counts): (String, crate::steering::Counts)| {
-        json!({
-            "lcore": lcore,
-            "handed": counts.handed,
-            "misdirected": counts.misdirected,
-            "followed": counts.followed,
-            "no_slot": counts.no_slot,
-            "unknown": counts.unknown,
-            "whole": counts.whole,
-        })
-    };
-    ask(running, of).into_iter().map(row).collect()
+    ask(running, steered).into_iter().map(row).collect()
 }
 
 /// Sums over all lcores.
 fn sums(running: &Running<Lcore>) -> (Stats, SocketStats, [u64; 2]) {
     let of = |worker: &mut Worker<Lcore>| {
-        let stack = &worker.stage.stage()?.stack;
+        let stack = worker.stage.parts()?.stack;
         let now = [u64::from(stack.connections()), stack.lingering() as u64];
         Some((*stack.tcp_stats(), *stack.stats(), now))
     };
@@ -260,7 +281,7 @@ fn metrics(running: &Running<Lcore>, page: &mut Exposition) {
     for (event, value) in tcp.iter().chain(of_sockets(&sockets)) {
         page.sample(&[("event", event)], value);
     }
-    let of = |worker: &mut Worker<Lcore>| Some(worker.stage.stage()?.app.counts_by_app());
+    let of = |worker: &mut Worker<Lcore>| Some(worker.stage.parts()?.apps.counts_by_app());
     let all = ask(running, of);
     let samples = || {
         all.iter().flat_map(|(lcore, apps)| {
@@ -283,5 +304,23 @@ fn metrics(running: &Running<Lcore>, page: &mut Exposition) {
     for (lcore, app, counts, value) in samples().filter(|(_, _, counts, _)| *counts != OPEN) {
         let labels = [("app", app), ("lcore", lcore), ("counts", counts)];
         page.sample(&labels, value);
+    }
+    let all = ask(running, steered);
+    let samples = || {
+        all.iter().flat_map(|(lcore, counts)| {
+            counts
+                .iter()
+                .map(|&(name, value)| (lcore.as_str(), name, value))
+        })
+    };
+    let help = "Packets and connections that steering has seen.";
+    page.family("steering_events", FamilyKind::Counter, "", help);
+    for (lcore, name, value) in samples().filter(|(_, name, _)| !OF_NOW.contains(name)) {
+        page.sample(&[("event", name), ("lcore", lcore)], value);
+    }
+    let help = "Entries of a home's Connection Map and FIN Map.";
+    page.family("steering_entries", FamilyKind::Gauge, "", help);
+    for (lcore, _, value) in samples().filter(|(_, name, _)| *name == "entries") {
+        page.sample(&[("lcore", lcore)], value);
     }
 }

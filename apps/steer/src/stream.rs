@@ -245,6 +245,10 @@ impl App for Stream {
         NEVER
     }
 
+    fn accepted(&mut self, io: &mut Io<'_>, id: SocketId) {
+        self.begin(io, id);
+    }
+
     fn counts(&self) -> Vec<(&'static str, u64)> {
         vec![
             ("open", self.open.into()),

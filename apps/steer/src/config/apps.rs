@@ -13,6 +13,7 @@ use linerate_appliance::config::{At, Section};
 use linerate_stack::socket::{Listen, StackConfig};
 
 use super::said;
+use crate::by_user::Extract;
 use crate::http::client::Job;
 use crate::http::client::meter::Meters;
 use crate::http::server::Limits;
@@ -26,6 +27,8 @@ pub struct AppStanza {
     pub name: String,
     /// What it does.
     pub kind: Kind,
+    /// Where the user of a connection is, to whose lcore it goes.
+    pub by_user: Option<Extract>,
 }
 
 /// What an application does.
@@ -64,6 +67,7 @@ const WORDS: [(&str, Word); 6] = [
     ("proxy", Word::Proxy),
 ];
 
+const USER: &str = "\"first:8\" (bytes), \"line\", or \"field:X-User\" (of an HTTP head)";
 const LISTEN: &str = "a port, or an address and a port such as \"192.0.2.1:80\"";
 const ADDRESS: &str = "an address and a port such as \"192.0.2.2:80\" or \"[2001:db8::2]:80\"";
 
@@ -78,6 +82,7 @@ pub(super) fn read(file: &Section<'_>, stack: &StackConfig) -> Vec<AppStanza> {
         };
         let name = section.text("name", "a text");
         let kind = word.as_ref().and_then(|at| kind(&section, at.value, stack));
+        let by_user = section.word("user", USER, extract);
         if word.is_none() {
             // Its keys depend on its kind: they are wrong only with one.
             continue;
@@ -97,7 +102,15 @@ pub(super) fn read(file: &Section<'_>, stack: &StackConfig) -> Vec<AppStanza> {
             section.wrong(line, "name", problem, "a name of its own");
         }
         if let Some(kind) = kind {
-            all.push(AppStanza { name, kind });
+            if let Some(at) = by_user.as_ref().filter(|_| kind.listens().is_none()) {
+                let problem = "connections that begin here are where their user is";
+                section.wrong(at.line, "user", problem, "an application that listens");
+            }
+            all.push(AppStanza {
+                name,
+                kind,
+                by_user: said(by_user),
+            });
         }
     }
     if all.len() > 256 {
@@ -183,6 +196,20 @@ fn kind(section: &Section<'_>, word: Word, stack: &StackConfig) -> Option<Kind> 
             };
             Some(Kind::Proxy(on?, said(to)?))
         }
+    }
+}
+
+/// Where the user is.
+fn extract(text: &str) -> Result<Extract, String> {
+    let wrong = || format!("`{text}` does not say where a user is");
+    match text.split_once(':') {
+        None if text == "line" => Ok(Extract::Line),
+        Some(("first", count)) => match count.parse() {
+            Ok(count @ 1..=1024) => Ok(Extract::First(count)),
+            _ => Err(format!("`{count}` is no number of bytes from 1 to 1024")),
+        },
+        Some(("field", name)) if !name.is_empty() => Ok(Extract::Field(name.into())),
+        _ => Err(wrong()),
     }
 }
 

@@ -3,7 +3,8 @@
 use linerate_appliance::config::{ConfigError, parse};
 
 use super::apps::Kind;
-use super::{File, Mode};
+use super::{Arrives, Distributor, File, Mode};
+use crate::by_user::Extract;
 use crate::http::client::load::{Arrivals, Load};
 use crate::http::site::Content;
 use crate::stream::{Amount, Peer};
@@ -31,7 +32,10 @@ fn a_file_with_all_kinds_is_read() {
          [[app]]\nkind = \"proxy\"\nlisten = 81\nto = \"[2001:db8::2]:80\"\n",
     );
     assert_eq!(errors, [""; 0]);
-    assert_eq!((file.mode, file.interfaces.len()), (Mode::Software, 1));
+    assert_eq!(
+        (file.mode.arrives, file.interfaces.len()),
+        (Arrives::Software, 1)
+    );
     assert_eq!((file.routes[0].interface, file.routes[0].to.1), (0, 0));
     assert_eq!(
         (file.stack.connections, file.stack.ports),
@@ -92,6 +96,32 @@ fn what_is_wrong_is_said_with_line_key_and_fix() {
             "app.listen",
             "the same port, 7",
         ),
+        (
+            "[[app]]\nkind = \"echo\"\nlisten = 7\nuser = \"line\"\n",
+            "app.user",
+            "at the lcore of their user",
+        ),
+        (
+            "[steer]\nmode = \"application\"\n\
+             [[app]]\nkind = \"echo\"\nlisten = 7\nuser = \"first:x\"\n",
+            "app.user",
+            "no number of bytes",
+        ),
+        (
+            "[steer]\nmode = \"software\"\nover = \"hardware\"\n",
+            "steer.over",
+            "over another",
+        ),
+        (
+            "[steer]\ndistributor = \"rx+tx\"\n",
+            "steer.distributor",
+            "a NIC distributes",
+        ),
+        (
+            "[steer]\nmap_entries = 100\n",
+            "steer.map_entries",
+            "only mode `application`",
+        ),
     ] {
         let (_, errors) = read(text);
         assert_eq!(errors.len(), 1, "{text}: {errors:?}");
@@ -140,4 +170,25 @@ fn an_http_client_is_read() {
         assert_eq!(errors.len(), 1, "{text}: {errors:?}");
         assert!(errors[0].contains(key), "{text}: {errors:?}");
     }
+}
+
+#[test]
+fn modes_and_users() {
+    let (file, errors) = read(
+        "[steer]\nmode = \"application\"\nover = \"software\"\ndistributor = \"rx,tx\"\n\
+         map_entries = 5000\n\
+         [[app]]\nkind = \"echo\"\nlisten = 7\nuser = \"field:X-User\"\n",
+    );
+    assert_eq!(errors, [""; 0]);
+    let mode = Mode {
+        arrives: Arrives::Software,
+        application: true,
+        distributor: Some(Distributor::Two),
+        map_entries: Some(5000),
+    };
+    assert_eq!(file.mode, mode);
+    assert!(matches!(&file.apps[0].by_user, Some(Extract::Field(name)) if name == "X-User"));
+    let (file, errors) = read("[steer]\nmode = \"application\"\n");
+    assert_eq!(errors, [""; 0]);
+    assert_eq!(file.mode.arrives, Arrives::Hardware);
 }

@@ -109,6 +109,12 @@ impl Egress {
         std::mem::replace(&mut outlet.path, path)
     }
 
+    /// Whether packets to a port can leave.
+    pub fn has_outlet(&self, port: u16) -> bool {
+        let outlet = self.outlets.get(usize::from(port));
+        outlet.is_some_and(|outlet| outlet.path.is_some())
+    }
+
     /// Sets the name of the path to a port: packets that it has no room for are counted as
     /// `tx_full.NAME`, not by an internal number. Another name is another counter. Set-up only.
     pub fn name_outlet(&mut self, port: u16, name: &str) {

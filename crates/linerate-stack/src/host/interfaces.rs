@@ -77,6 +77,7 @@ impl Host {
             detect6: config.detect6,
             ..neighbour::InterfaceConfig::default()
         };
+        let port = config.port;
         for &network in &config.addresses {
             self.routes.attach(network, id);
         }
@@ -88,7 +89,11 @@ impl Host {
         self.neighbours.set_interface(id.0, table, now_ns, todo);
         self.due_ns = 0;
         self.readdress();
-        self.settle(out);
+        // Before a worker runs there is no way out: what is announced leaves with the first turn.
+        self.due_ns = 0;
+        if out.has_outlet(port) {
+            self.settle(out);
+        }
     }
 
     /// Removes an interface with its routes; packets that wait for its neighbours are dropped.

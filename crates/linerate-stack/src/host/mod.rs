@@ -254,9 +254,9 @@ impl Host {
         let mut neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
         if neighbours <= now_ns {
             self.neighbours.tick(now_ns, &mut self.todo);
-            self.settle(out);
             neighbours = self.neighbours.next_due_ns().unwrap_or(NEVER);
         }
+        self.settle(out);
         let mut fragments = self.reassembler.next_expiry_ns().unwrap_or(NEVER);
         if fragments <= now_ns {
             self.expire_fragments(now_ns, out);

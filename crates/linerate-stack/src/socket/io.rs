@@ -295,6 +295,13 @@ impl Io<'_> {
         })?
     }
 
+    /// Copies the next bytes that can be read to `out`, and leaves them. Returns how many; 0 where
+    /// there are none.
+    pub fn peek(&mut self, id: SocketId, out: &mut [u8]) -> usize {
+        let peeked = self.with(id, |connection, cx| connection.peek(cx, out));
+        peeked.unwrap_or(0)
+    }
+
     /// Writes as many bytes as there is room for.
     ///
     /// # Errors

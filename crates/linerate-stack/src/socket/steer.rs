@@ -136,6 +136,11 @@ impl Io<'_> {
         Ok(())
     }
 
+    /// The token that the events of a connection have.
+    pub fn token(&mut self, id: SocketId) -> Option<u64> {
+        Some(self.stack.slots.get(id)?.token)
+    }
+
     /// Puts a connection that was attached behind those that wait at the listener of its local
     /// port, as if it had been opened just now. Nothing where nobody listens there.
     pub fn offer(&mut self, id: SocketId) -> Option<ListenerId> {

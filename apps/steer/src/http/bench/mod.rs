@@ -221,7 +221,7 @@ impl Args {
                 ..RunFile::default()
             },
             user: None,
-            mode: Mode::Hardware,
+            mode: Mode::default(),
             interfaces: vec![interface],
             routes: route.into_iter().collect(),
             stack: StackConfig {
@@ -231,6 +231,7 @@ impl Args {
             apps: vec![AppStanza {
                 name: "load".into(),
                 kind: Kind::HttpClient(job.into(), meters),
+                by_user: None,
             }],
         })
     }
@@ -278,7 +279,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let specs = [(None, args.port.clone())];
     let opened = OpenPorts::open(&specs, Clock::calibrate())?.with_large_slots();
     let machine = MachineFacts::gather(&opened.clock)?;
-    let running = crate::start(&file, &mut options, opened, &placed)?;
+    let running = crate::start(&file, &mut options, opened, (&placed, &[]))?;
     let read = || Reading::of(&meters.all());
     let is_interrupted = interrupts.wait_until(Instant::now() + warmup);
     let (began, before) = (Instant::now(), read());

@@ -296,6 +296,10 @@ impl App for Server {
         tick.map_or(NEVER, |tick| tick << TICK_SHIFT)
     }
 
+    fn accepted(&mut self, io: &mut Io<'_>, id: SocketId) {
+        self.begin(io, id);
+    }
+
     fn counts(&self) -> Vec<(&'static str, u64)> {
         let mut counts = vec![
             ("open", self.open),

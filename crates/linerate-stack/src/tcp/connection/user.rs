@@ -227,6 +227,11 @@ impl Connection {
         self.queue.front(&cx.shared.pieces)
     }
 
+    /// Copies the next bytes that can be read to `out`, and leaves them. Returns how many.
+    pub fn peek<W>(&self, cx: &Context<'_, W>, out: &mut [u8]) -> usize {
+        self.queue.peek(&cx.shared.pieces, 0, out)
+    }
+
     /// Drops up to `count` bytes that can be read. Returns how many.
     pub fn discard<W: Wire>(&mut self, cx: &mut Context<'_, W>, count: u32) -> u32 {
         let dropped = self

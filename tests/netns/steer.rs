@@ -202,6 +202,8 @@ fn users_meet(port: &str, is_tap: bool, more: &str, plan: &str) {
     assert!(status.success(), "{said}");
     let is_even = said.contains("\"even\":true") && said.contains("\"lost\":[]");
     assert!(is_even, "{said}");
+    // Nor does a port take what it has sent itself.
+    assert!(!said.contains("not_for_us"), "{said}");
 }
 
 fn users_meet_over_queues_of_a_tap() {

@@ -383,6 +383,10 @@ impl AfPacket {
     }
 }
 
+/// `PACKET_FANOUT_FLAG_IGNORE_OUTGOING` of linux/if_packet.h. Kernels before 5.16 do not know it;
+/// there our own frames come back to a group.
+const FANOUT_IGNORE_OUTGOING: u32 = 0x4000;
+
 /// The step that failed when a queue was opened, and the kernel's error.
 struct Refused(&'static str, io::Error);
 
@@ -423,6 +427,8 @@ impl Shared {
             Some((same, id)) if same == index => (id, 0),
             _ => (0, libc::PACKET_FANOUT_FLAG_UNIQUEID),
         };
+        // A group has a hook of its own, which the sockets' setting says nothing to.
+        let flags = flags | FANOUT_IGNORE_OUTGOING;
         let value = u32::from(id) | (self.fanout | flags) << 16;
         sys::set_number(socket, libc::PACKET_FANOUT, value.cast_signed())?;
         *group = Some((index, sys::fanout_id(socket)?));

@@ -13,6 +13,7 @@ mod gateway_hosts;
 mod gateway_nat_quote;
 mod gateway_track;
 mod headers;
+mod http;
 mod icmp_error;
 mod neighbour;
 mod parse_burst;
@@ -63,6 +64,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("s1_control", epc::s1_control),
     ("epc_nodes", epc::epc_nodes),
     ("http_request", program::http_request),
+    ("http_messages", http::messages),
     ("pktgen_text", program::pktgen_text),
 ];
 

@@ -560,7 +560,7 @@ pub(super) fn best<T: Copy>(
 }
 
 /// As `rps_cpus` wants it: words of 32 bits, the highest first.
-fn cpu_mask(cpu: usize) -> String {
+pub(super) fn cpu_mask(cpu: usize) -> String {
     let mut mask = format!("{:x}", 1_u32 << (cpu % 32));
     mask.push_str(&",00000000".repeat(cpu / 32));
     mask

@@ -70,6 +70,7 @@ impl Setting<'_> {
             | Peer::Smoltcp
             | Peer::Linux(_)
             | Peer::LinuxTcp { .. }
+            | Peer::Nginx(_)
             | Peer::Guests
             | Peer::Conntrack { .. }
             | Peer::Pair(_) => {

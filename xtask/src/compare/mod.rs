@@ -4,7 +4,7 @@
 //! run ours, peer, ours, peer, for at least five rounds, one at a time, and the medians are
 //! compared. [`ours`] runs `linerate bench micro`, [`peer`] our C programs that drive DPDK,
 //! [`forward`] DPDK's own applications, [`pair`] two processes of either, [`crossing`] and [`tcp`]
-//! the kernel as a router, [`guests`] two guests. What is changed on the machine for it (huge
+//! the kernel as a router, [`http`] web servers, [`guests`] two guests. What is changed on the machine for it (huge
 //! pages, namespaces, the session's weight) is undone at the end.
 
 mod absolute;
@@ -15,6 +15,7 @@ mod firewall;
 mod forward;
 mod full_table;
 mod guests;
+mod http;
 mod hugepages;
 mod machine;
 mod near;
@@ -42,6 +43,7 @@ use serde_json::json;
 use absolute::{ABSOLUTES, Absolute};
 use crossing::{Crossing, Job};
 use forward::Setting;
+use http::{Asking, Http};
 use hugepages::Hugepages;
 use machine::Cpus;
 use near::Patience;
@@ -306,7 +308,10 @@ impl<'a> Bench<'a> {
         undo: &mut Undo,
     ) -> Result<Bench<'a>, TaskError> {
         let cpus = Cpus::choose()?;
-        let is_own = |row: &Row| matches!(row.peer, Peer::Own { .. });
+        let is_own = |row: &Row| match row.peer {
+            Peer::Nginx(asking) => asking.own,
+            peer => matches!(peer, Peer::Own { .. }),
+        };
         let needs_no_dpdk = |row: &Row| {
             let Row { peer, .. } = row;
             matches!(
@@ -315,6 +320,7 @@ impl<'a> Bench<'a> {
                     | Peer::Smoltcp
                     | Peer::Linux(_)
                     | Peer::LinuxTcp { .. }
+                    | Peer::Nginx(_)
                     | Peer::Guests
                     | Peer::Conntrack { .. }
             )
@@ -383,6 +389,7 @@ impl<'a> Bench<'a> {
                 | Peer::Veth { .. }
                 | Peer::Linux(_)
                 | Peer::LinuxTcp { .. }
+                | Peer::Nginx(_)
                 | Peer::Guests
                 | Peer::Pair(_)
         );
@@ -408,6 +415,9 @@ impl<'a> Bench<'a> {
         }
         if let Peer::LinuxTcp { plain } = row.peer {
             return self.tcp(row, plain, wanted, &mut undo, data);
+        }
+        if let Peer::Nginx(asking) = row.peer {
+            return self.http(row, asking, wanted, &mut undo, data);
         }
         if row.peer == Peer::Guests {
             progress(&format!("{}: booting two guests", row.name));
@@ -575,6 +585,30 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// The rounds of a row of web servers.
+    fn http(
+        &self,
+        row: &Row,
+        asking: Asking,
+        wanted: usize,
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let linerate = self.linerate.as_ref();
+        let ours = linerate.filter(|_| !self.options.peer_only);
+        let seconds = self.seconds(row);
+        let mut http = Http::create(undo, &self.cpus, asking)?;
+        http.choose(row.name, ours, linerate, seconds)?;
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            if let Some(linerate) = ours {
+                data.ours.push(http.ours(linerate, seconds)?);
+            }
+            data.peer.push(http.peer(linerate, seconds)?);
+        }
+        Ok(())
+    }
+
     /// Ours, if it is asked for, then the peer.
     fn turn(
         &self,
@@ -718,6 +752,15 @@ mod tests {
         match cannot_run(&["cc", "ip", "ethtool", "iperf3", "taskset"]) {
             Some(reason) => println!("SKIP {reason}"),
             None => run("router.veth"),
+        }
+    }
+
+    #[test]
+    #[ignore = "long: builds linerate, and asks two web servers in two ways"]
+    fn rows_of_web_servers_run() {
+        match cannot_run(&["ip", "ethtool", "nginx", "wrk", "taskset", "ss"]) {
+            Some(reason) => println!("SKIP {reason}"),
+            None => run("http."),
         }
     }
 

@@ -1,6 +1,7 @@
 //! The table of what is compared, and the bar for each row. Later work adds its rows here.
 
 use super::crossing::Job as Middle;
+use super::http::Asking;
 use super::pair::{Job, Joint, Pair};
 
 /// What a row counts, and with it which way is better.
@@ -12,6 +13,8 @@ pub(super) enum Unit {
     Mpps,
     /// Gigabits of payload per second.
     Gbps,
+    /// Thousand requests per second.
+    Krps,
 }
 
 impl Unit {
@@ -20,6 +23,7 @@ impl Unit {
             Unit::Ns => "ns",
             Unit::Mpps => "Mpps",
             Unit::Gbps => "Gb/s",
+            Unit::Krps => "K/s",
         }
     }
 
@@ -27,7 +31,7 @@ impl Unit {
     pub(super) fn ratio(self, ours: f64, peer: f64) -> f64 {
         match self {
             Unit::Ns => peer / ours,
-            Unit::Mpps | Unit::Gbps => ours / peer,
+            Unit::Mpps | Unit::Gbps | Unit::Krps => ours / peer,
         }
     }
 }
@@ -63,6 +67,8 @@ pub(super) enum Peer {
     Linux(Middle),
     /// The same, of one TCP connection between two hosts. `plain`: without offloads anywhere.
     LinuxTcp { plain: bool },
+    /// nginx, asked as we are.
+    Nginx(Asking),
     /// Open vSwitch's connection tracking, on what `linerate bench input ROW` wrote; `nat`: with
     /// sources translated as ours translates them.
     Conntrack { nat: bool },
@@ -148,6 +154,15 @@ const fn tcp(name: &'static str, target: f64, plain: bool) -> Row {
         unit: Unit::Gbps,
         target: Some(target),
         peer: Peer::LinuxTcp { plain },
+    }
+}
+
+const fn http(name: &'static str, target: f64, kept: bool, own: bool) -> Row {
+    Row {
+        name,
+        unit: Unit::Krps,
+        target: Some(target),
+        peer: Peer::Nginx(Asking { kept, own }),
     }
 }
 
@@ -285,6 +300,10 @@ pub(super) const ROWS: &[Row] = &[
     smoltcp("tcp.rr.1",             1.5),
     smoltcp("tcp.rr.10k",           20.0),
     smoltcp("tcp.bulk.1448",        2.0),
+    http("http.rr.veth",            1.5, true,  false),
+    http("http.rr.veth.own",        3.0, true,  true),
+    http("http.conn.veth",          1.5, false, false),
+    http("http.conn.veth.own",      3.0, false, true),
     veth("veth.af_packet.rx.64", Driver::AfPacket, false),
     veth("veth.af_packet.tx.64", Driver::AfPacket, true),
     veth("veth.af_xdp.rx.64",    Driver::AfXdp,    false),

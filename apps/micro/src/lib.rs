@@ -38,6 +38,7 @@ mod tcp;
 mod tcp_bulk;
 mod tcp_conn;
 mod tcp_rr;
+mod tcp_rtt;
 mod timers;
 mod vhost;
 mod zebra;
@@ -207,6 +208,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         router_fpm::ROWS,
         router_updates::ROWS,
         tcp_rr::ROWS,
+        tcp_rtt::ROWS,
         tcp_bulk::ROWS,
         tcp_conn::ROWS,
         http::ROWS,

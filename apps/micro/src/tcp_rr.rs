@@ -149,6 +149,11 @@ impl Asking {
         })
     }
 
+    /// Both ends, and the client's sockets.
+    pub(super) fn into_parts(self) -> (Pair, Vec<SocketId>) {
+        (self.pair, self.sockets)
+    }
+
     /// The first questions.
     fn begin(&mut self) {
         let Self {

@@ -99,7 +99,9 @@ fn timers_and_ends_find_a_parked_connection() {
     say(&mut pair, 0, (back, all[2].1), b"back");
     let now_ns = pair.now_ns;
     let mut io = pair.ends[0].io(now_ns);
-    [client, all[1].0, back].map(|id| io.abort(id));
+    for id in [client, all[1].0, back] {
+        io.abort(id);
+    }
     pair.calm();
     assert_eq!(pair.ends[0].stack.connections(), 0);
     pair.ends.iter_mut().for_each(Station::check_slots);

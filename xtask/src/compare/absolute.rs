@@ -42,6 +42,7 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "tcp.rr.cycles",              unit: "TSC cycles", limit: Some(1500.0), on_request: false, measure: question },
     Absolute { name: "tcp.rr.1m",                  unit: "x",      limit: Some(3.0),   on_request: true,  measure: million },
     Absolute { name: "tcp.conn",                   unit: "TSC cycles", limit: Some(4000.0), on_request: false, measure: tcp_connection },
+    Absolute { name: "tcp.rtt.p999",               unit: "us",     limit: Some(20.0),  on_request: false, measure: round_trip },
     Absolute { name: "tcp.idle.bytes",             unit: "bytes",  limit: Some(512.0), on_request: false, measure: idle_connection },
     Absolute { name: "tcp.flood.syn",              unit: "TSC cycles", limit: Some(250.0), on_request: false, measure: forged_syn },
     Absolute { name: "http.rr.ring",               unit: "TSC cycles", limit: Some(1500.0), on_request: false, measure: http_request },
@@ -170,6 +171,20 @@ fn http_request(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskErr
 /// Its work on a connection with one request, in TSC cycles.
 fn http_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     Ok(micro(linerate, "http.conn.ring", 1.0, cpus)?.value)
+}
+
+/// How long 99.9 % of questions over TCP wait for their answers at half load, in microseconds.
+fn round_trip(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let sample = micro(linerate, "tcp.rtt.p999", 3.0, cpus)?;
+    let detail = numbers(&sample);
+    eprintln!(
+        "tcp.rtt.p999: {:.1} us at the middle; {:.0} of {:.0} questions left out, {:.1} us with them",
+        detail("p50_us"),
+        detail("left_out"),
+        detail("questions"),
+        detail("with_stolen_p999_us")
+    );
+    Ok(sample.value)
 }
 
 /// Bytes of an idle TCP connection.

@@ -9,6 +9,7 @@ use crate::ids::mix;
 use crate::link::{MS, Sink};
 use crate::ran::{Ran, State};
 use linerate_tables::wheel::Wheel;
+use linerate_wire::checksum;
 
 /// What users do.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +20,7 @@ pub struct Profile {
     pub connected_ms: u32,
     /// Packets that it sends in that time.
     pub packets: u32,
-    /// Bytes of each, of the IP header on.
+    /// Bytes of each, of the IP header on: an ICMP echo request, 28 at least.
     pub packet_bytes: u16,
     /// Milliseconds that it stays idle.
     pub idle_ms: u32,
@@ -202,12 +203,19 @@ impl Load {
             return false;
         };
         const HEADER: usize = linerate_wire::ipv4::HEADER_LEN;
-        let len = usize::from(self.profile.packet_bytes).clamp(HEADER, MOST);
+        const ECHO: usize = HEADER + 8;
+        let len = usize::from(self.profile.packet_bytes).clamp(ECHO, MOST);
         let mut packet = [0; MOST];
-        // RFC 3692: 253 is for experiments.
         let (to, payload) = (self.profile.to.into(), (len - HEADER) as u16);
-        let header = linerate_wire::ipv4::header(0, 64, 253, from, to, payload);
+        let header =
+            linerate_wire::ipv4::header(0, 64, linerate_wire::protocol::ICMP, from, to, payload);
         packet[..HEADER].copy_from_slice(&header);
+        // An echo request (RFC 792), so that any host answers: packets go both ways.
+        let sequence = self.counts.packets as u16;
+        packet[HEADER] = 8;
+        packet[HEADER + 6..ECHO].copy_from_slice(&sequence.to_be_bytes());
+        let checksum = !checksum::sum(&packet[HEADER..len]);
+        packet[HEADER + 2..HEADER + 4].copy_from_slice(&checksum.to_be_bytes());
         ran.send(now_ns, id, &packet[..len], out)
     }
 }

@@ -50,6 +50,9 @@ pub struct PgwCounts {
     pub lost: u64,
     /// Requests refused, for want of room or by their contents.
     pub refused: u64,
+    /// Packets of users, one by one; those of bursts are in their tunnels' counters.
+    pub up_packets: u64,
+    pub down_packets: u64,
     pub error_indications: u64,
     /// Datagrams of GTP-U that are no message.
     pub malformed: u64,
@@ -332,7 +335,10 @@ impl Pgw {
                 out.send(Link::Gtpu(from), echo_response(sequence, &mut room));
             }
             gtpu::message::G_PDU => match self.tunnels.up(&packet) {
-                Ok(inner) => out.send(Link::Sgi, inner),
+                Ok(inner) => {
+                    self.counts.up_packets += 1;
+                    out.send(Link::Sgi, inner);
+                }
                 Err(Refused::Unknown) => {
                     let own = self.user.octets();
                     let error = error_indication(packet.teid(), own, &mut room);
@@ -362,6 +368,7 @@ impl Pgw {
         inner.copy_from_slice(&packet[..len]);
         room[..gtpu::HEADER_LEN].copy_from_slice(&gtpu::header(tunnel.peer, len as u16));
         let to = SocketAddrV4::new(tunnel.peer_address.into(), gtpu::PORT);
+        self.counts.down_packets += 1;
         out.send(Link::Gtpu(to), &room[..gtpu::HEADER_LEN + len]);
     }
 

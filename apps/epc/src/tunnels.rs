@@ -171,6 +171,11 @@ impl Tunnels {
         })
     }
 
+    /// The addresses of users, on all cores.
+    pub fn pool(&self) -> AddressPool {
+        self.pool
+    }
+
     /// All memory, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.entries.region().len()

@@ -5,11 +5,13 @@
 //! has all timers; [`Apps`] lets several applications share a stack.
 
 use linerate_core::env::Clock;
-use linerate_core::packet::Burst;
+use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, NEVER, Stage};
 use linerate_stack::socket::{Event, Io, Listen, ListenerId, SocketId, Source, Stack};
 
 use crate::core::User;
+
+use crate::steering::plan::Member;
 
 /// Sockets that an application is told of at a time: what it does in a round is bounded by this.
 const EVENTS: usize = 256;
@@ -54,6 +56,42 @@ pub trait App: Send {
     fn counts(&self) -> Vec<(&'static str, u64)> {
         Vec::new()
     }
+
+    /// Whether it takes packets that are to none of the stack's addresses: asked once.
+    fn is_gateway(&self) -> bool {
+        false
+    }
+
+    /// Whether a gateway takes this packet, a whole frame to our MAC address.
+    fn claims(&self, packet: &Packet) -> bool {
+        let _ = packet;
+        false
+    }
+
+    /// Takes a packet that it claims.
+    fn packet(&mut self, io: &mut Io<'_>, packet: Packet) {
+        done_with(io, packet);
+    }
+
+    /// Takes what the same application of another lcore has sent.
+    fn parcel(&mut self, io: &mut Io<'_>, packet: Packet) {
+        done_with(io, packet);
+    }
+
+    /// The next packet that goes to the same application of another lcore. What is made for it was
+    /// told to the egress ([`Egress::made`]).
+    fn leaving(&mut self) -> Option<(Member, Packet)> {
+        None
+    }
+}
+
+/// Parcels of applications have kinds from this on: the place of the application is added.
+pub const PARCEL: u16 = 1 << 8;
+
+/// Frees a packet that an application got, and that has done what it came for.
+pub fn done_with(io: &mut Io<'_>, packet: Packet) {
+    let (_, _, out) = io.udp();
+    out.consume_one(packet);
 }
 
 /// Listens to a port for an application whose events have `token`.
@@ -95,6 +133,8 @@ impl Tokens {
 pub struct Apps {
     /// By place: what it is called, and itself.
     all: Vec<(String, Box<dyn App>)>,
+    /// Those that are gateways.
+    gateways: Vec<usize>,
 }
 
 impl Apps {
@@ -104,7 +144,11 @@ impl Apps {
     /// If there are 256 already.
     pub fn add(&mut self, name: String, make: impl FnOnce(Tokens) -> Box<dyn App>) {
         let number = u8::try_from(self.all.len()).expect("fewer than 256 applications");
-        self.all.push((name, make(Tokens::of(number))));
+        let app = make(Tokens::of(number));
+        if app.is_gateway() {
+            self.gateways.push(usize::from(number));
+        }
+        self.all.push((name, app));
     }
 
     fn of_token(&mut self, token: u64) -> Option<&mut Box<dyn App>> {
@@ -152,6 +196,24 @@ impl App for Apps {
     fn counts(&self) -> Vec<(&'static str, u64)> {
         self.all.iter().flat_map(|(_, app)| app.counts()).collect()
     }
+
+    fn is_gateway(&self) -> bool {
+        !self.gateways.is_empty()
+    }
+
+    fn claims(&self, packet: &Packet) -> bool {
+        let mut gateways = self.gateways.iter();
+        gateways.any(|&number| self.all[number].1.claims(packet))
+    }
+
+    fn packet(&mut self, io: &mut Io<'_>, packet: Packet) {
+        let mut gateways = self.gateways.iter();
+        let number = gateways.find(|&&number| self.all[number].1.claims(&packet));
+        match number {
+            Some(&number) => self.all[number].1.packet(io, packet),
+            None => done_with(io, packet),
+        }
+    }
 }
 
 impl User for Apps {
@@ -177,6 +239,34 @@ impl User for Apps {
         let token = io.token(id);
         if let Some(app) = token.and_then(|token| self.of_token(token)) {
             app.accepted(io, id);
+        }
+    }
+
+    fn is_gateway(&self) -> bool {
+        App::is_gateway(self)
+    }
+
+    fn claims(&self, packet: &Packet) -> bool {
+        App::claims(self, packet)
+    }
+
+    fn packet(&mut self, io: &mut Io<'_>, packet: Packet) {
+        App::packet(self, io, packet);
+    }
+
+    fn next_parcel(&mut self) -> Option<(Member, u16, Packet)> {
+        let mut numbered = (PARCEL..).zip(&mut self.all);
+        numbered.find_map(|(kind, (_, app))| {
+            let (to, packet) = app.leaving()?;
+            Some((to, kind, packet))
+        })
+    }
+
+    fn parcel(&mut self, io: &mut Io<'_>, kind: u16, packet: Packet) {
+        let number = kind.checked_sub(PARCEL).map(usize::from);
+        match number.and_then(|number| self.all.get_mut(number)) {
+            Some((_, app)) => app.parcel(io, packet),
+            None => done_with(io, packet),
         }
     }
 }
@@ -216,6 +306,14 @@ impl<A: App> StackStage<A> {
 
     /// Packets of this lcore at a time.
     pub fn receive(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
+        if self.app.is_gateway() {
+            let mut claimed = Burst::new();
+            burst.retain(&mut claimed, |packet| !self.app.claims(packet));
+            for packet in claimed.drain() {
+                let mut io = self.stack.io(now_ns, out);
+                self.app.packet(&mut io, packet);
+            }
+        }
         self.stack.receive(burst, now_ns, out);
     }
 

@@ -8,6 +8,7 @@ use linerate_stack::socket::{Event, Io, ListenerId, Refused, SocketId, Source, S
 use linerate_wire::FlowKey;
 
 use super::post::{Moving, Post};
+use crate::app::done_with;
 use super::rule::Rules;
 use crate::steering::plan::Member;
 use crate::steering::{Host, Setup, Steering};
@@ -47,6 +48,34 @@ pub trait User: Send {
     /// slot or room on the way now.
     fn stayed(&mut self, io: &mut Io<'_>, id: SocketId) {
         let _ = (io, id);
+    }
+
+    /// Whether it takes packets that are to none of the stack's addresses.
+    fn is_gateway(&self) -> bool {
+        false
+    }
+
+    /// Whether a gateway takes this packet, a whole frame.
+    fn claims(&self, packet: &Packet) -> bool {
+        let _ = packet;
+        false
+    }
+
+    /// Takes a packet that it claims.
+    fn packet(&mut self, io: &mut Io<'_>, packet: Packet) {
+        done_with(io, packet);
+    }
+
+    /// Takes what the user of another lcore has sent.
+    fn parcel(&mut self, io: &mut Io<'_>, kind: u16, packet: Packet) {
+        let _ = kind;
+        done_with(io, packet);
+    }
+
+    /// The next packet for the user of another lcore: which one, and of what kind, from
+    /// [`PARCEL`](crate::app::PARCEL) on.
+    fn next_parcel(&mut self) -> Option<(Member, u16, Packet)> {
+        None
     }
 }
 
@@ -263,6 +292,14 @@ impl<U: User> Host for StackHost<U> {
                 packet.set_port(port);
             }
         }
+        if self.user.is_gateway() {
+            let mut claimed = Burst::new();
+            burst.retain(&mut claimed, |packet| !self.user.claims(packet));
+            for packet in claimed.drain() {
+                let mut io = self.stack.io(self.now_ns, out);
+                self.user.packet(&mut io, packet);
+            }
+        }
         self.stack.receive(burst, self.now_ns, out);
         self.settle(steering, out);
     }
@@ -281,18 +318,22 @@ impl<U: User> Host for StackHost<U> {
     fn parcel(
         &mut self,
         _: Member,
-        _: u16,
+        kind: u16,
         packet: Packet,
         steering: &mut Steering,
         out: &mut Egress,
     ) {
-        out.consume_one(packet);
-        self.take_post(steering, out);
+        if kind == MOVED {
+            out.consume_one(packet);
+            return self.take_post(steering, out);
+        }
+        let mut io = self.stack.io(self.now_ns, out);
+        self.user.parcel(&mut io, kind, packet);
     }
 
     fn arrivals(&mut self, now_ns: u64, steering: &mut Steering, out: &mut Egress) {
+        self.now_ns = now_ns;
         if self.post.has_come() {
-            self.now_ns = now_ns;
             self.take_post(steering, out);
         }
     }
@@ -311,6 +352,9 @@ impl<U: User> Host for StackHost<U> {
         // Last: the calls above may have set timers.
         next = next.min(self.stack.turn(now_ns, out));
         self.settle(steering, out);
+        while let Some((to, kind, packet)) = self.user.next_parcel() {
+            steering.send_parcel(to, kind, packet, out);
+        }
         while let Some(&(due, key, port)) = self.lingering.front() {
             if due > now_ns {
                 next = next.min(due);

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | whole TCP or UDP | the owner by the map, else by hash |
 //! | an ICMP error | the owner of what it quotes, reversed |
+//! | IPv4 that names a user, by the rule of an application | the user's owner |
 //! | a fragment | the home of its addresses, which puts the datagram together and begins anew |
 //! | other IP | the lcore that the hash of its addresses says |
 //! | answers of ARP and Neighbor Discovery | all owners, as copies: each stack has its neighbours |
@@ -88,6 +89,9 @@ impl Steering {
         for index in ones(all & !whole) {
             self.sort_other(burst, index, &mut sorted);
         }
+        if self.rule.is_some() {
+            self.sort_by_rule(burst, all & !(whole & !here), &mut sorted);
+        }
         let me = u32::from(self.me);
         let mut others: Mask = 0;
         for (index, &owner) in sorted.owners[..burst.len()].iter().enumerate() {
@@ -124,6 +128,21 @@ impl Steering {
         }
         if sorted.pieces != 0 {
             self.put_together(burst, all & !others, (sorted.pieces, now_ns), out);
+        }
+    }
+
+    /// Says whose packets are that name users. What goes to its home first is sorted there.
+    fn sort_by_rule(&self, burst: &Burst, all: Mask, sorted: &mut Sorted) {
+        let class = &self.parsed.class;
+        let of_users = all & class.v4 & !class.group & !sorted.again & !sorted.pieces & !sorted.all;
+        for index in ones(of_users) {
+            let owner = self
+                .rule
+                .as_ref()
+                .and_then(|rule| rule(burst.as_packets()[index].data()));
+            if let Some(owner) = owner.filter(|&owner| owner < self.plan.owners()) {
+                sorted.owners[index] = owner.into();
+            }
         }
     }
 

@@ -144,12 +144,17 @@ impl std::fmt::Display for Misdirected {
     }
 }
 
+/// Whose a packet is, by what is inside it: the user's lcore, where a frame names a user. `None`:
+/// by 4-tuple. It is the same on all lcores.
+pub type OwnerRule = Box<dyn Fn(&[u8]) -> Option<Member> + Send>;
+
 /// An lcore's part in steering.
 pub struct Steering {
     plan: Arc<Plan>,
     me: Member,
     hand_over: HandOver,
     map: Option<Map>,
+    rule: Option<OwnerRule>,
     away: Away,
     reassembler: Option<Reassembler>,
     parser: Parser,
@@ -188,6 +193,7 @@ impl Steering {
             me: setup.me,
             hand_over: HandOver::new(setup.outlets.clone(), setup.isa),
             map: map.map(Map::new).transpose()?,
+            rule: None,
             away: Away::new(setup.away)?,
             reassembler,
             parser: Parser::new(setup.isa),
@@ -204,6 +210,12 @@ impl Steering {
             bad_fragment: egress.reason("fragment_malformed"),
             timed_out: egress.reason("fragment_timeout"),
         })
+    }
+
+    /// From now on this says whose packets of IPv4 are that come here, before any map or hash does.
+    /// An owner that there is not is none.
+    pub fn set_owner_rule(&mut self, rule: OwnerRule) {
+        self.rule = Some(rule);
     }
 
     /// Which lcore this is.

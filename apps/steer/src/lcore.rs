@@ -20,7 +20,7 @@ use crate::proxy::Proxy;
 use crate::steering::map::MapConfig;
 use crate::steering::plan::{Member, Plan};
 use crate::steering::stage::Nobody;
-use crate::steering::{Cores, Misdirected, Setup, Steered, Steering};
+use crate::steering::{Cores, Misdirected, OwnerRule, Setup, Steered, Steering};
 use crate::stream::Stream;
 
 /// Connections that may be on their way from an lcore.
@@ -102,7 +102,8 @@ impl Maker<'_> {
         });
         if let Some((setup, None)) = &setup {
             let steered = Steered::new(setup, ports, Nobody, out);
-            let steered = steered.map_err(|error| wrong("[steer]", &error))?;
+            let mut steered = steered.map_err(|error| wrong("[steer]", &error))?;
+            self.set_rules(steered.steering());
             return Ok(Lcore::Distributor(Box::new(steered)));
         }
         let now_ns = self.clock.ns(self.clock.now());
@@ -120,7 +121,7 @@ impl Maker<'_> {
         }
         let mut apps = Apps::default();
         for stanza in &self.file.apps {
-            let added = self.add(&mut apps, stanza, me);
+            let added = self.add(&mut apps, stanza, me, now_ns);
             added.map_err(|error| wrong(&called(&stanza.name), &error))?;
         }
         let started = apps.start_all(&mut stack.io(now_ns, out));
@@ -131,16 +132,50 @@ impl Maker<'_> {
         };
         let host = StackHost::new(&setup, ports, stack, apps, post, out);
         let steered = Steered::new(&setup, ports, host, out);
-        let steered = steered.map_err(|error| wrong("[steer]", &error))?;
+        let mut steered = steered.map_err(|error| wrong("[steer]", &error))?;
+        self.set_rules(steered.steering());
         Ok(Lcore::Steered(Box::new(steered), self.clock))
     }
 
+    /// The lcores that share the work of a node of an EPC: those that have connections.
+    fn epc_cores(&self) -> Result<linerate_epc::Cores, app::Error> {
+        let several = self.several.as_ref();
+        let count = several.map_or(1, |several| several.plan.owners());
+        let cores = linerate_epc::Cores::new(count.into());
+        cores.map_err(|error| app::Error::Table(error.to_string()))
+    }
+
+    /// Tells steering whose the packets are that name users.
+    fn set_rules(&self, steering: &mut Steering) {
+        let Ok(cores) = self.epc_cores() else { return };
+        let rules = self
+            .file
+            .apps
+            .iter()
+            .filter_map(|stanza| match &stanza.kind {
+                Kind::Epc(node) => node.owner_rule(cores),
+                _ => None,
+            });
+        let rules: Vec<OwnerRule> = rules.collect();
+        if !rules.is_empty() {
+            let first = move |frame: &[u8]| rules.iter().find_map(|rule| rule(frame));
+            steering.set_owner_rule(Box::new(first));
+        }
+    }
+
     /// Adds an application, behind a look for its user where the file says so.
-    fn add(&self, apps: &mut Apps, stanza: &AppStanza, me: Member) -> Result<(), app::Error> {
+    fn add(
+        &self,
+        apps: &mut Apps,
+        stanza: &AppStanza,
+        me: Member,
+        now_ns: u64,
+    ) -> Result<(), app::Error> {
         let mut failed = None;
         let cores = self.several.as_ref().map(|several| &several.cores);
         apps.add(stanza.name.clone(), |tokens| {
-            let app = self.make(&stanza.kind, me, tokens).unwrap_or_else(|error| {
+            let app = self.make(&stanza.kind, me, now_ns, tokens);
+            let app = app.unwrap_or_else(|error| {
                 failed = Some(error);
                 Box::new(Apps::default())
             });
@@ -157,7 +192,13 @@ impl Maker<'_> {
     }
 
     /// The application of a stanza on lcore `me`.
-    fn make(&self, kind: &Kind, me: Member, tokens: Tokens) -> Result<Box<dyn App>, app::Error> {
+    fn make(
+        &self,
+        kind: &Kind,
+        me: Member,
+        now_ns: u64,
+        tokens: Tokens,
+    ) -> Result<Box<dyn App>, app::Error> {
         Ok(match kind {
             Kind::Echo(on) => Box::new(Echo::new(*on, tokens)),
             Kind::Source(peer, amount) => Box::new(Stream::source(*peer, *amount, tokens)),
@@ -171,6 +212,10 @@ impl Maker<'_> {
                 let (most, seed) = (self.file.stack.connections, u64::from(me) + 1);
                 let job = (**job).clone();
                 Box::new(Client::new(job, most, seed, meters.add(), tokens)?)
+            }
+            Kind::Epc(node) => {
+                let made = node.app(self.epc_cores()?, me, now_ns, tokens);
+                made.map_err(|error| app::Error::Table(error.to_string()))?
             }
         })
     }

@@ -5,7 +5,7 @@
 //! |---|---|
 //! | [`config`] | the file |
 //! | [`app`] | what an application is, and the stage that runs it on a stack |
-//! | [`echo`], [`stream`], [`proxy`], [`http`] | the applications |
+//! | [`echo`], [`stream`], [`proxy`], [`http`], [`epc`] | the applications |
 //! | [`relay`], [`pattern`] | bytes from one connection to another, and bytes that are made up |
 //! | [`by_user`] | connections that go to the lcore of their user first |
 //! | [`lcore`], `forms` | what an lcore runs; which lcores receive, own and send |
@@ -19,6 +19,7 @@ pub mod by_user;
 pub mod config;
 pub mod core;
 pub mod echo;
+pub mod epc;
 mod forms;
 pub mod http;
 pub mod lcore;

@@ -14,6 +14,7 @@ use linerate_stack::socket::{Listen, StackConfig};
 
 use super::said;
 use crate::by_user::Extract;
+use crate::epc::settings::{Settings, Word as Node};
 use crate::http::client::Job;
 use crate::http::client::meter::Meters;
 use crate::http::server::Limits;
@@ -46,6 +47,8 @@ pub enum Kind {
     HttpClient(Arc<Job>, Arc<Meters>),
     /// [`Proxy`](crate::proxy::Proxy).
     Proxy(Listen, SocketAddr),
+    /// [`Epc`](crate::epc::Epc): a node of an EPC.
+    Epc(Box<Settings>),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,15 +59,21 @@ enum Word {
     Http,
     HttpClient,
     Proxy,
+    Epc(Node),
 }
 
-const WORDS: [(&str, Word); 6] = [
+const WORDS: [(&str, Word); 11] = [
     ("echo", Word::Echo),
     ("source", Word::Source),
     ("sink", Word::Sink),
     ("http", Word::Http),
     ("http-client", Word::HttpClient),
     ("proxy", Word::Proxy),
+    ("epc-ran", Word::Epc(Node::Ran)),
+    ("epc-mme", Word::Epc(Node::Mme)),
+    ("epc-hss", Word::Epc(Node::Hss)),
+    ("epc-sgw", Word::Epc(Node::Sgw)),
+    ("epc-pgw", Word::Epc(Node::Pgw)),
 ];
 
 const USER: &str = "\"first:8\" (bytes), \"line\", or \"field:X-User\" (of an HTTP head)";
@@ -75,8 +84,8 @@ const ADDRESS: &str = "an address and a port such as \"192.0.2.2:80\" or \"[2001
 pub(super) fn read(file: &Section<'_>, stack: &StackConfig) -> Vec<AppStanza> {
     let mut all: Vec<AppStanza> = Vec::new();
     for section in file.tables("app", "tables: [[app]] with kind") {
-        let word = match section.requires("kind", "echo, source, sink, http, http-client or proxy")
-        {
+        let legal = "echo, source, sink, http, http-client, proxy or epc-…";
+        let word = match section.requires("kind", legal) {
             true => section.choice("kind", &WORDS),
             false => None,
         };
@@ -148,7 +157,7 @@ impl Kind {
         match self {
             Self::Echo(on) | Self::Http(on, ..) | Self::Proxy(on, _) => Some(*on),
             Self::Source(Peer::Listen(on), _) | Self::Sink(Peer::Listen(on)) => Some(*on),
-            Self::Source(..) | Self::Sink(_) | Self::HttpClient(..) => None,
+            Self::Source(..) | Self::Sink(_) | Self::HttpClient(..) | Self::Epc(_) => None,
         }
     }
 }
@@ -195,6 +204,10 @@ fn kind(section: &Section<'_>, word: Word, stack: &StackConfig) -> Option<Kind> 
                 false => None,
             };
             Some(Kind::Proxy(on?, said(to)?))
+        }
+        Word::Epc(node) => {
+            let settings = Settings::read(section, node)?;
+            Some(Kind::Epc(Box::new(settings)))
         }
     }
 }

@@ -8,8 +8,8 @@ use linerate_stack::socket::{Event, Io, ListenerId, Refused, SocketId, Source, S
 use linerate_wire::FlowKey;
 
 use super::post::{Moving, Post};
-use crate::app::done_with;
 use super::rule::Rules;
+use crate::app::done_with;
 use crate::steering::plan::Member;
 use crate::steering::{Host, Setup, Steering};
 

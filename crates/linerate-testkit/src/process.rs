@@ -2,6 +2,7 @@
 
 use crate::wait;
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -122,5 +123,28 @@ impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Asks a program to end as Ctrl-C does.
+pub fn interrupt(running: &Running) {
+    running.signal(Signal::INT);
+}
+
+/// Keeps this thread on the CPU where it runs, until the guard is dropped.
+pub fn pin_here() -> Pinned {
+    let before = sched_getaffinity(None).unwrap();
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu());
+    sched_setaffinity(None, &here).unwrap();
+    Pinned(before)
+}
+
+/// See [`pin_here`].
+pub struct Pinned(CpuSet);
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        let _ = sched_setaffinity(None, &self.0);
     }
 }

@@ -120,6 +120,8 @@ impl Lcore {
         let now = self.clock.now();
         let next = self.stage.turn(now, &mut (), &mut self.out);
         self.out.flush();
+        // What a wire with delays keeps leaves when it is due, whatever else is sent.
+        self.out.reclaim();
         if came == 0 && next > now {
             std::thread::sleep(Duration::from_micros(100));
         }

@@ -16,7 +16,7 @@ use linerate_stack::host::ping::{Ping, PingConfig, PingId, Request};
 use linerate_stack::host::udp::{Bind, Udp, UdpConfig, UdpId};
 use linerate_stack::host::{ErrorKind, Host, HostConfig, Inbound, InterfaceConfig, InterfaceId};
 use linerate_testkit::netns::Unnamed;
-use linerate_testkit::{has, skip};
+use linerate_testkit::{Random, has, skip};
 use linerate_wire::MacAddr;
 
 /// How long anything may take before it counts as lost.
@@ -27,6 +27,7 @@ const KERNELS: [&str; 2] = ["192.0.2.2", "2001:db8::2"];
 const TAP: &str = "tap:t0";
 /// Its other end is t0.
 const VETH: &str = "af_packet:v0";
+const XDP: &str = "af_xdp:v0";
 /// Of our socket that sends everything back.
 const ECHO: u16 = 7;
 
@@ -166,7 +167,7 @@ fn in_namespace<T>(spec: &str, make: impl FnOnce() -> T) -> Option<(Unnamed, T)>
         }
     };
     namespace.ip("link set lo up");
-    if spec.starts_with(VETH) {
+    if !spec.starts_with(TAP) {
         namespace.ip("link add v0 type veth peer name t0");
         namespace.quiet("v0");
         namespace.ip("link set v0 up");

@@ -34,6 +34,7 @@ mod router_updates;
 mod rss;
 mod shm;
 mod steer;
+mod steer_move;
 mod tcp;
 mod tcp_bulk;
 mod tcp_conn;
@@ -192,6 +193,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         gateway_balance::ROWS,
         gateway_cps::ROWS,
         steer::ROWS,
+        steer_move::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,

@@ -33,6 +33,8 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "gateway.policy.100k",        unit: "packets", limit: Some(0.0),  on_request: false, measure: policy },
     Absolute { name: "gateway.dispatch",           unit: "cycles", limit: Some(40.0),  on_request: false, measure: dispatch },
     Absolute { name: "steer.hop",                  unit: "TSC cycles", limit: Some(80.0), on_request: false, measure: hop },
+    Absolute { name: "steer.move.pause",           unit: "us",     limit: Some(100.0), on_request: false, measure: pause },
+    Absolute { name: "steer.move.lost",            unit: "bytes",  limit: Some(0.0),   on_request: false, measure: lost_by_moves },
     Absolute { name: "gateway.balanced.simple",    unit: "%",      limit: Some(5.0),   on_request: false, measure: simple },
     Absolute { name: "gateway.balanced.complex",   unit: "%",      limit: Some(5.0),   on_request: false, measure: complex },
     Absolute { name: "gateway.rebalance",          unit: "packets", limit: Some(0.0),  on_request: false, measure: moves },
@@ -250,6 +252,16 @@ fn dispatch(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> 
 /// What a distributor does for a packet, with a million connections in its map.
 fn hop(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     Ok(on_two(linerate, "steer.hop", 1.0, cpus)?.value)
+}
+
+/// How long a connection stands still that moves to another lcore, p99 of 10 000 moves.
+fn pause(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "steer.move.pause", 1.0, cpus)?.value)
+}
+
+/// Bytes that those lose.
+fn lost_by_moves(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "steer.move.lost", 1.0, cpus)?.value)
 }
 
 /// How much slower two lcores are that share a gateway's work than two that divide it.

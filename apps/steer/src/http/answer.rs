@@ -3,13 +3,15 @@
 use super::request::Wrong;
 
 /// The longest head of a response, in bytes.
-pub const MOST_HEAD: usize = 320;
+pub const MOST_HEAD: usize = 400;
 
 /// A status line's code and words (RFC 9110 15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Status {
     /// 200.
     Ok,
+    /// 206.
+    Partial,
     /// 400.
     BadRequest,
     /// 404.
@@ -20,6 +22,8 @@ pub enum Status {
     Timeout,
     /// 413.
     BodyTooLarge,
+    /// 416.
+    NoSuchRange,
     /// 431.
     HeadTooLarge,
     /// 501.
@@ -30,13 +34,15 @@ pub enum Status {
 
 impl Status {
     /// All, in the order of their codes.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Ok,
+        Self::Partial,
         Self::BadRequest,
         Self::NotFound,
         Self::NotAllowed,
         Self::Timeout,
         Self::BodyTooLarge,
+        Self::NoSuchRange,
         Self::HeadTooLarge,
         Self::NotImplemented,
         Self::Version,
@@ -46,11 +52,13 @@ impl Status {
     pub const fn line(self) -> &'static str {
         match self {
             Self::Ok => "200 OK",
+            Self::Partial => "206 Partial Content",
             Self::BadRequest => "400 Bad Request",
             Self::NotFound => "404 Not Found",
             Self::NotAllowed => "405 Method Not Allowed",
             Self::Timeout => "408 Request Timeout",
             Self::BodyTooLarge => "413 Content Too Large",
+            Self::NoSuchRange => "416 Range Not Satisfiable",
             Self::HeadTooLarge => "431 Request Header Fields Too Large",
             Self::NotImplemented => "501 Not Implemented",
             Self::Version => "505 HTTP Version Not Supported",
@@ -98,14 +106,37 @@ impl Said {
 /// The front of a head, up to its date (RFC 9110 6.6.1): the same for all answers with this status
 /// and a body of `len` bytes.
 pub fn front(status: Status, len: u64, media_type: &str) -> Box<[u8]> {
-    let allow = match status {
+    match status {
         // RFC 9110 15.5.6.
-        Status::NotAllowed => "Allow: GET, HEAD\r\n",
-        _ => "",
-    };
+        Status::NotAllowed => front_with(status, len, media_type, "Allow: GET, HEAD\r\n"),
+        _ => front_with(status, len, media_type, ""),
+    }
+}
+
+/// The same of a part of a body, from a place up to another, of so many bytes in all; or with no
+/// part of one that has so many (RFC 9110 14.4).
+pub fn front_of_part(part: Option<(u64, u64)>, all: u64, media_type: &str) -> Box<[u8]> {
+    match part {
+        Some((begin, end)) => {
+            let last = end.saturating_sub(1);
+            let field = format!("Content-Range: bytes {begin}-{last}/{all}\r\n");
+            front_with(Status::Partial, end - begin, media_type, &field)
+        }
+        None => {
+            let (status, field) = (
+                Status::NoSuchRange,
+                format!("Content-Range: bytes */{all}\r\n"),
+            );
+            front_with(status, status.line().len() as u64, media_type, &field)
+        }
+    }
+}
+
+/// A front with a field more, or none.
+fn front_with(status: Status, len: u64, media_type: &str, field: &str) -> Box<[u8]> {
     let text = format!(
         "HTTP/1.1 {}\r\nServer: linerate\r\nContent-Type: {media_type}\r\n\
-         Content-Length: {len}\r\n{allow}Date: ",
+         Content-Length: {len}\r\n{field}Date: ",
         status.line()
     );
     text.into_bytes().into()

@@ -45,6 +45,51 @@ pub struct Request {
     pub body: Body,
     /// Whether it waits for 100 before it sends its body (RFC 9110 10.1.1).
     pub expects: bool,
+    /// The part that a GET asks for, if it is one part (RFC 9110 14.2).
+    pub range: Option<Range>,
+}
+
+/// A part of a body, in bytes (RFC 9110 14.1.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// From a place to the end.
+    From(u64),
+    /// From a place to another, which belongs to it and is not before it.
+    Between(u64, u64),
+    /// So many at the end.
+    Last(u64),
+}
+
+impl Range {
+    /// Reads the field's value. `None` where it has several parts or another unit, or is not as it
+    /// should be: then it is left out of account (RFC 9110 14.2).
+    fn read(value: &[u8]) -> Option<Self> {
+        let value = value.trim_ascii();
+        let (unit, part) = (value.get(..6)?, value.get(6..)?.trim_ascii());
+        if !unit.eq_ignore_ascii_case(b"bytes=") || part.contains(&b',') {
+            return None;
+        }
+        let dash = part.iter().position(|&byte| byte == b'-')?;
+        let (first, last) = (&part[..dash], &part[dash + 1..]);
+        match (first.is_empty(), last.is_empty()) {
+            (true, _) => number(last).map(Self::Last),
+            (false, true) => number(first).map(Self::From),
+            (false, false) => {
+                let (first, last) = (number(first)?, number(last)?);
+                (first <= last).then_some(Self::Between(first, last))
+            }
+        }
+    }
+
+    /// Where it begins and ends in a body of so many bytes; `None` where nothing of it is there.
+    pub fn of(self, len: u64) -> Option<(u64, u64)> {
+        let (begin, end) = match self {
+            Self::From(first) => (first, len),
+            Self::Between(first, last) => (first, len.min(last.saturating_add(1))),
+            Self::Last(count) => (len.saturating_sub(count), len),
+        };
+        (begin < end).then_some((begin, end))
+    }
 }
 
 /// A head: its length in bytes, itself, and its target.
@@ -169,6 +214,9 @@ struct Seen {
     chunked: bool,
     keeps: bool,
     expects: bool,
+    range: Option<Range>,
+    /// Whether all is wanted, whatever `range` says.
+    is_whole: bool,
 }
 
 impl Seen {
@@ -177,6 +225,13 @@ impl Seen {
         let is = |other: &str| name.eq_ignore_ascii_case(other.as_bytes());
         match name.len() {
             4 if is("host") => self.hosts += 1,
+            5 if is("range") => {
+                // One that comes twice is no field of this kind (RFC 9110 5.3).
+                self.is_whole |= self.range.is_some();
+                self.range = Range::read(value);
+            }
+            // RFC 9110 13.1.5: nothing here has a validator that could match.
+            8 if is("if-range") => self.is_whole = true,
             6 if is("expect") => self.expects |= is_word(value, "100-continue"),
             10 if is("connection") => {
                 for word in words(value) {
@@ -232,6 +287,7 @@ impl Seen {
             keeps: self.keeps,
             is_1_1,
             expects: self.expects && is_1_1 && !body.is_done(),
+            range: (self.range).filter(|_| method == Method::Get && !self.is_whole),
             body,
         })
     }

@@ -3,9 +3,9 @@
 
 use linerate_testkit::Random;
 
-use super::answer::{MOST_HEAD, Said, Status, date, front, head_len, write_head};
+use super::answer::{MOST_HEAD, Said, Status, date, front, front_of_part, head_len, write_head};
 use super::body::Body;
-use super::request::{Head, MOST_FIELDS, Method, Wrong, read};
+use super::request::{Head, MOST_FIELDS, Method, Range, Wrong, read};
 use super::response;
 
 fn request(text: &str) -> Result<Option<Head<'_>>, Wrong> {
@@ -112,6 +112,54 @@ fn rfc9112_2_2_5_lines_and_fields_are_what_they_may_be() {
     ] {
         assert_eq!(request(text), Err(Wrong::Malformed), "{text:?}");
     }
+}
+
+#[test]
+fn rfc9110_14_parts_are_of_bytes_and_one() {
+    let of = |fields: &str| {
+        let text = format!("GET / HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n");
+        request(&text).unwrap().unwrap().1.range
+    };
+    for (value, range, of_10) in [
+        ("bytes=0-0", Range::Between(0, 0), Some((0, 1))),
+        ("Bytes=3-", Range::From(3), Some((3, 10))),
+        ("bytes=3-99", Range::Between(3, 99), Some((3, 10))),
+        ("bytes=-4", Range::Last(4), Some((6, 10))),
+        ("bytes=-99", Range::Last(99), Some((0, 10))),
+        ("bytes=10-", Range::From(10), None),
+        ("bytes=-0", Range::Last(0), None),
+        (
+            "bytes=5-18446744073709551615",
+            Range::Between(5, u64::MAX),
+            Some((5, 10)),
+        ),
+    ] {
+        assert_eq!(of(&format!("Range: {value}")), Some(range), "{value}");
+        assert_eq!(range.of(10), of_10, "{value}");
+    }
+    // What is not understood, several, or only if something matches: all of it.
+    for fields in [
+        "Range: bytes=0-1,3-4",
+        "Range: lines=0-1",
+        "Range: bytes=5-4",
+        "Range: bytes=a-",
+        "Range: bytes=-",
+        "Range: bytes",
+        "Range: bytes=0-1\r\nRange: bytes=0-1",
+        "Range: bytes=0-1\r\nIf-Range: \"x\"",
+    ] {
+        assert_eq!(of(fields), None, "{fields}");
+    }
+    let post = "POST / HTTP/1.1\r\nHost: x\r\nRange: bytes=0-1\r\n\r\n";
+    assert_eq!(request(post).unwrap().unwrap().1.range, None);
+    let front = front_of_part(Some((u64::MAX - 9, u64::MAX)), u64::MAX, &"x".repeat(40));
+    assert!(head_len(&front, Said::KeepAlive) <= MOST_HEAD);
+    let text = String::from_utf8(front_of_part(Some((3, 10)), 10, "a/b").to_vec()).unwrap();
+    assert!(text.starts_with("HTTP/1.1 206 "), "{text}");
+    assert!(
+        text.contains("\r\nContent-Length: 7\r\nContent-Range: bytes 3-9/10\r\n"),
+        "{text}"
+    );
 }
 
 /// What httparse finds of a request: its length and target.

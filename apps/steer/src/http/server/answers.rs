@@ -5,8 +5,8 @@ use linerate_stack::tcp::connection::Error as Ended;
 
 use super::connection::{Connection, Phase, Step};
 use super::{LINGER_NS, Server};
-use crate::http::answer::{Said, Status, head_len, write_head};
-use crate::http::site::{Content, Resource};
+use crate::http::answer::{Said, Status, front_of_part, head_len, write_head};
+use crate::http::site::{Content, Resource, TEXT};
 
 /// Bytes of a body that are written at a time.
 const PIECE: usize = 64 << 10;
@@ -16,10 +16,11 @@ pub(super) const FIRST: usize = 16 << 10;
 const SMALL: usize = 1400;
 
 impl Connection {
-    /// It is to be answered by this, with a body of so many bytes, or by the status' own words.
-    pub(super) fn answers(&mut self, status: Status, bytes: Option<u64>) {
+    /// It is to be answered by this, with what of a body lies between two places, or by the status'
+    /// own words.
+    pub(super) fn answers(&mut self, status: Status, part: Option<(u64, u64)>) {
         self.status = status;
-        (self.at, self.end) = (0, bytes.unwrap_or(status.line().len() as u64));
+        (self.at, self.end) = part.unwrap_or((0, status.line().len() as u64));
         (self.has_head, self.is_timed) = (true, false);
     }
 
@@ -111,9 +112,18 @@ impl Server {
         let connection = &mut self.all[id.index()];
         let (status, said, at) = (connection.status, connection.said(), connection.at);
         let resource = self.site.get(connection.resource);
-        let front = match resource {
-            Some(resource) => &resource.front,
-            None => &self.fronts[status as usize],
+        let of_part = match (status, resource) {
+            (Status::Partial, Some(resource)) => {
+                let part = Some((at, connection.end));
+                Some(front_of_part(part, connection.all, resource.media_type))
+            }
+            (Status::NoSuchRange, _) => Some(front_of_part(None, connection.all, TEXT)),
+            _ => None,
+        };
+        let front = match (&of_part, resource) {
+            (Some(front), _) => front,
+            (None, Some(resource)) => &resource.front,
+            (None, None) => &self.fronts[status as usize],
         };
         let (len, date) = (head_len(front, said), &self.date);
         let left = (connection.end - at).min(FIRST as u64) as usize;

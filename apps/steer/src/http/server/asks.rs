@@ -51,19 +51,26 @@ impl Server {
     fn asked(&mut self, io: &mut Io<'_>, id: SocketId, request: &Request, resource: u32) -> Step {
         let index = id.index();
         let resource_of = self.site.get(resource);
-        let (status, bytes) = match (resource_of, request.method) {
-            (None, _) => (Status::NotFound, None),
-            (Some(_), Method::Other) => (Status::NotAllowed, None),
-            (Some(resource), _) => (Status::Ok, Some(resource.content.len())),
+        let (status, part) = match (resource_of, request.method, request.range) {
+            (None, ..) => (Status::NotFound, None),
+            (Some(_), Method::Other, _) => (Status::NotAllowed, None),
+            (Some(resource), _, None) => (Status::Ok, Some((0, resource.content.len()))),
+            (Some(resource), _, Some(range)) => match range.of(resource.content.len()) {
+                None => (Status::NoSuchRange, None),
+                part => (Status::Partial, part),
+            },
         };
         let connection = &mut self.all[index];
         (connection.keeps, connection.lingers) = (request.keeps, false);
         connection.is_1_1 = request.is_1_1;
-        connection.answers(status, bytes);
+        connection.answers(status, part);
         connection.resource = match status {
-            Status::Ok => resource,
+            Status::Ok | Status::Partial => resource,
             _ => NONE,
         };
+        if request.range.is_some() {
+            connection.all = resource_of.map_or(0, |resource| resource.content.len());
+        }
         if request.method == Method::Head {
             // Its length is said, and nothing sent (RFC 9110 9.3.2).
             connection.at = connection.end;

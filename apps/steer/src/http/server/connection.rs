@@ -56,6 +56,8 @@ pub(super) struct Connection {
     /// Bytes of the answer's body that are written, and all of them.
     pub(super) at: u64,
     pub(super) end: u64,
+    /// Of one that has something to say of a part: bytes of the whole body.
+    pub(super) all: u64,
     pub(super) progress: u64,
     pub(super) deadline_ns: u64,
     /// The beginning of a head that came in parts, or of an answer's head for which there was no
@@ -80,6 +82,7 @@ impl Default for Connection {
             body_left: 0,
             at: 0,
             end: 0,
+            all: 0,
             progress: 0,
             deadline_ns: 0,
             part: Vec::new(),

@@ -55,6 +55,17 @@ impl Stand {
         programs: &[&str],
         before: impl FnOnce(&Namespace, &Scratch),
     ) -> Option<Self> {
+        Self::with_lcores(("0", "hardware"), spec, apps, programs, before)
+    }
+
+    /// The same with the lcores of these slots, and packets brought to them in this mode.
+    fn with_lcores(
+        (io, mode): (&str, &str),
+        spec: &str,
+        apps: &str,
+        programs: &[&str],
+        before: impl FnOnce(&Namespace, &Scratch),
+    ) -> Option<Self> {
         if !has(&["ethtool", "setpriv"]) || !has(programs) {
             return None;
         }
@@ -74,7 +85,7 @@ impl Stand {
         let socket = scratch.file("ctl.sock");
         let folder = scratch.file("www");
         let text = format!(
-            "[plan]\nio = \"0\"\n[steer]\nperiod = 0\ncontrol = \"{socket}\"\n\
+            "[plan]\nio = \"{io}\"\n[steer]\nmode = \"{mode}\"\nperiod = 0\ncontrol = \"{socket}\"\n\
              [[port]]\nname = \"lan\"\nspec = \"{spec}\"\n\
              [[interface]]\nport = \"lan\"\nmac = \"02:00:00:00:00:07\"\n\
              addresses = [\"192.0.2.1/24\", \"2001:db8::1/64\"]\n\
@@ -124,20 +135,28 @@ impl Stand {
         command.output().unwrap()
     }
 
-    /// What an application has counted.
+    /// What an application has counted, on all lcores.
     #[track_caller]
     fn count(&self, app: &str, name: &str) -> u64 {
+        self.counts(app, name).iter().sum()
+    }
+
+    /// The same by lcore.
+    #[track_caller]
+    fn counts(&self, app: &str, name: &str) -> Vec<u64> {
         let output = self.ctl("show apps");
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
         let rows = value["rows"]
             .as_array()
             .unwrap_or_else(|| panic!("{value}"));
         let is_it = |row: &&Value| row["app"] == app && row["counts"] == name;
-        let count = rows
+        let counts = rows
             .iter()
-            .find(is_it)
-            .and_then(|row| row["value"].as_u64());
-        count.unwrap_or_else(|| panic!("no {name} of {app} in {value}"))
+            .filter(is_it)
+            .map(|row| row["value"].as_u64().unwrap());
+        let counts: Vec<u64> = counts.collect();
+        assert!(!counts.is_empty(), "no {name} of {app} in {value}");
+        counts
     }
 
     /// Runs a program on the host to its good end; what it prints.

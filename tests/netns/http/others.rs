@@ -242,10 +242,11 @@ fn bench_http_asks_nginx_by_a_schedule() {
             report["latency_ns"]["samples"], report["answers"],
             "{report}"
         );
-        // Each that was due has left or waits: the schedule does not depend on answers.
+        // The schedule does not wait for answers: each that was due has left or waits, and what
+        // waited when the warm-up was over is among them.
         let due = 300.0 * report["seconds"].as_f64().unwrap();
         let begun = (count("requests") + count("waiting")) as f64;
-        assert!((begun - due).abs() < 40.0, "{begun} of {due}: {report}");
+        assert!(begun > due - 20.0, "{begun} of {due}: {report}");
         let latency = |name: &str| report["latency_ns"][name].as_u64().unwrap();
         assert!(
             latency("min") <= latency("p50") && latency("p50") <= latency("max"),

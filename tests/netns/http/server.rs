@@ -14,6 +14,7 @@ pub(crate) const TESTS: &[Test] = tests![
     load_over_af_packet,
     load_over_tap,
     requests_that_do_not_wait_are_answered_in_order,
+    two_lcores_share_the_connections,
     #[ignore = "long: 1 GB over each kind of port"]
     a_gigabyte_has_the_same_sha256,
 ];
@@ -80,6 +81,16 @@ fn curl(spec: &str) {
             stand.run("curl", &words)
         };
         assert_eq!(status(&format!("http://{ours}/nothing")), "404");
+        // Parts of a body, and more of it than there is.
+        for (range, part) in [
+            ("0-0", &all[..1]),
+            ("100-60000", &all[100..60_001]),
+            ("-1500", &all[all.len() - 1500..]),
+        ] {
+            let got = stand.body(&format!("-r {range} http://{ours}/5000000"));
+            assert!(got == part, "{range} over {spec}");
+        }
+        assert_eq!(status(&format!("-r 5000000- http://{ours}/5000000")), "416");
         // A body is taken, whatever becomes of the request, and in chunks as well.
         let sent = Stand::file(&stand.scratch, "65537");
         assert_eq!(
@@ -217,6 +228,46 @@ fn requests_that_do_not_wait_are_answered_in_order() {
         assert!(bodies[100].starts_with("404 "), "{}", bodies[100]);
     }
     stand.close(&["www"]);
+}
+
+/// Each connection is one lcore's, whichever brings its packets, and all are served.
+fn two_lcores_share_the_connections() {
+    for (spec, mode) in [
+        ("af_packet:d0", "hardware"),
+        ("tap:t0", "hardware"),
+        ("af_xdp:d0", "software"),
+    ] {
+        let all = bytes(LENGTHS[5]);
+        let programs = ["wrk", "ab", "curl"];
+        let made = Stand::with_lcores(("0-1", mode), spec, SITE, &programs, |_, scratch| {
+            std::fs::write(Stand::file(scratch, "file"), &all).unwrap();
+        });
+        let Some(stand) = made else { return };
+        for ours in OURS {
+            for _ in 0..8 {
+                // Their ports differ, and so may their lcores.
+                assert!(
+                    stand.body(&format!("http://{ours}/file")) == all,
+                    "{ours} over {spec}"
+                );
+            }
+            let said = stand.run("wrk", &format!("-t 1 -c 32 -d 1s http://{ours}/64"));
+            assert!(
+                !said.contains("Socket errors") && !said.contains("Non-2xx"),
+                "{said}"
+            );
+            let said = stand.run("ab", &format!("-n 1000 -c 16 http://{ours}/1k"));
+            assert_eq!(number(&said, "Complete requests:"), 1000, "{said}");
+            assert_eq!(number(&said, "Failed requests:"), 0, "{said}");
+        }
+        let accepted = stand.counts("www", "accepted");
+        assert_eq!(accepted.len(), 2, "{accepted:?}");
+        assert!(
+            accepted.iter().all(|&count| count > 100),
+            "{accepted:?} over {spec}"
+        );
+        stand.close(&["www"]);
+    }
 }
 
 fn a_gigabyte_has_the_same_sha256() {

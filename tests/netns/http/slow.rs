@@ -66,6 +66,6 @@ fn slow_readers_keep_nobody_away() {
 }
 
 fn many_ranges_keep_nobody_away() {
-    // A server that does not know ranges answers with everything (RFC 9110 14.2).
+    // Many at once are answered with everything (RFC 9110 14.2, 17.15).
     attacked("-R -a 1 -b 3000 -t GET -u http://192.0.2.1/64", &["200"]);
 }

@@ -14,6 +14,7 @@ mod gateway_nat_quote;
 mod gateway_track;
 mod headers;
 mod http;
+mod http_session;
 mod icmp_error;
 mod neighbour;
 mod parse_burst;
@@ -65,6 +66,7 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("epc_nodes", epc::epc_nodes),
     ("http_request", program::http_request),
     ("http_messages", http::messages),
+    ("http_session", http_session::check),
     ("pktgen_text", program::pktgen_text),
 ];
 

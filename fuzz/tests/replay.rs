@@ -26,7 +26,7 @@ fn most_prefixes(name: &str) -> usize {
         // A session each, and of files there are many.
         "vhost_messages" => 64,
         // Four nodes are made for each, or a stack.
-        "epc_nodes" | "tcp_stack" => 32,
+        "epc_nodes" | "tcp_stack" | "http_session" => 32,
         _ => usize::MAX,
     }
 }

@@ -70,6 +70,26 @@ impl Host {
         self.path_on(None, src, dst)
     }
 
+    /// The path back to the single host that a packet came from, for an answer from the address that
+    /// it was sent to. Those behind one router share the path that was found last.
+    #[inline]
+    pub(crate) fn path_back(&mut self, ours: IpAddr, peer: IpAddr) -> Option<Path> {
+        let routed = match address::is_link_scoped(peer) {
+            true => None,
+            false => self.routes.find_routed(peer),
+        };
+        let Some(number) = routed else {
+            return self.path(Some(ours), peer).ok().map(|(path, _)| path);
+        };
+        let (known, path) = self.last_routed;
+        if known == number && self.hops.get(path).is_some() {
+            return Some(path);
+        }
+        let (path, _) = self.path(Some(ours), peer).ok()?;
+        self.last_routed = (number, path);
+        Some(path)
+    }
+
     /// The same, by a given interface: link-local destinations need one, unless there is only one.
     ///
     /// # Errors

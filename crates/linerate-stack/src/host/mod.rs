@@ -164,6 +164,9 @@ pub struct Host {
     own: OwnAddresses,
     routes: Routes,
     hops: Hops,
+    /// A route with a router, by its number, and the path along it. It holds as long as the path
+    /// does: any change of routes ends that.
+    last_routed: (usize, Path),
     mtus: PathMtus,
     neighbours: Table,
     /// What [`turn`](Self::turn) said last; 0 where neighbours or fragments have come since.
@@ -213,6 +216,7 @@ impl Host {
             own: OwnAddresses::default(),
             routes: Routes::default(),
             hops: Hops::new(config.neighbours.max_entries)?,
+            last_routed: (0, Path::UNKNOWN),
             mtus: PathMtus::new(config.path_mtus, config.path_mtu_ns),
             neighbours: Table::new(config.neighbours.clone(), now_ns)?,
             due_ns: 0,

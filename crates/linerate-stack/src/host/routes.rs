@@ -137,6 +137,20 @@ impl Routes {
         self.iter().find(|route| is_on(route) && route.covers(to))
     }
 
+    /// The number of the route to an address, if that is by a router.
+    #[inline]
+    pub(super) fn find_routed(&self, to: IpAddr) -> Option<usize> {
+        let covers = |known: &Entry| match (known.route.destination, to) {
+            ((IpAddr::V4(network), len), IpAddr::V4(to)) => {
+                let differ = network.to_bits() ^ to.to_bits();
+                len == 0 || differ >> (32 - u32::from(len.min(32))) == 0
+            }
+            _ => known.route.covers(to),
+        };
+        let number = self.list.iter().position(covers)?;
+        self.list[number].route.via.map(|_| number)
+    }
+
     /// All, in the order of the search.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Route> {
         self.list.iter().map(|known| &known.route)

@@ -8,6 +8,7 @@
 //! | file | what |
 //! |---|---|
 //! | `receive` | segments find their connections; those that have none |
+//! | `cookies` | SYNs answered without a record |
 //! | `settle` | what follows when something has happened to a connection |
 //! | `io` | the user's calls |
 //! | `poll` | which sockets are ready |
@@ -49,6 +50,7 @@
 //! ```
 
 mod config;
+mod cookies;
 mod io;
 mod listener;
 mod moving;

@@ -9,10 +9,9 @@ use super::Stack;
 use super::slots::{Slots, is};
 use super::way::Way;
 use crate::host::{Arrived, ErrorKind, IcmpError, Path, PathMtu, ones};
-use crate::tcp::connection::{Active, Agreed, Connection, Context, Ecn, Passive, Shape, Wire};
-use crate::tcp::cookie::{Echo, Offer};
+use crate::tcp::connection::{Active, Connection, Context, Ecn, Passive, Shape, Wire};
 use crate::tcp::isn::Offsets;
-use crate::tcp::segment::{Header, Sacks, Segment, SynOptions};
+use crate::tcp::segment::{Header, Segment, SynOptions};
 use crate::tcp::time_wait::{self, Answer, Reply, TimeWait};
 use crate::tcp::tuple::{self, Tuple};
 
@@ -145,9 +144,15 @@ impl Stack {
         let all = burst.mask();
         burst.parts().take(tcp & all, &mut segments);
         out.consumed(segments.len() as u64);
+        let inserted = self.slots.inserted;
         for (packet, index) in segments.drain().zip(ones(tcp & all)) {
             let (key, arrived) = (inbound.key(index), inbound.arrived(index));
-            self.on_segment(packet, key, arrived, found[index], now_ns, out);
+            let found = match found[index] {
+                // An earlier segment of the burst has made one.
+                None if self.slots.inserted != inserted => self.slots.find(&key),
+                found => found,
+            };
+            self.on_segment(packet, key, arrived, found, now_ns, out);
         }
         inbound.keep(all & !tcp);
     }
@@ -166,12 +171,12 @@ impl Stack {
             return out.cache.free_one(packet);
         };
         segment.is_ce = arrived.tos & CE == CE;
-        // An earlier segment of the burst may have made or ended one.
+        // An earlier segment of the burst may have ended it.
         let found = match found {
-            Some(slot) if self.slots[slot].is & is::INDEXED != 0 && self.slots[slot].key == key => {
-                Some(slot)
+            Some(slot) if self.slots[slot].is & is::INDEXED == 0 || self.slots[slot].key != key => {
+                self.slots.find(&key)
             }
-            _ => self.slots.find(&key),
+            found => found,
         };
         let Some(index) = found else {
             return self.on_stranger(packet, key, arrived, &segment, now_ns, out);
@@ -227,10 +232,14 @@ impl Stack {
         };
         match segment.flags & (flag::SYN | flag::ACK | flag::RST) {
             flag::SYN => {
-                let bytes = arrived.l4(&packet);
-                let options = Segment::syn_options(bytes);
-                self.on_syn(listener, &key, segment, &options, isn, now_ns, out);
-                out.cache.free_one(packet);
+                let options = Segment::syn_options(arrived.l4(&packet));
+                match self.on_syn(listener, &key, segment, &options, isn, now_ns, out) {
+                    true => out.cache.free_one(packet),
+                    false => {
+                        let at = usize::from(arrived.l4);
+                        self.send_cookie((packet, at), &key, segment, &options, now_ns, out);
+                    }
+                }
             }
             flag::ACK => match self.open_by_cookie(listener, &key, segment, now_ns, out) {
                 Some(index) => self.deliver(index, segment, packet, arrived, now_ns, out),
@@ -240,7 +249,8 @@ impl Stack {
         }
     }
 
-    /// A SYN for a listener: RFC 9293 3.10.7.2, RFC 4987.
+    /// A SYN for a listener: RFC 9293 3.10.7.2, RFC 4987. False where it is to be answered by a
+    /// cookie.
     #[allow(clippy::too_many_arguments)] // what a SYN is
     fn on_syn(
         &mut self,
@@ -251,22 +261,22 @@ impl Stack {
         isn: Option<u32>,
         now_ns: u64,
         out: &mut Egress,
-    ) {
+    ) -> bool {
         let Some(listener) = self.listeners.at(listener_index) else {
-            return;
+            return true;
         };
         if listener.waiting >= listener.listen.backlog {
             listener.refused += 1;
             self.stats.backlog_full += 1;
-            return;
+            return true;
         }
         let is_flooded = listener.half_open >= listener.listen.half_open;
         // A connection that follows one in TIME-WAIT has to begin above it.
         if (is_flooded || self.slots.room() == 0) && isn.is_none() {
-            return self.send_cookie(key, segment, options, now_ns, out);
+            return false;
         }
         let Some((path, own)) = self.own(key, isn, now_ns) else {
-            return;
+            return true;
         };
         let passive = Passive {
             active: own,
@@ -276,7 +286,7 @@ impl Stack {
             Connection::accept(cx, &passive, segment)
         }) else {
             self.stats.no_room += 1;
-            return;
+            return true;
         };
         if let Some(listener) = self.listeners.at(listener_index) {
             listener.half_open += 1;
@@ -285,6 +295,7 @@ impl Stack {
         slot.listener = listener_index;
         slot.is |= is::HALF_OPEN;
         self.settle(index, now_ns, out);
+        true
     }
 
     /// What a connection of a 4-tuple begins with, and its path. `None` where there is none.
@@ -376,125 +387,13 @@ impl Stack {
 
     /// The label of what is sent for a connection over IPv6.
     #[inline]
-    fn flow_label(&self, key: &FlowKey) -> u32 {
+    pub(super) fn flow_label(&self, key: &FlowKey) -> u32 {
         match key {
             FlowKey::V4(_) => 0,
             FlowKey::V6(key) => self
                 .host
                 .flow_label(key.local(), key.remote(), protocol::TCP),
         }
-    }
-
-    /// Answers a SYN without keeping anything of it.
-    fn send_cookie(
-        &mut self,
-        key: &FlowKey,
-        segment: &Segment,
-        options: &SynOptions,
-        now_ns: u64,
-        out: &mut Egress,
-    ) {
-        let Some((path, own)) = self.own(key, None, now_ns) else {
-            return;
-        };
-        let config = &self.shared.config;
-        let has_ts = config.timestamps && segment.timestamps.is_some();
-        let asks = segment.flags & (flag::ECE | flag::CWR) == flag::ECE | flag::CWR;
-        let offer = Offer {
-            mss: options.mss.unwrap_or(536),
-            window_scale: options
-                .window_scale
-                .filter(|_| config.window_scaling && has_ts),
-            sack: config.sack && options.sack_permitted && has_ts,
-            ecn: asks && has_ts && config.ecn != crate::tcp::config::EcnMode::Off,
-            has_ts,
-        };
-        let cookie = match key {
-            FlowKey::V4(key) => self.cookies.make(key, segment.seq, &offer, now_ns),
-            FlowKey::V6(key) => self.cookies.make(key, segment.seq, &offer, now_ns),
-        };
-        let config = &self.shared.config;
-        let scale = crate::tcp::receive::Window::scale_for(config.receive_bytes_max);
-        let echo = segment.timestamps.map_or(0, |(value, _)| value);
-        let header = Header {
-            seq: cookie.isn,
-            ack: segment.seq.wrapping_add(1),
-            flags: flag::SYN | flag::ACK | if offer.ecn { flag::ECE } else { 0 },
-            window: config.receive_bytes.min(u16::MAX.into()) as u16,
-            timestamps: cookie.ts_val.map(|value| (value, echo)),
-            sacks: Sacks::NONE,
-            syn: Some(SynOptions {
-                mss: Some(own.link_mss),
-                window_scale: offer.window_scale.map(|_| scale),
-                sack_permitted: offer.sack,
-                fast_open: None,
-            }),
-        };
-        if self.send_bare(key, path, &header, now_ns, out) {
-            self.stats.cookies_sent += 1;
-        }
-    }
-
-    /// The ACK of a cookie makes a connection, which its listener counts at once.
-    fn open_by_cookie(
-        &mut self,
-        listener_index: u32,
-        key: &FlowKey,
-        segment: &Segment,
-        now_ns: u64,
-        out: &mut Egress,
-    ) -> Option<u32> {
-        if !self.cookies.are_out(now_ns) {
-            return None;
-        }
-        let echo = Echo {
-            seq: segment.seq,
-            ack: segment.ack,
-            ts_ecr: segment.timestamps.map(|(_, echo)| echo),
-        };
-        let offer = match key {
-            FlowKey::V4(key) => self.cookies.check(key, &echo, now_ns),
-            FlowKey::V6(key) => self.cookies.check(key, &echo, now_ns),
-        };
-        let Some(offer) = offer else {
-            self.stats.cookies_bad += 1;
-            return None;
-        };
-        let listener = self.listeners.at(listener_index)?;
-        if listener.waiting >= listener.listen.backlog {
-            listener.refused += 1;
-            self.stats.backlog_full += 1;
-            return None;
-        }
-        let (path, own) = self.own(key, Some(segment.ack.wrapping_sub(1)), now_ns)?;
-        let passive = Passive {
-            active: own,
-            syn: SynOptions {
-                mss: Some(offer.mss),
-                window_scale: offer.window_scale,
-                sack_permitted: offer.sack,
-                fast_open: None,
-            },
-        };
-        let agreed = Agreed {
-            ecn: offer.ecn,
-            irs: segment.seq.wrapping_sub(1),
-        };
-        let index = self.open(key, path, now_ns, out, |cx| {
-            Connection::resume(cx, &passive, &agreed, segment)
-        });
-        let Some(index) = index else {
-            self.stats.no_room += 1;
-            return None;
-        };
-        if let Some(listener) = self.listeners.at(listener_index) {
-            listener.half_open += 1;
-        }
-        let slot = &mut self.slots[index];
-        slot.listener = listener_index;
-        slot.is |= is::HALF_OPEN;
-        self.stats.cookies_good += 1;
-        Some(index)
     }
 
     fn ask_lingering(&mut self, key: &FlowKey, segment: &Segment, now_ns: u64) -> Option<Answer> {
@@ -586,7 +485,7 @@ impl Stack {
         }
     }
 
-    fn send_bare(
+    pub(super) fn send_bare(
         &mut self,
         key: &FlowKey,
         mut path: Path,

@@ -96,6 +96,8 @@ pub(super) struct Slots {
     warm: VecDeque<u32>,
     free: u32,
     used: u32,
+    /// Connections that were ever put in; the count wraps.
+    pub(super) inserted: u32,
     limit: u32,
     index4: Exact<16, u32>,
     index6: Exact<40, u32>,
@@ -118,6 +120,7 @@ impl Slots {
             warm: VecDeque::with_capacity(WARM + 1),
             free: NIL,
             used: 0,
+            inserted: 0,
             limit,
             index4: Exact::new(&index_config("tcp4", limit))?,
             index6: Exact::new(&index_config("tcp6", limit))?,
@@ -347,6 +350,7 @@ impl Slots {
             }
         }
         self.used += 1;
+        self.inserted = self.inserted.wrapping_add(1);
         Ok(index)
     }
 

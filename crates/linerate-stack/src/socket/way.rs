@@ -12,7 +12,7 @@ use crate::tcp::segment::Header;
 /// Offset of the checksum in a TCP header, in bytes.
 const CHECKSUM: u8 = 16;
 /// The hop limit that TCP sends with (RFC 9293 3.9.2: configurable; Linux: 64).
-const TTL: u8 = 64;
+pub(super) const TTL: u8 = 64;
 /// ECT(0) in the traffic class (RFC 3168 5).
 const ECT: u8 = 0b10;
 /// The longest frame that is handed to a port to be cut, headers aside: IP's length field holds
@@ -129,10 +129,7 @@ impl Way<'_> {
         if !payload.is_empty() {
             sum += u64::from(self.host.sum(payload));
         }
-        // The pseudo-header (RFC 9293 3.1).
-        sum += u64::from(key.src().to_bits()) + u64::from(key.dst().to_bits());
-        sum += u64::from(protocol::TCP) + len as u64;
-        head[CHECKSUM.into()..][..2].copy_from_slice(&(!fold(sum)).to_be_bytes());
+        finish_checksum(key, sum, len, head);
         self.out.made(1);
         let tos = if ecn == Ecn::Capable { ECT } else { 0 };
         self.host
@@ -175,5 +172,16 @@ impl Wire for Way<'_> {
     #[inline]
     fn confirm(&mut self) {
         self.host.confirm(*self.path, self.now_ns, self.out);
+    }
+}
+
+/// Stores the checksum of a segment of `len` bytes, whose words add up to `sum` and whose header
+/// begins with `head`: with the pseudo-header of RFC 9293 3.1.
+#[inline(always)]
+pub(super) fn finish_checksum(key: &FlowKey4, sum: u64, len: usize, head: &mut [u8]) {
+    let ends = u64::from(key.src().to_bits()) + u64::from(key.dst().to_bits());
+    let sum = sum + ends + u64::from(protocol::TCP) + len as u64;
+    if let Some(place) = head.get_mut(CHECKSUM.into()..usize::from(CHECKSUM) + 2) {
+        place.copy_from_slice(&(!fold(sum)).to_be_bytes());
     }
 }

@@ -114,7 +114,10 @@ impl Segment {
                 segment.timestamps = Some((value, u32::from_be_bytes([e, f, g, h])));
             }
             None if options.is_empty() => {}
-            _ => segment.read_options(options),
+            _ => match UsualSyn::read(options) {
+                Some(usual) => segment.timestamps = Some(usual.timestamps),
+                None => segment.read_options(options),
+            },
         }
         Some(segment)
     }
@@ -142,6 +145,9 @@ impl Segment {
         let Ok(tcp) = Tcp::new_checked(bytes) else {
             return found;
         };
+        if let Some(usual) = UsualSyn::read(tcp.options()) {
+            return usual.options;
+        }
         for option in tcp::options(tcp.options()) {
             match option {
                 TcpOption::MaxSegment(mss) => found.mss = Some(mss),
@@ -172,6 +178,37 @@ impl Segment {
     #[inline(always)]
     pub fn end(&self) -> u32 {
         self.seq.wrapping_add(self.seq_len())
+    }
+}
+
+/// What the options of most SYNs say: MSS, SACK-permitted, time stamps and window scale, in the
+/// order in which Linux and [`Header::write`] have them.
+struct UsualSyn {
+    timestamps: (u32, u32),
+    options: SynOptions,
+}
+
+impl UsualSyn {
+    #[inline]
+    fn read(options: &[u8]) -> Option<Self> {
+        let options = options.as_array::<20>()?;
+        let [2, 4, a, b, 4, 2, 8, 10, stamps @ .., 1, 3, 3, shift] = *options else {
+            return None;
+        };
+        let [c, d, e, f, g, h, i, j] = stamps;
+        Some(Self {
+            timestamps: (
+                u32::from_be_bytes([c, d, e, f]),
+                u32::from_be_bytes([g, h, i, j]),
+            ),
+            options: SynOptions {
+                mss: Some(u16::from_be_bytes([a, b])),
+                // RFC 7323 2.3: a shift above 14 counts as 14.
+                window_scale: Some(shift.min(14)),
+                sack_permitted: true,
+                fast_open: None,
+            },
+        })
     }
 }
 
@@ -288,6 +325,9 @@ impl Header {
     /// As [`write`](Self::write).
     #[inline]
     pub fn write_summed(&self, src_port: u16, dst_port: u16, out: &mut [u8]) -> u64 {
+        if let Some(sum) = self.write_usual_syn(src_port, dst_port, out) {
+            return sum;
+        }
         let is_common = self.syn.is_none() && self.sacks.is_empty();
         let room = out.first_chunk_mut::<{ tcp::HEADER_LEN + TIMESTAMPS_LEN }>();
         let (Some((value, echo)), Some(room), true) = (self.timestamps, room, is_common) else {
@@ -306,11 +346,45 @@ impl Header {
             value,
             echo,
         ];
-        for (place, word) in room.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-            *place = word.to_be_bytes();
-        }
-        words.iter().map(|&word| u64::from(word)).sum()
+        write_words(words, room)
     }
+
+    /// The same of a SYN whose options are the [usual](UsualSyn) ones; `None` where they are not.
+    #[inline]
+    fn write_usual_syn(&self, src_port: u16, dst_port: u16, out: &mut [u8]) -> Option<u64> {
+        let (Some(syn), Some((value, echo))) = (&self.syn, self.timestamps) else {
+            return None;
+        };
+        let (Some(mss), Some(shift)) = (syn.mss, syn.window_scale) else {
+            return None;
+        };
+        if !syn.sack_permitted || syn.fast_open.is_some() || !self.sacks.is_empty() {
+            return None;
+        }
+        let words = [
+            u32::from(src_port) << 16 | u32::from(dst_port),
+            self.seq,
+            self.ack,
+            10 << 28 | u32::from(self.flags) << 16 | u32::from(self.window),
+            0,
+            0x0204_0000 | u32::from(mss),
+            0x0402_080a,
+            value,
+            echo,
+            0x0103_0300 | u32::from(shift),
+        ];
+        let room = out.first_chunk_mut::<{ tcp::HEADER_LEN + 20 }>()?;
+        Some(write_words(words, room))
+    }
+}
+
+/// Stores words in network order, and adds them up.
+#[inline(always)]
+fn write_words<const N: usize, const L: usize>(words: [u32; N], out: &mut [u8; L]) -> u64 {
+    for (place, word) in out.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *place = word.to_be_bytes();
+    }
+    words.iter().map(|&word| u64::from(word)).sum()
 }
 
 fn write_rest_of_syn(syn: &SynOptions, out: &mut [u8], mut at: usize) -> usize {
@@ -357,16 +431,31 @@ mod tests {
             timestamps in any::<Option<(u32, u32)>>(),
             blocks in prop::collection::vec(any::<(u32, u32)>(), 0..4),
             mss in any::<Option<u16>>(),
+            (window_scale, sack_permitted) in (prop::option::of(0_u8..15), any::<bool>()),
         ) {
             let mut sacks = Sacks::NONE;
             blocks.iter().for_each(|&block| sacks.push(block));
-            let syn = mss.map(|mss| SynOptions { mss: Some(mss), ..SynOptions::default() });
+            if mss.is_some() {
+                sacks = Sacks::NONE;
+            }
+            let syn = mss.map(|mss| SynOptions {
+                mss: Some(mss),
+                window_scale,
+                sack_permitted,
+                fast_open: None,
+            });
             let header = Header { seq, ack, flags, window, timestamps, sacks, syn };
             let (mut one, mut other) = ([0xee; 80], [0xee; 80]);
             let len = header.write(1000, 80, &mut one);
             let sum = header.write_summed(1000, 80, &mut other);
             prop_assert_eq!(one, other);
             prop_assert_eq!(checksum::fold(sum), checksum::sum(&one[..len]));
+            // What was written is read.
+            let read = Segment::read(&one[..len]);
+            prop_assert_eq!(read.and_then(|segment| segment.timestamps), timestamps);
+            if let Some(syn) = syn {
+                prop_assert_eq!(Segment::syn_options(&one[..len]), syn);
+            }
         }
     }
 }

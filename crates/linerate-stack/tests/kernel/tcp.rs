@@ -281,6 +281,18 @@ fn byte(at: usize) -> u8 {
     (at.wrapping_mul(2_654_435_761) >> 13) as u8
 }
 
+/// Reads what there is at `seen`. Where a time limit is set the kernel does not go on by itself
+/// behind a signal (signal(7)), such as that by which a machine is stopped for a moment.
+fn read(stream: &mut TcpStream, room: &mut [u8], seen: usize) -> usize {
+    loop {
+        match stream.read(room) {
+            Ok(count) => return count,
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => panic!("{error} at {seen}"),
+        }
+    }
+}
+
 /// Sends `total` bytes to an echo server and compares what comes back.
 fn echo(stream: &mut TcpStream, total: usize) {
     let patience = Some(Duration::from_secs(60));
@@ -298,9 +310,7 @@ fn echo(stream: &mut TcpStream, total: usize) {
         });
         let (mut seen, mut room) = (0, vec![0; 1 << 16]);
         loop {
-            let count = stream
-                .read(&mut room)
-                .unwrap_or_else(|error| panic!("{error} at {seen}"));
+            let count = read(stream, &mut room, seen);
             if count == 0 {
                 break;
             }

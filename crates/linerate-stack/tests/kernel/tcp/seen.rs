@@ -17,8 +17,8 @@ const BAD_SUM: &str = "tcp.checksum.status == 0 || ip.checksum.status == 0";
 const GOOD_SUM: &str = "tcp.checksum.status == 1";
 const AGAIN: &str = "tcp.analysis.retransmission || tcp.analysis.fast_retransmission";
 
-/// Bytes of a connection: less than windows and any queue on the way hold, so that none is full when
-/// the machine lets a reader wait.
+/// Bytes of a connection: less than windows and any queue on the way hold, so that none is full
+/// when the machine lets a reader wait.
 const TOTAL: usize = 1_000_000;
 
 /// tcpdump at t0.

@@ -66,9 +66,7 @@ fn sums(stream: &mut TcpStream, total: usize, seed: u64) -> [String; 2] {
         });
         let (mut sha, mut seen, mut room) = (Sha256::new(), 0, vec![0; 1 << 16]);
         loop {
-            let count = stream
-                .read(&mut room)
-                .unwrap_or_else(|error| panic!("{error} at {seen}"));
+            let count = read(stream, &mut room, seen);
             if count == 0 {
                 break;
             }

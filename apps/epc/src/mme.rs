@@ -210,6 +210,11 @@ impl Mme {
         self.hss.state()
     }
 
+    /// Asks the HSS to end the connection (RFC 6733 5.4): the MME goes down.
+    pub fn disconnect(&mut self, out: &mut impl Sink) {
+        self.hss.disconnect(self.hss_link, &self.config.who, out);
+    }
+
     /// The end of GTP-C, for its counters and peers.
     pub fn control(&self) -> (&EndpointCounts, &Paths) {
         (&self.gtp.counts, &self.gtp.paths)

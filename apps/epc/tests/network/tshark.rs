@@ -138,6 +138,15 @@ fn tshark_reads_every_message() {
         ran.detach(now, id, out) || ran.service(now, id, out)
     });
     world.assert_empty();
+    // Users who come to another MME: the HSS cancels where they were. Then that MME goes down.
+    for host in ["mme.linerate", "mme2.linerate"] {
+        world.change_mme(6, host);
+        world.drive(State::Connected, |ran, now, id, out| {
+            ran.attach(now, id, out)
+        });
+        world.run(10 * SECOND);
+    }
+    world.disconnect_mme();
 
     let mut record = world.record.take().unwrap();
     // What we sent in the strangers' stead is not what nodes say.
@@ -170,7 +179,7 @@ fn tshark_reads_every_message() {
     let known = |values: &[u32]| values.iter().map(u32::to_string).collect::<BTreeSet<_>>();
     let control = [1, 2, 3, 32, 33, 34, 35, 36, 37, 70, 170, 171, 176, 177];
     assert_eq!(kinds("gtpv2.message_type"), known(&control));
-    let commands = [257, 280, 316, 318, 321];
+    let commands = [257, 280, 282, 316, 317, 318, 321];
     assert_eq!(kinds("diameter.cmd.code"), known(&commands));
     let user: BTreeSet<_> = ["0x01", "0x02", "0x1a", "0xff"].map(str::to_owned).into();
     assert_eq!(kinds("gtp.message"), user);

@@ -315,6 +315,30 @@ impl<A: Arrangement> World<A> {
         self.run(SECOND);
     }
 
+    /// Another MME takes its place; base stations connect to it, and their users are off.
+    pub(crate) fn change_mme(&mut self, users: u64, host: &str) {
+        let (now, mut config) = (self.now, mme_config(users, 2));
+        config.who.host = host.into();
+        let make = |cores, core: u8| Mme::new(&config, cores, core, Link::S6a(core.into()), now);
+        self.mme = A::arrange(parts(self.count, make).unwrap());
+        for station in 0..STATION_COUNT {
+            self.notice_all(Kind::Ran, Notice::Closed(Link::S1(station)));
+        }
+        self.connect_hss();
+        self.connect_stations();
+        self.run(SECOND);
+    }
+
+    /// The MME takes leave of the HSS.
+    pub(crate) fn disconnect_mme(&mut self) {
+        for core in 0..self.count {
+            let mut out = Outbox::default();
+            self.mme[core].with(core as u8, |mme| mme.disconnect(&mut out));
+            self.post(Kind::Mme, out);
+        }
+        self.run(SECOND);
+    }
+
     /// Opens a Diameter connection for each part of the MME.
     pub(crate) fn connect_hss(&mut self) {
         for core in 0..self.count {

@@ -5,6 +5,7 @@
 
 mod acl;
 mod balance;
+mod epc;
 mod exact;
 mod flow;
 mod forward;
@@ -193,6 +194,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         gateway_balance::ROWS,
         gateway_cps::ROWS,
         steer::ROWS,
+        epc::ROWS,
         steer_move::ROWS,
         parse::ROWS,
         rss::ROWS,

@@ -647,7 +647,7 @@ impl<'a> Bench<'a> {
             return smoltcp::measure(program, row.name, seconds, &self.cpus);
         }
         if let (Peer::Own { row }, Some(linerate)) = (row.peer, &self.linerate) {
-            let mut sample = linerate.micro(row, seconds, &self.cpus.list(false))?;
+            let mut sample = linerate.micro(row, seconds, &self.cpus.list(true))?;
             sample.peer_name = format!("our own {row}");
             return Ok(sample);
         }

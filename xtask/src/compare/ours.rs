@@ -109,7 +109,11 @@ impl Linerate {
             (Peer::Veth { driver, tx }, Some(veth)) => {
                 self.on_veth(driver, tx, seconds, cpus, veth)
             }
-            (peer, _) => self.micro(row.name, seconds, &cpus.list(peer == Peer::TwoCores)),
+            // Those on one core take the first CPU of the list.
+            (peer, _) => {
+                let is_on_two = matches!(peer, Peer::TwoCores | Peer::Own { .. });
+                self.micro(row.name, seconds, &cpus.list(is_on_two))
+            }
         }
     }
 

@@ -260,6 +260,7 @@ pub(super) const ROWS: &[Row] = &[
     one_core("rss.softrss.36",          Some(10.0)),
     one_core("rss.inverse",             Some(20.0)),
     one_core("steer.connect",           Some(10.0)),
+    Row { name: "epc.attach", unit: Unit::Ns, target: Some(1.15), peer: Peer::Own { row: "epc.attach.hash" } },
     one_core("exact.lookup16.1k",       Some(1.5)),
     one_core("exact.lookup16.4m",       Some(1.5)),
     one_core("exact.miss16.1k",         None),

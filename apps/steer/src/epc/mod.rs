@@ -12,8 +12,9 @@
 //!
 //! Each lcore has a part of each node, with the users that `core(IMSI)` gives it. A message meets
 //! its user's part in one of three ways: datagrams and packets are brought there by what they name
-//! ([`Settings::owner_rule`](settings::Settings::owner_rule)); what comes on a connection, which carries
-//! many users, goes there as a parcel; what goes out on a connection goes to its lcore as one.
+//! ([`Settings::owner_rule`](settings::Settings::owner_rule)); what comes on a connection, which
+//! carries many users, goes there as a parcel; what goes out on a connection goes to its lcore as
+//! one.
 //! Nothing is locked.
 
 mod packets;

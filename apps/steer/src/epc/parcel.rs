@@ -1,7 +1,7 @@
 //! What one lcore of a node sends another: a head of ten bytes, and a message.
 //!
 //! ```text
-//! byte 0: what it is   1: kind of link, or of notice   2..10: address, port, number   10..: message
+//! byte 0: what it is   1: kind of link   2..10: address, port, number   10..: message
 //! ```
 
 use std::net::{Ipv4Addr, SocketAddrV4};

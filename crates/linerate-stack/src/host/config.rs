@@ -175,6 +175,9 @@ pub enum Unreachable {
     /// A link-local destination, and several interfaces (RFC 4007 6).
     #[error("a link-local destination needs an interface")]
     NoScope,
+    /// A group or broadcast address, for what goes to one host only (RFC 9293 MUST-46).
+    #[error("the destination is not a single host")]
+    Group,
     /// Source and destination are of different families.
     #[error("source and destination are of different address families")]
     Family,

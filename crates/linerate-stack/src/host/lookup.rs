@@ -237,6 +237,11 @@ impl Host {
         routes::choose_source(all, dst, next).filter(|_| !address::is_link_scoped(dst))
     }
 
+    /// Whether an address is of several hosts: multicast, or a broadcast of a network of ours.
+    pub(crate) fn is_group(&self, address: IpAddr) -> bool {
+        address::group_mac(address).is_some() || self.is_broadcast(address)
+    }
+
     pub(super) fn is_broadcast(&self, address: IpAddr) -> bool {
         let IpAddr::V4(v4) = address else {
             return false;

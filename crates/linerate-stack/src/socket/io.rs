@@ -112,6 +112,9 @@ impl Io<'_> {
         let source = local
             .map(|local| local.ip())
             .filter(|ip| !ip.is_unspecified());
+        if self.stack.host.is_group(remote.ip()) {
+            return Err(Unreachable::Group.into());
+        }
         let (path, source) = self.stack.host.path(source, remote.ip())?;
         let port = local.map_or(0, |local| local.port());
         let Some(key) = tuple::of((source, port).into(), remote) else {

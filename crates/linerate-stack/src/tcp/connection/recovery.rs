@@ -539,7 +539,8 @@ impl Connection {
         }
     }
 
-    fn undo_window<W>(&mut self, cx: &Context<'_, W>, unmark: bool) {
+    fn undo_window<W>(&mut self, cx: &mut Context<'_, W>, unmark: bool) {
+        cx.shared.stats.undone += 1;
         if unmark {
             // What counted as lost is in flight.
             (self.lost, self.lost_unsent) = (0, 0);
@@ -562,7 +563,6 @@ impl Connection {
     fn undo_loss<W: Wire>(&mut self, cx: &mut Context<'_, W>, by_frto: bool) {
         self.unmark_lost(cx);
         self.undo_window(cx, true);
-        cx.shared.stats.undone += 1;
         self.retries = 0;
         self.set(is::FRTO, false);
         self.rtt.clear_backoff();
@@ -576,7 +576,6 @@ impl Connection {
     fn try_undo_recovery<W: Wire>(&mut self, cx: &mut Context<'_, W>, told: &Told) -> bool {
         if self.may_undo(told) {
             self.undo_window(cx, false);
-            cx.shared.stats.undone += 1;
         }
         if self.snd_una == self.recovery_point && !self.is(is::SACK) {
             // Hold on until there is more: late duplicates are not to begin another recovery.
@@ -591,7 +590,7 @@ impl Connection {
         false
     }
 
-    fn try_undo_dsack<W>(&mut self, cx: &Context<'_, W>) -> bool {
+    fn try_undo_dsack<W>(&mut self, cx: &mut Context<'_, W>) -> bool {
         if self.has_undo && self.undo_retrans == 0 {
             self.undo_window(cx, false);
             return true;
@@ -611,7 +610,6 @@ impl Connection {
         }
         self.unmark_lost(cx);
         self.undo_window(cx, true);
-        cx.shared.stats.undone += 1;
         self.try_to_open(cx, told);
         false
     }

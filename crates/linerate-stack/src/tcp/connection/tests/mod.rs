@@ -7,6 +7,7 @@ mod handshake;
 mod link;
 mod loss;
 mod receiving;
+mod requirements;
 mod script;
 mod sending;
 mod transfer;

@@ -2,9 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 mod calls;
+mod clauses;
 mod floods;
+mod forge;
+mod hostile;
+mod many;
 mod moving;
 mod parked;
+mod scarce;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

@@ -6,6 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod ci;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod clauses;
 mod compare;
 mod error;
 mod figures;

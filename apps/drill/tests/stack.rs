@@ -7,22 +7,9 @@ use std::path::{Path, PathBuf};
 /// `lacks` for what it does not have, `differs` for a choice that is not Linux'.
 const EXCEPTIONS: &[(&str, &str)] = &[
     (
-        "fastopen-client",
-        "lacks Fast Open (RFC 7413) in its sockets",
-    ),
-    (
-        "fastopen-no-cookie",
-        "lacks Fast Open (RFC 7413) in its sockets",
-    ),
-    (
-        "fastopen-server",
-        "lacks Fast Open (RFC 7413) in its sockets",
-    ),
-    (
         "icmp-syn",
         "differs: a soft error ends no first attempt (RFC 9293 3.9.2.2: MUST-56)",
     ),
-    ("mss-setsockopt", "lacks TCP_MAXSEG"),
     (
         "sws-receiver",
         "differs: SO_RCVBUF is the window, Linux doubles it and counts its overhead",

@@ -7,13 +7,16 @@ use super::info;
 use super::options::Options;
 use crate::call::{Call, Handle, OptionValue, Out, Reply, SocketKind};
 use linerate_stack::host::udp::{Bind, UdpId};
-use linerate_stack::socket::{ConnectError, Listen, ListenerId, SocketId};
+use linerate_stack::socket::{Connect, ConnectError, Listen, ListenerId, SocketId};
 use linerate_stack::tcp::connection::{Error, State};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 /// An answer, or the number of an error.
 pub(super) type Answer = Result<Reply, i32>;
+
+/// How many may be open before their handshake is over.
+const FAST_OPEN: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN);
 
 /// What a handle stands for.
 pub(super) enum Socket {
@@ -66,6 +69,12 @@ impl Stream {
         }
     }
 
+    /// The longest segment that it may have.
+    fn max_segment(&self) -> Option<u16> {
+        let most = self.options.get(&(libc::IPPROTO_TCP, libc::TCP_MAXSEG))?;
+        u16::try_from(*most).ok()
+    }
+
     fn connection(&self) -> Result<SocketId, i32> {
         match self.role {
             Role::Connection(id) => Ok(id),
@@ -85,7 +94,11 @@ impl OwnStack {
             Call::Bind(handle, address) => self.bind(now_ns, *handle, canonical(*address)),
             Call::Listen(handle, backlog) => self.listen(now_ns, *handle, *backlog),
             Call::Accept(handle) => self.accept(now_ns, *handle),
-            Call::Connect(handle, remote) => self.connect(now_ns, *handle, remote.map(canonical)),
+            Call::Connect(handle, remote) => {
+                let remote = remote.map(canonical);
+                self.connect(now_ns, *handle, remote, &[])
+                    .map(|_| Reply::ok(0))
+            }
             Call::Read(handle, bytes, flags) => self.read(now_ns, *handle, *bytes, *flags),
             Call::Write(handle, data, flags, to) => {
                 self.write(now_ns, *handle, data, *flags, to.map(canonical))
@@ -164,12 +177,19 @@ impl OwnStack {
 
     fn listen(&mut self, now_ns: u64, handle: Handle, backlog: i32) -> Answer {
         let only_cookies = self.only_cookies;
+        let is_fast_open_for_all = self.is_fast_open_for_all;
         let stream = self.stream(handle)?;
         let bound = stream.bound.ok_or(libc::EDESTADDRREQ)?;
         let mut listen = Listen {
             address: Some(bound.ip()).filter(|ip| !ip.is_unspecified()),
             // As Linux: so many may wait, and one more.
             backlog: backlog.unsigned_abs().saturating_add(1),
+            fast_open: match stream.options.get(&FAST_OPEN) {
+                Some(most) => most.unsigned_abs(),
+                None if is_fast_open_for_all => backlog.unsigned_abs(),
+                None => 0,
+            },
+            max_segment: stream.max_segment(),
             ..Listen::on(bound.port())
         };
         if only_cookies {
@@ -204,7 +224,15 @@ impl OwnStack {
         })
     }
 
-    fn connect(&mut self, now_ns: u64, handle: Handle, remote: Option<SocketAddr>) -> Answer {
+    /// Connects a socket, with `data` where that is of Fast Open: the answer is how much of it
+    /// was taken.
+    fn connect(
+        &mut self,
+        now_ns: u64,
+        handle: Handle,
+        remote: Option<SocketAddr>,
+        data: &[u8],
+    ) -> Answer {
         if let Some(Socket::Datagram(_)) = self.sockets.get(&handle) {
             let remote = remote.ok_or(libc::EAFNOSUPPORT)?;
             let id = self.bound(now_ns, handle)?;
@@ -215,6 +243,7 @@ impl OwnStack {
         }
         let stream = self.stream(handle)?;
         let (role, bound, options) = (stream.role, stream.bound, stream.options.clone());
+        let max_segment = stream.max_segment();
         let Some(remote) = remote else {
             if let Role::Connection(id) = role {
                 self.stack.io(now_ns, &mut self.out).abort(id);
@@ -234,14 +263,23 @@ impl OwnStack {
             }
             Role::Fresh => {}
         }
-        let id = io.connect(bound, remote).map_err(|error| match error {
+        let how = Connect {
+            local: bound,
+            remote,
+            data,
+            max_segment,
+        };
+        let (id, taken) = io.open(&how).map_err(|error| match error {
             ConnectError::Unreachable(_) => libc::ENETUNREACH,
             ConnectError::NoPort(_) => libc::EADDRNOTAVAIL,
             ConnectError::NoRoom => libc::ENOBUFS,
         })?;
         self.apply_all(now_ns, id, &options)?;
         self.stream(handle)?.role = Role::Connection(id);
-        Err(libc::EINPROGRESS)
+        match taken {
+            0 => Err(libc::EINPROGRESS),
+            taken => Ok(Reply::ok(taken as i64)),
+        }
     }
 
     /// The UDP socket of a handle, bound to a free port if it is not bound.
@@ -325,8 +363,12 @@ impl OwnStack {
             return Ok(Reply::ok(data.len() as i64));
         }
         let id = self.stream(handle)?.connection();
-        if flags & (libc::MSG_FASTOPEN | libc::MSG_OOB) != 0 {
+        let is_client = self.stack.settings().fast_open.client;
+        if flags & libc::MSG_OOB != 0 || flags & libc::MSG_FASTOPEN != 0 && !is_client {
             return Err(libc::EOPNOTSUPP);
+        }
+        if flags & libc::MSG_FASTOPEN != 0 && self.stream(handle)?.role == Role::Fresh {
+            return self.connect(now_ns, handle, to, data);
         }
         let id = id.map_err(|_| libc::EPIPE)?;
         let cork = (libc::IPPROTO_TCP, libc::TCP_CORK);

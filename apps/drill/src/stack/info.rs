@@ -42,7 +42,8 @@ pub(super) fn fields(info: &connection::Info, stats: &Stats, path_mtu: u16) -> I
     let options = u64::from(info.timestamps)
         | u64::from(info.sack) << 1
         | u64::from(is_scaled) << 2
-        | u64::from(info.ecn) << 3;
+        | u64::from(info.ecn) << 3
+        | u64::from(info.syn_data) << 5;
     let ssthresh = match info.ssthresh_bytes {
         // TCP_INFINITE_SSTHRESH
         u32::MAX => 0x7fff_ffff,

@@ -83,6 +83,8 @@ pub struct OwnStack {
     deadline_ns: u64,
     /// Whether SYNs are answered by cookies alone (`tcp_syncookies = 2`).
     only_cookies: bool,
+    /// Whether listeners have Fast Open without asking for it (`tcp_fastopen`, 0x400).
+    is_fast_open_for_all: bool,
 }
 
 impl OwnStack {
@@ -141,6 +143,7 @@ impl OwnStack {
             next_handle: 3,
             deadline_ns: NEVER,
             only_cookies: false,
+            is_fast_open_for_all: false,
         };
         for (name, value) in DEFAULTS {
             new.configure(name, value)?;

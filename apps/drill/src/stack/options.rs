@@ -61,6 +61,12 @@ impl OwnStack {
                 (settings.receive_bytes, settings.receive_bytes_max) = (bytes, bytes);
             }
             (SOL_SOCKET, _) => {}
+            // As Linux: TCP_MIN_MSS and MAX_TCP_WINDOW.
+            (IPPROTO_TCP, libc::TCP_MAXSEG) if !(88..=32_767).contains(&number) => {
+                return Err(libc::EINVAL);
+            }
+            // Those of the next connect or listen.
+            (IPPROTO_TCP, libc::TCP_MAXSEG | libc::TCP_FASTOPEN) => {}
             (
                 IPPROTO_TCP,
                 libc::TCP_NODELAY
@@ -118,7 +124,10 @@ impl OwnStack {
         let Socket::Stream(stream) = socket else {
             return Err(libc::ENOPROTOOPT);
         };
-        if let Some(value) = stream.options.get(&option) {
+        // What was asked for is not what a connection has.
+        let is_connected = matches!(stream.role, Role::Connection(_));
+        let is_told = is_connected && option == (IPPROTO_TCP, libc::TCP_MAXSEG);
+        if let Some(value) = stream.options.get(&option).filter(|_| !is_told) {
             return match form {
                 OptionForm::Linger => {
                     let value = OptionValue::Linger(*value != 0, 0);

@@ -2,7 +2,7 @@
 
 use super::OwnStack;
 use crate::settings::DEFAULTS;
-use linerate_stack::tcp::config::EcnMode;
+use linerate_stack::tcp::config::{EcnMode, FastOpenMode};
 use linerate_stack::tcp::congestion::Algorithm;
 use std::str::FromStr;
 
@@ -59,6 +59,19 @@ impl OwnStack {
                     _ => return Err("a flood is always answered with cookies".into()),
                 }
             }
+            "tcp_fastopen" => {
+                let bits = bits(value)?;
+                settings.fast_open = FastOpenMode {
+                    client: bits & 1 != 0,
+                    server: bits & 2 != 0,
+                    server_without_cookie: bits & 0x200 != 0,
+                };
+                self.is_fast_open_for_all = bits & 0x400 != 0;
+                if bits & 4 != 0 {
+                    return Err("without a cookie no SYN has data".into());
+                }
+            }
+            "tcp_no_metrics_save" => settings.path_metrics = !is_on(value)?,
             // RFC 1337 3, fix F1: resets never end TIME-WAIT here.
             "tcp_rfc1337" if is_on(value)? => {}
             // Each timeout of a SYN is twice the one before (RFC 6298 5.5).
@@ -68,6 +81,17 @@ impl OwnStack {
             _ => return Err("linerate's stack has no such setting".into()),
         }
         Ok(())
+    }
+}
+
+/// Bits of a word that is written in tens or sixteens.
+fn bits(value: &str) -> Result<u32, String> {
+    match value.trim().strip_prefix("0x") {
+        Some(digits) => {
+            let wrong = |_| format!("{value:?} is no number that fits");
+            u32::from_str_radix(digits, 16).map_err(wrong)
+        }
+        None => number(value),
     }
 }
 

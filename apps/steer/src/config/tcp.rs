@@ -34,6 +34,9 @@ pub(super) fn read(file: &Section<'_>) -> StackConfig {
     switch("rack", &mut tcp.rack);
     switch("frto", &mut tcp.frto);
     switch("pacing", &mut tcp.pacing);
+    // None of the applications opens a connection with data that may come twice.
+    switch("fast_open", &mut tcp.fast_open.server);
+    switch("path_metrics", &mut tcp.path_metrics);
     switch("slow_start_after_idle", &mut tcp.slow_start_after_idle);
     if let Some(ecn) = said(section.choice("ecn", &ECN)) {
         tcp.ecn = ecn;

@@ -4,6 +4,7 @@ use crate::host::HostConfig;
 use crate::host::ping::PingConfig;
 use crate::host::udp::UdpConfig;
 use crate::tcp::config::Config;
+use crate::tcp::metrics::MetricsConfig;
 use crate::tcp::secret::Secret;
 use crate::tcp::time_wait;
 
@@ -32,6 +33,8 @@ pub struct StackConfig {
     pub received_pkts: u32,
     /// The bytes of those slots.
     pub received_bytes: u64,
+    /// What is remembered of hosts.
+    pub metrics: MetricsConfig,
     /// Challenge ACKs a second (RFC 5961 7).
     pub challenges_per_s: u32,
     /// Local ports that connections opened here use (Linux: `ip_local_port_range`).
@@ -54,6 +57,7 @@ impl Default for StackConfig {
             send_chunks: 32_768,
             received_pkts: 65_536,
             received_bytes: 128 << 20,
+            metrics: MetricsConfig::default(),
             challenges_per_s: crate::tcp::rate::CHALLENGES_PER_S,
             ports: 32_768..=60_999,
             secret: Secret::random(),
@@ -72,6 +76,12 @@ pub struct Listen {
     pub backlog: u32,
     /// Connections that may be half-open; beyond that SYNs are answered by cookies.
     pub half_open: u32,
+    /// Connections that may be open before their handshake is over (RFC 7413 5.1), where the stack
+    /// [has](crate::tcp::config::FastOpenMode::server) Fast Open; 0 for none.
+    pub fast_open: u32,
+    /// The longest segment that they send and tell the peer to send, in bytes (Linux: TCP_MAXSEG);
+    /// without, what link and path take.
+    pub max_segment: Option<u16>,
     /// What its events have with them.
     pub token: u64,
 }
@@ -84,7 +94,35 @@ impl Listen {
             port,
             backlog: 4096,
             half_open: 1024,
+            fast_open: 256,
+            max_segment: None,
             token: 0,
+        }
+    }
+}
+
+/// How a connection is opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Connect<'a> {
+    /// From where, if that matters; with any port where the port is 0.
+    pub local: Option<std::net::SocketAddr>,
+    /// To where.
+    pub remote: std::net::SocketAddr,
+    /// Data for the SYN, where the stack [has](crate::tcp::config::FastOpenMode::client) Fast Open
+    /// (RFC 7413). It may be delivered twice (6.1): only what can bear that belongs here.
+    pub data: &'a [u8],
+    /// As of [`Listen`].
+    pub max_segment: Option<u16>,
+}
+
+impl Connect<'_> {
+    /// From anywhere, without data.
+    pub fn to(remote: std::net::SocketAddr) -> Self {
+        Self {
+            local: None,
+            remote,
+            data: &[],
+            max_segment: None,
         }
     }
 }

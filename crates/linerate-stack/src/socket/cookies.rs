@@ -18,12 +18,14 @@ use crate::tcp::segment::{Header, Sacks, Segment, SynOptions};
 
 impl Stack {
     /// Answers a SYN without keeping anything of it.
+    #[allow(clippy::too_many_arguments)] // what a SYN is
     pub(super) fn send_cookie(
         &mut self,
         (packet, l4): (Packet, usize),
         key: &FlowKey,
         segment: &Segment,
         options: &SynOptions,
+        max_segment: Option<u16>,
         now_ns: u64,
         out: &mut Egress,
     ) {
@@ -34,6 +36,7 @@ impl Stack {
         let Some(path) = self.host.path_back(local, remote) else {
             return out.cache.free_one(packet);
         };
+        let most = max_segment.unwrap_or(u16::MAX);
         let config = &self.shared.config;
         let has_ts = config.timestamps && segment.timestamps.is_some();
         let asks = segment.flags & (flag::ECE | flag::CWR) == flag::ECE | flag::CWR;
@@ -61,7 +64,7 @@ impl Stack {
             timestamps: cookie.ts_val.map(|value| (value, echo)),
             sacks: Sacks::NONE,
             syn: Some(SynOptions {
-                mss: Some(path.link_mtu().saturating_sub(header_len)),
+                mss: Some(path.link_mtu().saturating_sub(header_len).min(most)),
                 window_scale: offer.window_scale.map(|_| scale),
                 sack_permitted: offer.sack,
                 fast_open: None,
@@ -134,9 +137,10 @@ impl Stack {
             self.stats.backlog_full += 1;
             return None;
         }
+        let limit = listener.listen.max_segment;
         let (path, own) = self.own(key, Some(segment.ack.wrapping_sub(1)), now_ns)?;
         let passive = Passive {
-            active: own,
+            active: own.limited(limit),
             syn: SynOptions {
                 mss: Some(offer.mss),
                 window_scale: offer.window_scale,

@@ -8,7 +8,7 @@ use linerate_tables::rss::Ports;
 use linerate_wire::FlowKey;
 
 use super::Stack;
-use super::config::Listen;
+use super::config::{Connect, Listen};
 use super::listener::ListenerId;
 use super::poll::Event;
 use super::receive::{Uses, local_of};
@@ -92,7 +92,9 @@ impl Io<'_> {
         }
         listener.waiting -= 1;
         slot.is &= !is::QUEUED;
-        slot.listener = NIL;
+        if slot.is & is::HALF_OPEN == 0 {
+            slot.listener = NIL;
+        }
         let remote = match &slot.key {
             FlowKey::V4(key) => key.remote(),
             FlowKey::V6(key) => key.remote(),
@@ -109,6 +111,21 @@ impl Io<'_> {
         local: Option<SocketAddr>,
         remote: SocketAddr,
     ) -> Result<SocketId, ConnectError> {
+        let how = Connect {
+            local,
+            ..Connect::to(remote)
+        };
+        Ok(self.open(&how)?.0)
+    }
+
+    /// Opens a connection as `how` says. Returns it, and how many bytes of its data were taken:
+    /// none where Fast Open is off, or where no cookie of the peer is known; then the SYN asks for
+    /// one.
+    ///
+    /// # Errors
+    /// Why it cannot be.
+    pub fn open(&mut self, how: &Connect<'_>) -> Result<(SocketId, usize), ConnectError> {
+        let Connect { local, remote, .. } = *how;
         let source = local
             .map(|local| local.ip())
             .filter(|ip| !ip.is_unspecified());
@@ -133,8 +150,16 @@ impl Io<'_> {
         let Some((path, own)) = self.stack.own(&key, isn, self.now_ns) else {
             return Err(Unreachable::NoRoute.into());
         };
+        let own = own.limited(how.max_segment);
+        let is_fast = self.stack.shared.config.fast_open.client && !how.data.is_empty();
+        let mut taken = 0;
         let opened = self.stack.open(&key, path, self.now_ns, self.out, |cx| {
-            Connection::connect(cx, &own)
+            if !is_fast {
+                return Connection::connect(cx, &own);
+            }
+            let (connection, count) = Connection::connect_fast(cx, &own, how.data);
+            taken = count;
+            connection
         });
         let Some(index) = opened else {
             self.stack.stats.no_room += 1;
@@ -144,7 +169,7 @@ impl Io<'_> {
         slot.is |= is::OWNED;
         slot.mapped = needs_entry;
         self.stack.settle(index, self.now_ns, self.out);
-        Ok(self.stack.slots.id(index))
+        Ok((self.stack.slots.id(index), taken))
     }
 
     /// The key with a local port that is free and brings answers to this lcore.

@@ -22,6 +22,8 @@ pub(super) struct Listener {
     pub(super) tail: u32,
     pub(super) waiting: u32,
     pub(super) half_open: u32,
+    /// Those of them whose users have them already (RFC 7413 5.1).
+    pub(super) early: u32,
     pub(super) is_open: bool,
     /// Connections that found the backlog full.
     pub(super) refused: u64,
@@ -61,6 +63,7 @@ impl Listeners {
             tail: NIL,
             waiting: 0,
             half_open: 0,
+            early: 0,
             is_open: true,
             refused: 0,
         };

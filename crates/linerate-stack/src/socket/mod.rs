@@ -63,7 +63,7 @@ mod steer;
 mod tests;
 mod way;
 
-pub use config::{Listen, StackConfig};
+pub use config::{Connect, Listen, StackConfig};
 pub use io::{ConnectError, Io};
 pub use listener::ListenerId;
 pub use moving::{Detached, Refused};
@@ -85,6 +85,8 @@ use crate::host::udp::Udp;
 use crate::host::{Host, HostError, Inbound};
 use crate::tcp::connection::Shared;
 use crate::tcp::cookie::Cookies;
+use crate::tcp::fast_open::Keys;
+use crate::tcp::metrics::Metrics;
 use crate::tcp::ports::Chooser;
 use crate::tcp::rate::Challenges;
 use crate::tcp::receive::Pieces;
@@ -103,6 +105,8 @@ const TICK_SHIFT: u32 = 14;
 const TIMERS_A_TURN: usize = 1024;
 /// Records of TIME-WAIT that one turn looks at.
 const LINGERING_A_TURN: usize = 256;
+/// What the secret of Fast Open's cookies is derived for.
+const FAST_OPEN: u64 = 7413;
 
 /// Why there is no stack.
 #[derive(Debug, thiserror::Error)]
@@ -152,6 +156,7 @@ pub struct Stack {
     lingering6: TimeWait<40, FlowKey6>,
     shared: Shared,
     cookies: Cookies,
+    fast_open: Keys,
     chooser: Chooser,
     secret: Secret,
     wheel: Wheel,
@@ -194,8 +199,10 @@ impl Stack {
                 chunks: Chunks::new(config.send_chunks)?,
                 stats: Stats::default(),
                 challenges: Challenges::new(config.challenges_per_s, &config.secret),
+                metrics: Metrics::new(&config.metrics)?,
             },
             cookies: Cookies::new(config.secret),
+            fast_open: Keys::new(config.secret.derived(FAST_OPEN)),
             chooser: Chooser::new(&config.secret),
             secret: config.secret,
             wheel: Wheel::new(
@@ -248,6 +255,17 @@ impl Stack {
     /// Settings of connections to come.
     pub fn settings(&mut self) -> &mut crate::tcp::config::Config {
         &mut self.shared.config
+    }
+
+    /// What is remembered of hosts (RFC 9040).
+    pub fn metrics(&self) -> &Metrics {
+        &self.shared.metrics
+    }
+
+    /// Gives Fast Open's cookies by another key from now on; those of the present one are taken
+    /// until the next change (RFC 7413 4.1.2).
+    pub fn rotate_fast_open(&mut self, key: Secret) {
+        self.fast_open.rotate(key);
     }
 
     /// Whether a connection is here, by its key as segments that arrive have it.

@@ -155,10 +155,11 @@ impl Stack {
         if connection.readable() > 0 || connection.is_at_end() {
             ready |= interest::READ;
         }
-        if connection.writable() > 0 && connection.state().is_synchronized() {
+        let is_open = connection.state().is_synchronized() || connection.is_open_early();
+        if connection.writable() > 0 && is_open {
             ready |= interest::WRITE;
         }
-        if connection.is_at_end() {
+        if connection.has_hung_up() {
             ready |= interest::HANG_UP;
         }
         if connection.error().is_some() {

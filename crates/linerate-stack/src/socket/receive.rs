@@ -9,7 +9,9 @@ use super::Stack;
 use super::slots::{Slots, is};
 use super::way::Way;
 use crate::host::{Arrived, ErrorKind, IcmpError, Path, PathMtu, ones};
-use crate::tcp::connection::{Active, Connection, Context, Ecn, Passive, Shape, Wire};
+use crate::tcp::connection::{Active, Connection, Context, Ecn, FastSyn, Passive};
+use crate::tcp::connection::{Shape, Wire};
+use crate::tcp::fast_open::{FastOpen, Verdict};
 use crate::tcp::isn::Offsets;
 use crate::tcp::segment::{Header, Segment, SynOptions};
 use crate::tcp::time_wait::{self, Answer, Reply, TimeWait};
@@ -233,13 +235,8 @@ impl Stack {
         match segment.flags & (flag::SYN | flag::ACK | flag::RST) {
             flag::SYN => {
                 let options = Segment::syn_options(arrived.l4(&packet));
-                match self.on_syn(listener, &key, segment, &options, isn, now_ns, out) {
-                    true => out.cache.free_one(packet),
-                    false => {
-                        let at = usize::from(arrived.l4);
-                        self.send_cookie((packet, at), &key, segment, &options, now_ns, out);
-                    }
-                }
+                let syn = (packet, arrived.l4.into());
+                self.on_syn(syn, listener, &key, segment, &options, isn, now_ns, out);
             }
             flag::ACK => match self.open_by_cookie(listener, &key, segment, now_ns, out) {
                 Some(index) => self.deliver(index, segment, packet, arrived, now_ns, out),
@@ -249,11 +246,11 @@ impl Stack {
         }
     }
 
-    /// A SYN for a listener: RFC 9293 3.10.7.2, RFC 4987. False where it is to be answered by a
-    /// cookie.
+    /// A SYN for a listener, whose TCP header begins at `l4`: RFC 9293 3.10.7.2, RFC 4987.
     #[allow(clippy::too_many_arguments)] // what a SYN is
     fn on_syn(
         &mut self,
+        (packet, l4): (Packet, usize),
         listener_index: u32,
         key: &FlowKey,
         segment: &Segment,
@@ -261,41 +258,99 @@ impl Stack {
         isn: Option<u32>,
         now_ns: u64,
         out: &mut Egress,
-    ) -> bool {
+    ) {
         let Some(listener) = self.listeners.at(listener_index) else {
-            return true;
+            return out.cache.free_one(packet);
         };
         if listener.waiting >= listener.listen.backlog {
             listener.refused += 1;
             self.stats.backlog_full += 1;
-            return true;
+            return out.cache.free_one(packet);
         }
+        let limit = listener.listen.max_segment;
         let is_flooded = listener.half_open >= listener.listen.half_open;
         // A connection that follows one in TIME-WAIT has to begin above it.
         if (is_flooded || self.slots.room() == 0) && isn.is_none() {
-            return false;
+            return self.send_cookie((packet, l4), key, segment, options, limit, now_ns, out);
         }
         let Some((path, own)) = self.own(key, isn, now_ns) else {
-            return true;
+            return out.cache.free_one(packet);
         };
+        let (answer, is_early) = self.judge_fast(listener_index, key, segment, options);
+        let data = match is_early {
+            true => Some((packet, l4 as u32)),
+            false => {
+                out.cache.free_one(packet);
+                None
+            }
+        };
+        let fast = FastSyn { answer, data };
         let passive = Passive {
-            active: own,
+            active: own.limited(limit),
             syn: *options,
         };
         let Some(index) = self.open(key, path, now_ns, out, |cx| {
-            Connection::accept(cx, &passive, segment)
+            Connection::accept_fast(cx, &passive, segment, fast)
         }) else {
             self.stats.no_room += 1;
-            return true;
+            return;
         };
+        self.shared.stats.fast_open_cookies_given += u64::from(answer.is_some());
         if let Some(listener) = self.listeners.at(listener_index) {
             listener.half_open += 1;
+            listener.early += u32::from(is_early);
         }
         let slot = &mut self.slots[index];
         slot.listener = listener_index;
         slot.is |= is::HALF_OPEN;
+        if is_early {
+            self.queue(index, listener_index);
+        }
         self.settle(index, now_ns, out);
-        true
+    }
+
+    /// What Fast Open makes of a SYN (RFC 7413 4.1.2, 4.2.1): the option of its answer, and whether
+    /// its data is taken now.
+    fn judge_fast(
+        &mut self,
+        listener: u32,
+        key: &FlowKey,
+        segment: &Segment,
+        options: &SynOptions,
+    ) -> (Option<FastOpen>, bool) {
+        let mode = self.shared.config.fast_open;
+        let Some(listener) = self.listeners.at(listener) else {
+            return (None, false);
+        };
+        let most = listener.listen.fast_open;
+        if !mode.server || most == 0 {
+            return (None, false);
+        }
+        let stats = &mut self.shared.stats;
+        let needs_none = mode.server_without_cookie && segment.len > 0;
+        let (cookie, verdict) = match (&options.fast_open, key) {
+            _ if needs_none => (None, Verdict::Valid),
+            (None, _) => return (None, false),
+            (Some(option), FlowKey::V4(key)) => {
+                let cookie = option.answer(self.fast_open.cookie(key));
+                (Some(cookie), self.fast_open.verdict(key, option))
+            }
+            (Some(option), FlowKey::V6(key)) => {
+                let cookie = option.answer(self.fast_open.cookie(key));
+                (Some(cookie), self.fast_open.verdict(key, option))
+            }
+        };
+        if verdict == Verdict::Give {
+            let is_wrong = options.fast_open.is_some_and(|it| it.cookie().is_some());
+            stats.fast_open_bad_cookies += u64::from(is_wrong);
+            return (cookie, false);
+        }
+        if listener.early >= most {
+            // RFC 7413 5.1: it is as if the client did not know of Fast Open.
+            stats.fast_open_overflow += 1;
+            return (None, false);
+        }
+        (cookie.filter(|_| verdict == Verdict::Old), true)
     }
 
     /// What a connection of a 4-tuple begins with, and its path. `None` where there is none.
@@ -577,7 +632,8 @@ impl Stack {
         let all: Vec<u32> = self.slots.indices().collect();
         for index in all {
             let slot = &self.slots[index];
-            if slot.is & is::HALF_OPEN != 0 && slot.listener == listener {
+            // One of Fast Open that was accepted is its user's.
+            if slot.is & (is::HALF_OPEN | is::OWNED) == is::HALF_OPEN && slot.listener == listener {
                 self.with(index, now_ns, out, |connection, cx| connection.abort(cx));
                 self.settle(index, now_ns, out);
             }

@@ -149,6 +149,11 @@ impl Stack {
             return;
         };
         listener.half_open -= 1;
+        if self.slots.connection(index).is_fast_passive() {
+            // It waits already, or was accepted.
+            listener.early -= 1;
+            return;
+        }
         if !listener.is_open || listener.waiting >= listener.listen.backlog {
             listener.refused += 1;
             self.stats.backlog_full += 1;
@@ -156,6 +161,14 @@ impl Stack {
             self.slots.unindex(index);
             return self.free(index, now_ns, out);
         }
+        self.queue(index, listener_index);
+    }
+
+    /// Puts a connection behind those that wait to be accepted.
+    pub(super) fn queue(&mut self, index: u32, listener_index: u32) {
+        let Some(listener) = self.listeners.at(listener_index) else {
+            return;
+        };
         listener.waiting += 1;
         let tail = std::mem::replace(&mut listener.tail, index);
         match tail {
@@ -174,8 +187,10 @@ impl Stack {
         if slot.is & is::HALF_OPEN != 0 {
             slot.is &= !is::HALF_OPEN;
             let listener = slot.listener;
+            let is_early = self.slots.connection(index).is_fast_passive();
             if let Some(listener) = self.listeners.at(listener) {
                 listener.half_open -= 1;
+                listener.early -= u32::from(is_early);
             }
         }
     }

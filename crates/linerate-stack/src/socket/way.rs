@@ -1,5 +1,7 @@
 //! How segments of one connection leave: a slot, the headers, the host.
 
+use std::net::IpAddr;
+
 use linerate_core::packet::{Offload, Packet, PoolCache};
 use linerate_core::run::Egress;
 use linerate_wire::checksum::fold;
@@ -151,6 +153,14 @@ impl Wire for Way<'_> {
         }
         self.send_any(header, (header_len, len), shape, fill)
     }
+
+    fn peer(&self) -> IpAddr {
+        match self.key {
+            FlowKey::V4(key) => key.src().into(),
+            FlowKey::V6(key) => key.src().into(),
+        }
+    }
+
     #[inline]
     fn gso_bytes(&self) -> u32 {
         match self.host.has_tx_offloads(*self.path) {

@@ -14,6 +14,18 @@ pub enum EcnMode {
     Request,
 }
 
+/// Which side of TCP Fast Open is on (RFC 7413; Linux: `tcp_fastopen`). Data in a SYN may be
+/// delivered twice (6.1), so neither is unless the user asks for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FastOpenMode {
+    /// Connections that are opened here with data ask for a cookie, or use the one they have.
+    pub client: bool,
+    /// Listeners give cookies, and take data of SYNs that have one.
+    pub server: bool,
+    /// Listeners take data of any SYN: where all clients can be trusted (4.1.1; Linux: 0x200).
+    pub server_without_cookie: bool,
+}
+
 /// Settings of all connections of a stack. The defaults are Linux', but where a comment says more.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -35,6 +47,11 @@ pub struct Config {
     pub algorithm: Algorithm,
     /// Whether segments are paced, where the algorithm does not ask for it.
     pub pacing: bool,
+    /// TCP Fast Open.
+    pub fast_open: FastOpenMode,
+    /// Whether connections begin with what earlier ones to the same host have learned (RFC 9040;
+    /// Linux: `tcp_no_metrics_save = 0`).
+    pub path_metrics: bool,
     /// Whether a connection that was idle begins with a small window (RFC 5681 4.1).
     pub slow_start_after_idle: bool,
     /// Retransmissions of a SYN. RFC 9293 3.8.3 wants three minutes: 7 make 255 s (Linux has 6,
@@ -74,6 +91,8 @@ impl Default for Config {
             frto: true,
             algorithm: Algorithm::default(),
             pacing: false,
+            fast_open: FastOpenMode::default(),
+            path_metrics: true,
             slow_start_after_idle: true,
             syn_retries: 7,
             syn_ack_retries: 5,

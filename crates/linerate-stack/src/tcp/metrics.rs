@@ -48,11 +48,9 @@ use linerate_tables::exact::{Exact, ExactConfig, Seed};
 
 use entry::{Entry, seconds};
 
+use super::fast_open::Cookie;
+
 const SECOND_NS: u64 = 1_000_000_000;
-/// Longest Fast Open cookie in bytes (RFC 7413 4.1.1).
-pub const COOKIE_MAX_BYTES: usize = 16;
-/// Shortest one.
-pub const COOKIE_MIN_BYTES: usize = 4;
 /// No entry.
 const NIL: u32 = u32::MAX;
 
@@ -84,35 +82,6 @@ impl Default for MetricsConfig {
     }
 }
 
-/// A Fast Open cookie (RFC 7413 4.1.1): 4 to 16 bytes that mean something to its server only.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Cookie {
-    bytes: [u8; COOKIE_MAX_BYTES],
-    len: u8,
-}
-
-impl Cookie {
-    /// A cookie of these bytes; `None` if it has a length that no cookie has: it is 4 to 16 bytes
-    /// and even (RFC 7413 4.1.1).
-    pub fn new(bytes: &[u8]) -> Option<Self> {
-        let is_sound = (COOKIE_MIN_BYTES..=COOKIE_MAX_BYTES).contains(&bytes.len())
-            && bytes.len().is_multiple_of(2);
-        is_sound.then(|| {
-            let mut cookie = Self {
-                len: bytes.len() as u8,
-                ..Self::default()
-            };
-            cookie.bytes[..bytes.len()].copy_from_slice(bytes);
-            cookie
-        })
-    }
-
-    /// Its bytes.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len).min(COOKIE_MAX_BYTES)]
-    }
-}
-
 /// What is known of a host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shared {
@@ -130,6 +99,8 @@ pub struct Shared {
     pub mss: Option<u16>,
     /// Cookie for a Fast Open now; none while SYNs with data are not tried.
     pub cookie: Option<Cookie>,
+    /// Whether SYNs with data are not tried, since some got lost of late.
+    pub is_fast_open_paused: bool,
 }
 
 /// How a connection's window was when it ended.
@@ -285,7 +256,7 @@ impl Metrics {
     /// Without a cookie the known one stays. Lost SYNs are forgotten: the path lets them through.
     pub fn note_fast_open(&mut self, host: IpAddr, cookie: Option<Cookie>, mss: u16) {
         if let Some(entry) = self.entry(host) {
-            entry.cookie = cookie.unwrap_or(entry.cookie);
+            entry.cookie = cookie.or(entry.cookie);
             entry.mss = mss;
             entry.syns_lost = 0;
         }

@@ -93,4 +93,16 @@ stats! {
     data_after_close,
     /// Segments that had met congestion.
     ce_in,
+    /// Connections opened here whose SYN's data was taken (RFC 7413).
+    fast_open_active,
+    /// Connections opened here whose SYN's data was not.
+    fast_open_active_refused,
+    /// Connections opened by peers that had the data of their SYN at once.
+    fast_open_passive,
+    /// SYNs whose cookie was wrong.
+    fast_open_bad_cookies,
+    /// Cookies given.
+    fast_open_cookies_given,
+    /// SYNs with data that had to wait for their handshake, since too many others did.
+    fast_open_overflow,
 }

@@ -3,6 +3,7 @@
 
 mod calls;
 mod clauses;
+mod fast_open;
 mod floods;
 mod forge;
 mod hostile;

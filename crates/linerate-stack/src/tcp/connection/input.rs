@@ -44,6 +44,10 @@ impl Connection {
         packet: Packet,
         l4: u32,
     ) {
+        if self.is_first_syn_again(segment) {
+            self.on_syn(cx, segment);
+            return cx.wire.free(packet);
+        }
         if !self.is_acceptable(cx, segment) {
             return cx.wire.free(packet);
         }
@@ -258,6 +262,7 @@ impl Connection {
     fn enter_time_wait<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         self.state = State::TimeWait;
         self.events |= event::TIME_WAIT;
+        self.leave_metrics(cx, true);
         self.release_sending(cx);
         (self.send_at, self.other_at) = (0, 0);
     }

@@ -13,6 +13,8 @@
 //! | `recovery` | losses: RACK-TLP, NewReno, F-RTO, undoing, PRR |
 //! | `output` | what may be sent: windows, Nagle, retransmissions, ACKs |
 //! | `timers` | deadlines, and what they do |
+//! | `fast_open` | data in a SYN (RFC 7413) |
+//! | `learned` | what is shared with later connections to the host (RFC 9040) |
 //! | `open` | how connections begin, actively, passively or by a cookie |
 //! | `parked` | idle ones, in less room |
 //! | `user` | what its user asks of it: read, write, close, abort, options |
@@ -20,7 +22,9 @@
 //! [events]: event
 
 mod acknowledge;
+mod fast_open;
 mod input;
+mod learned;
 mod moving;
 mod open;
 mod output;
@@ -33,16 +37,20 @@ mod user;
 #[cfg(test)]
 mod tests;
 
+pub use fast_open::FastSyn;
 pub use moving::Detached;
 pub use open::{Active, Agreed, Passive};
 pub use parked::Parked;
 pub use user::{Info, Keepalive};
+
+use std::net::IpAddr;
 
 use linerate_core::packet::{Packet, PoolCache};
 
 use super::config::Config;
 use super::congestion::rate::Delivery;
 use super::congestion::{Controller, Usage};
+use super::metrics::Metrics;
 use super::pacing::Pacer;
 use super::prr::Prr;
 use super::rate::{Challenges, OutOfWindow};
@@ -185,6 +193,9 @@ pub trait Wire {
     /// The lcore's slots.
     fn cache(&mut self) -> &mut PoolCache;
 
+    /// The peer's address, by which connections share what they learn.
+    fn peer(&self) -> IpAddr;
+
     /// The neighbour has shown that it receives (RFC 4861 7.3.1).
     fn confirm(&mut self) {}
 }
@@ -203,6 +214,8 @@ pub struct Shared {
     pub stats: Stats,
     /// How often unexpected segments are answered.
     pub challenges: Challenges,
+    /// What connections to the same host have learned.
+    pub metrics: Metrics,
 }
 
 /// Everything that a connection works with while something happens to it.
@@ -310,6 +323,11 @@ mod is {
     pub(super) const UNDONE: u32 = 1 << 29;
     /// There was no slot for what was to be sent.
     pub(super) const STARVED: u32 = 1 << 28;
+    /// Fast Open (RFC 7413): our SYN had its option; or the peer's had a cookie, and the user has
+    /// the connection before the handshake is over.
+    pub(super) const FAST_OPEN: u32 = 1 << 30;
+    /// A SYN had data that were taken.
+    pub(super) const SYN_DATA: u32 = 1 << 31;
 }
 
 /// A connection. Times are in nanoseconds, and 0 is never.
@@ -475,12 +493,14 @@ impl Connection {
         if self.state == State::Closed {
             return;
         }
+        let was_open = self.state.is_synchronized() && self.state != State::TimeWait;
         self.state = State::Closed;
         self.error = self.error.or(error);
         self.events |= event::CLOSED | event::READABLE | event::WRITABLE;
         if error.is_some() {
             self.events |= event::ERROR;
         }
+        self.leave_metrics(cx, error.is_none() && was_open);
         self.release_sending(cx);
         if error.is_some() || self.is(is::ORPHAN) {
             self.queue.clear(&mut cx.shared.pieces, cx.wire.cache());

@@ -3,9 +3,11 @@
 use linerate_core::packet::Packet;
 use linerate_wire::tcp::flag;
 
+use super::fast_open::FastSyn;
 use super::{Awaits, Connection, Context, Ecn, Error, Shape, State, Wire, event, is};
 use crate::tcp::config::{Config, EcnMode};
 use crate::tcp::congestion::{Controller, Usage, initial_window};
+use crate::tcp::fast_open::FastOpen;
 use crate::tcp::receive::{Autotune, ReceiveQueue, Window};
 use crate::tcp::rtt::Rtt;
 use crate::tcp::segment::{Header, Sacks, Segment, SynOptions};
@@ -27,6 +29,19 @@ pub struct Active {
     pub link_mss: u16,
     /// The same of the path, by what is known of its MTU.
     pub path_mss: u16,
+}
+
+impl Active {
+    /// The same with segments of at most so many bytes, either way (Linux: TCP_MAXSEG).
+    #[must_use]
+    pub fn limited(self, max_segment: Option<u16>) -> Self {
+        let most = max_segment.unwrap_or(u16::MAX).max(super::output::MIN_MSS);
+        Self {
+            link_mss: self.link_mss.min(most),
+            path_mss: self.path_mss.min(most),
+            ..self
+        }
+    }
 }
 
 /// What one has to know that is opened by a peer.
@@ -128,6 +143,13 @@ impl Connection {
 
     /// Opens a connection: a SYN is sent (RFC 9293 3.10.1).
     pub fn connect<W: Wire>(cx: &mut Context<'_, W>, own: &Active) -> Self {
+        let mut new = Self::calling(cx, own);
+        new.begin(cx, None, 0);
+        new
+    }
+
+    /// One that has yet to send its SYN.
+    pub(super) fn calling<W: Wire>(cx: &mut Context<'_, W>, own: &Active) -> Self {
         cx.shared.stats.opened_active += 1;
         let mut new = Self::blank(&cx.shared.config, own, cx.now_ns);
         new.state = State::SynSent;
@@ -137,19 +159,31 @@ impl Connection {
         new.set(is::SACK, config.sack);
         new.set(is::ECN, config.ecn == EcnMode::Request);
         new.rcv_window = Window::new(0, new.own_scale(cx));
-        new.begin(cx);
         new
     }
 
     /// A SYN has come to one that listens: it is answered (RFC 9293 3.10.7.2).
     pub fn accept<W: Wire>(cx: &mut Context<'_, W>, own: &Passive, segment: &Segment) -> Self {
+        Self::accept_fast(cx, own, segment, FastSyn::default())
+    }
+
+    /// The same, with what Fast Open has made of the SYN (RFC 7413 4.2).
+    pub fn accept_fast<W: Wire>(
+        cx: &mut Context<'_, W>,
+        own: &Passive,
+        segment: &Segment,
+        fast: FastSyn,
+    ) -> Self {
         cx.shared.stats.opened_passive += 1;
         let mut new = Self::blank(&cx.shared.config, &own.active, cx.now_ns);
         new.state = State::SynReceived;
         new.agree(cx, segment, &own.syn);
         let asks = segment.flags & (flag::ECE | flag::CWR) == flag::ECE | flag::CWR;
         new.set(is::ECN, asks && cx.shared.config.ecn != EcnMode::Off);
-        new.begin(cx);
+        if let Some((packet, l4)) = fast.data {
+            new.take_early(cx, segment, packet, l4);
+        }
+        new.begin(cx, fast.answer, 0);
         new
     }
 
@@ -221,8 +255,13 @@ impl Connection {
         }
     }
 
-    /// Sends the SYN for the first time.
-    fn begin<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+    /// Sends the SYN for the first time, with the first `len` bytes of the buffer.
+    pub(super) fn begin<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        fast_open: Option<FastOpen>,
+        len: u32,
+    ) {
         let stamp = self.delivery.on_send(cx.now_ns, true);
         let end = self.iss.wrapping_add(1);
         let record = (self.iss, end);
@@ -234,15 +273,30 @@ impl Connection {
             return self.finish(cx, Some(Error::Aborted));
         }
         self.snd_nxt = end;
+        // The data have a record of their own: the SYN is sent again without them (RFC 7413 4.1.3.1).
+        let data = (end, end.wrapping_add(len));
+        let records = &mut cx.shared.records;
+        let has_data = len > 0 && self.sent.push(records, data, 0, cx.now_ns, stamp).is_some();
+        let len = if has_data { len } else { 0 };
+        self.snd_nxt = end.wrapping_add(len);
         // One that cannot be sent now is sent by the timer.
-        if !self.send_syn(cx) {
+        if !self.send_syn_with(cx, fast_open, len) {
             cx.shared.stats.no_slots += 1;
         }
         self.rearm(cx);
     }
 
-    /// Sends a SYN or the answer to one, again or for the first time.
+    /// Sends a SYN or the answer to one again.
     pub(super) fn send_syn<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
+        self.send_syn_with(cx, None, 0)
+    }
+
+    fn send_syn_with<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        fast_open: Option<FastOpen>,
+        len: u32,
+    ) -> bool {
         let config = &cx.shared.config;
         let is_answer = self.state != State::SynSent;
         let mut flags = flag::SYN;
@@ -266,6 +320,7 @@ impl Connection {
         };
         let next = self.rcv_nxt();
         let free = self.autotune.buffer();
+        let free = free.saturating_sub(self.queue.readable());
         let header = Header {
             seq: self.iss,
             ack: if is_answer { next } else { 0 },
@@ -279,15 +334,20 @@ impl Connection {
                 mss: Some(self.advertised_mss),
                 window_scale: scale,
                 sack_permitted: self.is(is::SACK),
-                fast_open: None,
+                fast_open,
             }),
         };
         let shape = Shape {
-            len: 0,
+            len,
             gso_size: 0,
             ecn: Ecn::NotCapable,
         };
-        let went = cx.wire.send(&header, shape, |_| {});
+        let (buffer, chunks) = (&mut self.buffer, &cx.shared.chunks);
+        let went = cx.wire.send(&header, shape, |room| {
+            if !room.is_empty() {
+                buffer.copy_out_unsummed(chunks, 0, room);
+            }
+        });
         if went {
             cx.shared.stats.segments_out += 1;
             self.rcv_wup = next;
@@ -360,7 +420,11 @@ impl Connection {
         self.state = State::Established;
         // The window of a SYN is not scaled.
         let syn_window = u32::from(segment.window);
+        let sent_end = self.snd_nxt;
         self.on_ack(cx, &plain);
+        if self.is(is::FAST_OPEN) {
+            self.on_fast_answer(cx, &options, sent_end, retries);
+        }
         self.snd_wnd = syn_window;
         self.max_wnd = syn_window;
         self.after_handshake(cx, retries);
@@ -408,6 +472,7 @@ impl Connection {
             self.control.window.cwnd_bytes = self.mss.into();
             self.rtt.handshake_timed_out();
         }
+        self.begin_with_metrics(cx);
         self.retrans_stamp = 0;
         self.recovery_point = self.snd_nxt;
         self.usage = Usage::new(self.snd_nxt);

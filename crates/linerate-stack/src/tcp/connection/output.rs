@@ -61,7 +61,7 @@ impl Connection {
         if self.buffer.is_empty() && !self.is(is::FIN_QUEUED) {
             return false;
         }
-        let is_open = self.state.is_synchronized();
+        let is_open = self.state.is_synchronized() || self.is_open_early();
         is_open
             && (seq::gt(self.data_end(), self.snd_nxt)
                 || self.is(is::FIN_QUEUED) && !self.is(is::FIN_SENT))

@@ -72,6 +72,8 @@ pub struct Info {
     pub timestamps: bool,
     /// ECN.
     pub ecn: bool,
+    /// Whether a SYN had data that were taken (RFC 7413).
+    pub syn_data: bool,
 }
 
 impl Connection {
@@ -183,6 +185,12 @@ impl Connection {
     pub fn is_at_end(&self) -> bool {
         self.queue.readable() == 0
             && (self.is(is::FIN_RECEIVED) || matches!(self.state, State::Closed | State::TimeWait))
+    }
+
+    /// Whether the peer sends no more, whatever there is yet to be read (Linux: EPOLLRDHUP).
+    #[inline]
+    pub fn has_hung_up(&self) -> bool {
+        self.is(is::FIN_RECEIVED) || matches!(self.state, State::Closed | State::TimeWait)
     }
 
     /// Reads up to `out.len()` bytes; 0 is the end.
@@ -421,6 +429,7 @@ impl Connection {
             sack: self.is(is::SACK),
             timestamps: self.is(is::TIMESTAMPS),
             ecn: self.is(is::ECN),
+            syn_data: self.is(is::SYN_DATA),
         }
     }
 

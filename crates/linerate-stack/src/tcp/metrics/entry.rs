@@ -22,7 +22,7 @@ pub(super) struct Entry {
     pub(super) cwnd_bytes: u32,
     pub(super) pmtu: u16,
     pub(super) mss: u16,
-    pub(super) cookie: Cookie,
+    pub(super) cookie: Option<Cookie>,
     pub(super) syns_lost: u8,
     pub(super) syn_lost_s: u32,
     /// Whether the index leads here.
@@ -111,7 +111,7 @@ impl Entry {
         let is_pmtu_fresh = now_s.saturating_sub(self.pmtu_s) <= pmtu_lifetime_s;
         let measured = |value: u32| (value != 0 && is_fresh).then_some(value);
         let ns = |us: u32| u64::from(us) * 1000;
-        let has_cookie = !self.cookie.as_bytes().is_empty() && !self.is_cookie_paused(now_s);
+        let is_paused = self.is_cookie_paused(now_s);
         Shared {
             srtt_ns: measured(self.srtt_us).map(ns),
             rttvar_ns: measured(self.rttvar_us).map(ns),
@@ -119,7 +119,8 @@ impl Entry {
             cwnd_bytes: measured(self.cwnd_bytes),
             pmtu: (self.pmtu != 0 && is_pmtu_fresh).then_some(self.pmtu),
             mss: (self.mss != 0).then_some(self.mss),
-            cookie: has_cookie.then_some(self.cookie),
+            cookie: self.cookie.filter(|_| !is_paused),
+            is_fast_open_paused: is_paused,
         }
     }
 }

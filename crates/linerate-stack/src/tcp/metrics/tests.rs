@@ -138,7 +138,7 @@ fn rfc7413_4_1_1_cookies_are_of_4_to_16_bytes_and_even() {
         let is_sound = (4..=16).contains(&len) && len % 2 == 0;
         let cookie = Cookie::new(&bytes);
         assert_eq!(cookie.is_some(), is_sound, "{len} bytes");
-        assert!(cookie.is_none_or(|cookie| cookie.as_bytes() == bytes));
+        assert!(cookie.is_none_or(|cookie| cookie.bytes() == bytes));
     }
 }
 

@@ -9,6 +9,7 @@ use crate::tcp::config::Config;
 use crate::tcp::connection::{
     Active, Connection, Context, Ecn, Error, Passive, Shape, Shared, State, Wire, event,
 };
+use crate::tcp::metrics::{Metrics, MetricsConfig};
 use crate::tcp::rate::Challenges;
 use crate::tcp::receive::Pieces;
 use crate::tcp::secret::Secret;
@@ -41,6 +42,10 @@ impl Wire for TestWire {
         true
     }
 
+    fn peer(&self) -> std::net::IpAddr {
+        [192, 0, 2, 1].into()
+    }
+
     fn gso_bytes(&self) -> u32 {
         self.gso
     }
@@ -71,6 +76,7 @@ pub(super) fn shared(config: Config) -> Shared {
         chunks: Chunks::new(1 << 13).unwrap(),
         stats: Stats::default(),
         challenges: Challenges::new(1000, &Secret::new(1)),
+        metrics: Metrics::new(&MetricsConfig::default()).unwrap(),
     }
 }
 

@@ -236,6 +236,8 @@ impl Connection {
             options.window_scale.is_some() && config.window_scaling,
         );
         self.rcv_window = Window::new(next, rcv);
+        // What our SYN has told: data may come right behind its answer (RFC 7413 4.2.2).
+        let _ = self.rcv_window.offer_syn(next, buffer);
         self.autotune = Autotune::new(buffer, next, next.wrapping_add(buffer), cx.now_ns);
         self.rcv_wup = next;
         self.snd_wl1 = syn.seq;

@@ -109,8 +109,8 @@ fn talk(user: usize, number: usize) -> std::io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Many connections of some users, over ports where packets come anywhere: each byte comes back, and
-/// all connections of a user are on one lcore in the end.
+/// Many connections of some users, over ports where packets come anywhere: each byte comes back,
+/// and all connections of a user are on one lcore in the end.
 fn users_meet(port: &str, is_tap: bool, more: &str, plan: &str) {
     let Some(here) = Namespace::new("steer") else {
         return;

@@ -153,7 +153,7 @@ fn the_files_in_the_guide() {
     }
 }
 
-/// The same of `steer`; its unit is what systemd accepts, and its page has what its dashboard draws.
+/// The same of `steer`, whose unit systemd accepts, too.
 #[test]
 fn the_files_that_come_with_steer() {
     let print = |what: &str| said(linerate().args(["steer", "--print", what]));
@@ -182,7 +182,8 @@ fn steer_as_a_service() {
     let scratch = Scratch::new();
     let manager = UnixDatagram::bind(scratch.file("notify")).unwrap();
     manager.set_read_timeout(Some(PATIENCE)).unwrap();
-    let config = "[plan]\nio = \"0\"\ncpus = \"0\"\n[steer]\nperiod = 0\nmetrics = \"127.0.0.1:0\"\n\
+    let config = "[plan]\nio = \"0\"\ncpus = \"0\"\n[steer]\nperiod = 0\n\
+        metrics = \"127.0.0.1:0\"\n\
         [[port]]\nname = \"lan\"\nspec = \"ring:lan\"\n\
         [[interface]]\nport = \"lan\"\naddresses = [\"192.0.2.1/24\"]\n\
         [[app]]\nkind = \"sink\"\nlisten = 9\n";

@@ -85,7 +85,8 @@ impl Stand {
         let socket = scratch.file("ctl.sock");
         let folder = scratch.file("www");
         let text = format!(
-            "[plan]\nio = \"{io}\"\n[steer]\nmode = \"{mode}\"\nperiod = 0\ncontrol = \"{socket}\"\n\
+            "[plan]\nio = \"{io}\"\n[steer]\nmode = \"{mode}\"\nperiod = 0\n\
+             control = \"{socket}\"\n\
              [[port]]\nname = \"lan\"\nspec = \"{spec}\"\n\
              [[interface]]\nport = \"lan\"\nmac = \"02:00:00:00:00:07\"\n\
              addresses = [\"192.0.2.1/24\", \"2001:db8::1/64\"]\n\

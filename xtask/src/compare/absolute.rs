@@ -180,7 +180,8 @@ fn round_trip(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError
     let sample = micro(linerate, "tcp.rtt.p999", 3.0, cpus)?;
     let detail = numbers(&sample);
     eprintln!(
-        "tcp.rtt.p999: {:.1} us at the middle; {:.0} of {:.0} questions left out, {:.1} us with them",
+        "tcp.rtt.p999: {:.1} us at the middle; {:.0} of {:.0} questions left out, {:.1} us with \
+         them",
         detail("p50_us"),
         detail("left_out"),
         detail("questions"),

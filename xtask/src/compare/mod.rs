@@ -4,8 +4,8 @@
 //! run ours, peer, ours, peer, for at least five rounds, one at a time, and the medians are
 //! compared. [`ours`] runs `linerate bench micro`, [`peer`] our C programs that drive DPDK,
 //! [`forward`] DPDK's own applications, [`pair`] two processes of either, [`crossing`] and [`tcp`]
-//! the kernel as a router, [`http`] web servers, [`guests`] two guests. What is changed on the machine for it (huge
-//! pages, namespaces, the session's weight) is undone at the end.
+//! the kernel as a router, [`http`] web servers, [`guests`] two guests. What is changed on the
+//! machine for it (huge pages, namespaces, the session's weight) is undone at the end.
 
 mod absolute;
 mod checks;

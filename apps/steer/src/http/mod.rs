@@ -10,7 +10,7 @@
 //! | [`server`] | connections of the server |
 //! | [`response`] | heads of responses, as they come |
 //! | [`client`] | connections of the client, and when requests leave |
-//! | [`bench`] | the client as a measurement: `linerate bench http` |
+//! | [`mod@bench`] | the client as a measurement: `linerate bench http` |
 
 pub mod answer;
 pub mod bench;

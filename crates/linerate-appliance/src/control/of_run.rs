@@ -56,7 +56,8 @@ pub struct Control<S: Stage + 'static> {
 }
 
 impl<S: Stage + 'static> Control<S> {
-    /// Listens; `door` is the socket of `linerate ctl`, where it is open already. `read` is how the run's files are read again, where it has any.
+    /// Listens; `door` is the socket of `linerate ctl`, where it is open already. `read` is how the
+    /// run's files are read again, where it has any.
     ///
     /// # Errors
     /// A place is taken, or cannot be had.

@@ -163,8 +163,8 @@ impl Plan {
         })
     }
 
-    /// The plan of a program that has no lcores of other `roles`: without them, and without warnings
-    /// of them.
+    /// The plan of a program that has no lcores of other `roles`: without them, and without
+    /// warnings of them.
     #[must_use]
     pub fn of_roles(mut self, roles: &[Role], topology: &Topology, ports: &[PortPlace]) -> Self {
         self.lcores.retain(|lcore| roles.contains(&lcore.role));

@@ -43,7 +43,11 @@ fn bench_of(log2: u32, dpdk: Dpdk, queues: u16, options: &str) -> Bench {
     let device = format!(
         "net_memif0,role={theirs},id=0,socket={socket},socket-abstract=no,secret=told,rsize={log2}"
     );
-    Bench::new(&spec, queues, size - size / 40, move || {
+    // A client lends its slots 32 at a time where they are not copied from: up to 31 entries of a
+    // receive ring have none, and testpmd drops what a ring has no room for. A jumbo frame takes
+    // several entries.
+    let window = size - 32.max(size / 40);
+    Bench::new(&spec, queues, window, move || {
         if dpdk == Dpdk::Server {
             // DPDK does not take over what a killed one has left.
             let _ = std::fs::remove_file(folder.file("s"));
@@ -102,7 +106,6 @@ fn memif_with_a_dpdk_client_and_two_queues() {
 
 /// DPDK copies into and out of slots of ours.
 #[test]
-#[ignore = "long: one run in about twenty loses or swaps a few frames, not explained yet"]
 fn memif_without_a_copy_with_a_dpdk_server() {
     let _turn = testpmd::turn();
     for queues in [1, 2] {

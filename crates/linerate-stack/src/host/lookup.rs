@@ -70,8 +70,8 @@ impl Host {
         self.path_on(None, src, dst)
     }
 
-    /// The path back to the single host that a packet came from, for an answer from the address that
-    /// it was sent to. Those behind one router share the path that was found last.
+    /// The path back to the single host that a packet came from, for an answer from the address
+    /// that it was sent to. Those behind one router share the path that was found last.
     #[inline]
     pub(crate) fn path_back(&mut self, ours: IpAddr, peer: IpAddr) -> Option<Path> {
         let routed = match address::is_link_scoped(peer) {

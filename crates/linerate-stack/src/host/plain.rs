@@ -109,8 +109,8 @@ impl Host {
         self.checksums.sum(bytes)
     }
 
-    /// Sends a segment that [`sends_plain`](Self::sends_plain) allows: the packet's data is the TCP segment,
-    /// complete, with [`BELOW`] bytes before it that are written here. The peer is the source of
+    /// Sends a segment that [`sends_plain`](Self::sends_plain) allows: the packet's data is the TCP
+    /// segment, complete, with [`BELOW`] bytes before it that are written here. The peer is the source of
     /// `key`.
     #[inline]
     pub(crate) fn send_plain(

@@ -275,7 +275,8 @@ impl Connection {
             return self.finish(cx, Some(Error::Aborted));
         }
         self.snd_nxt = end;
-        // The data have a record of their own: the SYN is sent again without them (RFC 7413 4.1.3.1).
+        // The data have a record of their own: the SYN is sent again without them (RFC 7413
+        // 4.1.3.1).
         let data = (end, end.wrapping_add(len));
         let records = &mut cx.shared.records;
         let has_data = len > 0 && self.sent.push(records, data, 0, cx.now_ns, stamp).is_some();

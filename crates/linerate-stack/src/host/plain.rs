@@ -110,8 +110,8 @@ impl Host {
     }
 
     /// Sends a segment that [`sends_plain`](Self::sends_plain) allows: the packet's data is the TCP
-    /// segment, complete, with [`BELOW`] bytes before it that are written here. The peer is the source of
-    /// `key`.
+    /// segment, complete, with [`BELOW`] bytes before it that are written here. The peer is the
+    /// source of `key`.
     #[inline]
     pub(crate) fn send_plain(
         &mut self,

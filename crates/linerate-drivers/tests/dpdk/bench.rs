@@ -1,7 +1,7 @@
 //! A port of ours, whose peer is another process that sends back what it gets and is killed at
 //! times, and two neighbours whose stream must not notice any of it.
 
-use crate::suite::{self, End, PATIENCE};
+use crate::suite::{self, End};
 use linerate_core::packet::Pools;
 use linerate_core::port::{Link, RxQueue, SleepOn};
 use linerate_core::run::doorbell::Doorbell;
@@ -104,7 +104,7 @@ impl Bench {
             }
             self.neighbours.step();
             assert!(
-                began.elapsed() < PATIENCE,
+                began.elapsed() < linerate_testkit::PATIENCE,
                 "{} of {sent} came back: {:?} {}",
                 count_of(next, &back),
                 self.end.port.stats(),

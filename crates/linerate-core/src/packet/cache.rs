@@ -58,6 +58,8 @@ struct Bin {
     limit: usize,
     /// Slots taken from the pool's shared part less those given to it: for the ledger.
     from_shared: i64,
+    /// Bytes that a packet of its pool has room for.
+    room_bytes: usize,
     copies: WordCopy,
     stack: Box<Stack>,
     pool: Pool,
@@ -110,6 +112,12 @@ impl PoolCache {
     #[inline]
     pub fn get_for(&mut self, bytes: usize) -> Option<Packet> {
         let own = self.own;
+        if let (Some(bin), 1) = (&mut self.first, own) {
+            return match bin.room_bytes >= bytes {
+                true => bin.get(),
+                false => None,
+            };
+        }
         let bins = self.bins_mut().take(own);
         let fit = bins.filter(|bin| bin.pool.room_bytes() >= bytes);
         fit.min_by_key(|bin| bin.pool.room_bytes())?.get()
@@ -434,6 +442,7 @@ unsafe fn fresh(handle: NonZeroU32) -> Packet {
 
 impl Bin {
     /// One packet of length 0, or `None` and a counted refusal.
+    #[inline]
     fn get(&mut self) -> Option<Packet> {
         let handle = self.pop()?;
         // SAFETY: the handle left the stack, so the slot is in this call's hands alone.
@@ -441,6 +450,7 @@ impl Bin {
     }
 
     /// A handle, or `None` and a counted refusal.
+    #[inline]
     fn pop(&mut self) -> Option<NonZeroU32> {
         // SAFETY: it has one, or `refill` brought one.
         (self.len > 0 || self.refill(1)).then(|| unsafe { self.pop_top() })
@@ -469,6 +479,7 @@ impl Bin {
             len: 0,
             limit,
             from_shared: 0,
+            room_bytes: pool.room_bytes(),
             copies: WordCopy::detect(),
             stack: Box::new(Stack([0; CAPACITY])),
             pool,

@@ -12,14 +12,16 @@ use super::config::{Connect, Listen};
 use super::listener::ListenerId;
 use super::poll::Event;
 use super::receive::{Uses, local_of};
+use super::settle::is_settled;
 use super::slots::{NIL, SocketId, is};
 use super::steer::PortChoice;
+use super::way::Way;
 use crate::host::Unreachable;
 use crate::host::ping::Ping;
 use crate::host::udp::Udp;
 use crate::host::{Host, Path};
 use crate::tcp::congestion::Algorithm;
-use crate::tcp::connection::{Connection, Error, Info, Keepalive};
+use crate::tcp::connection::{Connection, Context, Error, Info, Keepalive};
 use crate::tcp::receive::Span;
 use crate::tcp::tuple::{self, Tuple};
 
@@ -261,22 +263,23 @@ impl Io<'_> {
     fn with<R>(
         &mut self,
         id: SocketId,
-        work: impl FnOnce(
-            &mut Connection,
-            &mut crate::tcp::connection::Context<'_, super::way::Way<'_>>,
-        ) -> R,
+        work: impl FnOnce(&mut Connection, &mut Context<'_, Way<'_>>) -> R,
     ) -> Result<R, Error> {
-        if self.stack.slots.get(id).is_none() {
+        let Io { stack, out, now_ns } = self;
+        let Some((slot, connection)) = stack.slots.get_both(id) else {
             return Err(Error::NotConnected);
+        };
+        let mut way = Way::new(&mut stack.host, out, slot, *now_ns);
+        let mut cx = Context {
+            now_ns: *now_ns,
+            shared: &mut stack.shared,
+            wire: &mut way,
+        };
+        let done = work(connection, &mut cx);
+        connection.push(&mut cx);
+        if !is_settled(slot, connection) {
+            stack.settle(id.slot, *now_ns, out);
         }
-        let done = self
-            .stack
-            .with(id.slot, self.now_ns, self.out, |connection, cx| {
-                let done = work(connection, cx);
-                connection.push(cx);
-                done
-            });
-        self.stack.settle(id.slot, self.now_ns, self.out);
         Ok(done)
     }
 

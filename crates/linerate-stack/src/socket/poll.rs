@@ -4,8 +4,8 @@ use std::collections::VecDeque;
 
 use super::Stack;
 use super::listener::ListenerId;
-use super::slots::{NIL, SocketId, is};
-use crate::tcp::connection::event;
+use super::slots::{NIL, Slot, SocketId, is};
+use crate::tcp::connection::{Connection, event};
 
 /// What one wants to know of a socket, and what an [`Event`] says: bits.
 pub mod interest {
@@ -25,23 +25,34 @@ pub mod interest {
     pub const ONE_SHOT: u8 = 32;
 
     /// Those that events of a connection are of.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn of_events(events: u16) -> u8 {
-        let mut found = 0;
-        if events & (event::READABLE | event::PEER_CLOSED | event::CLOSED) != 0 {
-            found |= READ;
-        }
-        if events & (event::WRITABLE | event::CONNECTED) != 0 {
-            found |= WRITE;
-        }
-        if events & (event::PEER_CLOSED | event::CLOSED) != 0 {
-            found |= HANG_UP;
-        }
-        if events & event::ERROR != 0 {
-            found |= ERROR;
-        }
-        found
+        OF_EVENTS[usize::from(events) % OF_EVENTS.len()]
     }
+
+    /// By the events that there are.
+    const OF_EVENTS: [u8; 256] = {
+        let mut all = [0; 256];
+        let mut events = 0;
+        while events < all.len() as u16 {
+            let mut found = 0;
+            if events & (event::READABLE | event::PEER_CLOSED | event::CLOSED) != 0 {
+                found |= READ;
+            }
+            if events & (event::WRITABLE | event::CONNECTED) != 0 {
+                found |= WRITE;
+            }
+            if events & (event::PEER_CLOSED | event::CLOSED) != 0 {
+                found |= HANG_UP;
+            }
+            if events & event::ERROR != 0 {
+                found |= ERROR;
+            }
+            all[events as usize] = found;
+            events += 1;
+        }
+        all
+    };
 }
 
 /// What is ready.
@@ -103,6 +114,34 @@ impl Ready {
     }
 }
 
+/// What a connection is ready for now.
+#[inline(always)]
+fn readiness(connection: &Connection) -> u8 {
+    let mut ready = 0;
+    if connection.readable() > 0 || connection.is_at_end() {
+        ready |= interest::READ;
+    }
+    let is_open = connection.state().is_synchronized() || connection.is_open_early();
+    if is_open && connection.writable() > 0 {
+        ready |= interest::WRITE;
+    }
+    if connection.has_hung_up() {
+        ready |= interest::HANG_UP;
+    }
+    if connection.error().is_some() {
+        ready |= interest::ERROR | interest::WRITE | interest::READ;
+    }
+    ready
+}
+
+/// Who waits for room is told of it whether or not a write has met its end.
+#[inline(always)]
+fn want_room(slot: &Slot, connection: &mut Connection) {
+    if slot.interest & interest::WRITE != 0 && connection.writable() == 0 {
+        connection.want_room();
+    }
+}
+
 impl Stack {
     /// Puts a connection behind those that are ready. One that waits to be accepted is in another
     /// list, and comes here when it is accepted.
@@ -148,44 +187,16 @@ impl Stack {
         }
     }
 
-    /// What a connection is ready for now.
-    fn readiness(&mut self, index: u32) -> u8 {
-        let connection = self.slots.connection(index);
-        let mut ready = 0;
-        if connection.readable() > 0 || connection.is_at_end() {
-            ready |= interest::READ;
-        }
-        let is_open = connection.state().is_synchronized() || connection.is_open_early();
-        if connection.writable() > 0 && is_open {
-            ready |= interest::WRITE;
-        }
-        if connection.has_hung_up() {
-            ready |= interest::HANG_UP;
-        }
-        if connection.error().is_some() {
-            ready |= interest::ERROR | interest::WRITE | interest::READ;
-        }
-        ready
-    }
-
     /// Sets what one wants to know of a connection, and the word that comes with it.
     pub(super) fn set_interest(&mut self, index: u32, wanted: u8, token: u64) {
         let slot = &mut self.slots[index];
         (slot.interest, slot.token) = (wanted | interest::ERROR, token);
         // What is so already is an edge to one that asks now.
         slot.events = u16::MAX;
-        self.want_room(index);
-        if self.readiness(index) & self.slots[index].interest != 0 {
-            self.make_ready(index);
-        }
-    }
-
-    /// Who waits for room is told of it whether or not a write has met its end.
-    #[inline]
-    fn want_room(&mut self, index: u32) {
         let (slot, connection) = self.slots.both(index);
-        if slot.interest & interest::WRITE != 0 && connection.writable() == 0 {
-            connection.want_room();
+        want_room(slot, connection);
+        if readiness(connection) & slot.interest != 0 {
+            self.make_ready(index);
         }
     }
 
@@ -223,27 +234,30 @@ impl Stack {
             let Some(index) = self.next_ready() else {
                 break;
             };
-            let wanted = self.slots[index].interest;
-            let happened = std::mem::take(&mut self.slots[index].events);
-            let now = self.readiness(index);
+            let (slot, connection) = self.slots.both(index);
+            let wanted = slot.interest;
+            let happened = std::mem::take(&mut slot.events);
+            let now = readiness(connection);
             let ready = match wanted & interest::EDGE {
                 0 => now,
                 _ => now & interest::of_events(happened | event::ERROR),
             } & wanted;
             if ready & interest::WRITE == 0 {
-                self.want_room(index);
+                want_room(slot, connection);
             }
             if ready == 0 {
                 continue;
             }
-            let slot = &mut self.slots[index];
             if wanted & interest::ONE_SHOT != 0 {
                 slot.interest = 0;
             }
             events[count] = Event {
                 token: slot.token,
                 ready,
-                source: Source::Connection(self.slots.id(index)),
+                source: Source::Connection(SocketId {
+                    slot: index,
+                    generation: slot.generation,
+                }),
             };
             count += 1;
             if wanted & (interest::EDGE | interest::ONE_SHOT) == 0 {

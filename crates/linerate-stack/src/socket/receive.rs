@@ -8,7 +8,7 @@ use linerate_wire::{FlowKey, FlowKey4, FlowKey6, protocol};
 use super::Stack;
 use super::slots::{Slots, is};
 use super::way::Way;
-use crate::host::{Arrived, ErrorKind, IcmpError, Path, PathMtu, ones};
+use crate::host::{Arrived, BELOW, ErrorKind, IcmpError, Path, PathMtu, ones};
 use crate::tcp::connection::{Active, Connection, Context, Ecn, FastSyn, Passive};
 use crate::tcp::connection::{Shape, Wire};
 use crate::tcp::fast_open::{FastOpen, Verdict};
@@ -26,6 +26,9 @@ impl Stack {
     /// Takes a received burst, in whole frames, each with the number of its port in its metadata.
     /// Nothing stays in it.
     pub fn receive(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
+        if burst.len() == 1 && self.receive_one(burst, now_ns, out) {
+            return;
+        }
         if burst.len() <= FEW && self.receive_few(burst, now_ns, out) {
             return;
         }
@@ -58,7 +61,6 @@ impl Stack {
 
     /// The same of a few segments, if all of them are [plain](crate::host::Host::plain_segment) and
     /// of connections. False, and nothing has happened, where one is not.
-    #[inline]
     fn receive_few(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) -> bool {
         let mut known = [None; FEW];
         for (packet, known) in burst.iter().zip(&mut known) {
@@ -75,12 +77,6 @@ impl Stack {
         }
         self.host.count_plain(burst.len() as u64);
         out.consumed(burst.len() as u64);
-        if let ([Some((index, _, arrived))], 1) = (&known[..1], burst.len())
-            && let Some(packet) = burst.pop()
-        {
-            self.receive_one(packet, *index, arrived, now_ns, out);
-            return true;
-        }
         for (packet, known) in burst.drain().zip(known) {
             if let Some((index, key, arrived)) = known {
                 let key = FlowKey::V4(key);
@@ -91,26 +87,33 @@ impl Stack {
         true
     }
 
-    /// One segment of a connection, and what follows from it.
-    #[inline]
-    fn receive_one(
-        &mut self,
-        packet: Packet,
-        index: u32,
-        arrived: &Arrived,
-        now_ns: u64,
-        out: &mut Egress,
-    ) {
-        let Some(mut segment) = Segment::read(arrived.l4(&packet)) else {
-            return out.cache.free_one(packet);
+    /// The same of one segment, if its only option are time stamps: it is read where it is judged.
+    #[inline(always)]
+    fn receive_one(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) -> bool {
+        let Some((key, segment)) = burst
+            .iter()
+            .next()
+            .and_then(|packet| self.host.usual_segment(packet))
+        else {
+            return false;
         };
-        segment.is_ce = arrived.tos & CE == CE;
-        let l4 = arrived.l4.into();
+        let Some(index) = self.slots.find_again4(&key) else {
+            return false;
+        };
+        if self.host.has_waiting() {
+            return false;
+        }
+        let Some(packet) = burst.pop() else {
+            return false;
+        };
+        self.host.count_plain(1);
+        out.consumed(1);
         self.with(index, now_ns, out, |connection, cx| {
-            connection.on_segment(cx, &segment, packet, l4);
+            connection.on_segment(cx, &segment, packet, BELOW as u32);
             connection.push(cx);
         });
         self.settle(index, now_ns, out);
+        true
     }
 
     /// All segments of a burst: looked up together, then one by one.

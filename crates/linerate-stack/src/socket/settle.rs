@@ -4,11 +4,28 @@ use linerate_core::run::Egress;
 use linerate_wire::FlowKey;
 
 use super::poll::interest;
-use super::slots::{NIL, is};
+use super::slots::{NIL, Slot, is};
 use super::way::Way;
 use super::{Stack, TICK_SHIFT};
 use crate::tcp::connection::{Connection, Context, State, event};
 use crate::tcp::time_wait::{Kind, Lingering};
+
+/// Events that change more than what the user waits for.
+const CHANGES: u16 = event::CONNECTED | event::CLOSED | event::TIME_WAIT;
+
+/// The tick that a connection's timer is to be set to, if it is to fire earlier than it does: one
+/// that fires too early is set anew.
+#[inline(always)]
+pub(super) fn new_tick(slot: &Slot, connection: &Connection) -> Option<u64> {
+    let tick = (connection.deadline_ns()? >> TICK_SHIFT) + 1;
+    (slot.timer == 0 || tick < slot.timer).then_some(tick)
+}
+
+/// Whether there is nothing that [`Stack::settle`] would do: it is so after most calls of users.
+#[inline(always)]
+pub(super) fn is_settled(slot: &Slot, connection: &Connection) -> bool {
+    connection.has_no_events() && slot.is_warm && new_tick(slot, connection).is_none()
+}
 
 impl Stack {
     /// Does something with a connection.
@@ -21,14 +38,7 @@ impl Stack {
         work: impl FnOnce(&mut Connection, &mut Context<'_, Way<'_>>) -> R,
     ) -> R {
         let (slot, connection) = self.slots.both(index);
-        let mut way = Way {
-            host: &mut self.host,
-            out,
-            key: &slot.key,
-            path: &mut slot.path,
-            flow_label: slot.flow_label,
-            now_ns,
-        };
+        let mut way = Way::new(&mut self.host, out, slot, now_ns);
         let mut cx = Context {
             now_ns,
             shared: &mut self.shared,
@@ -79,36 +89,42 @@ impl Stack {
     /// Looks at what has become of a connection.
     #[inline]
     pub(super) fn settle(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
-        let events = self.slots.connection(index).take_events();
-        if events & (event::CONNECTED | event::CLOSED | event::TIME_WAIT) != 0 {
-            self.on_change(index, events, now_ns, out);
-            if self.slots[index].is & is::USED == 0 {
-                return;
-            }
+        let (slot, connection) = self.slots.both(index);
+        let events = connection.take_events();
+        if events & CHANGES != 0 {
+            return self.settle_change(index, events, now_ns, out);
         }
-        if events != 0 {
-            let slot = &mut self.slots[index];
-            slot.events |= events;
-            if interest::of_events(events) & slot.interest != 0 {
-                self.make_ready(index);
-            }
+        slot.events |= events;
+        let is_wanted = interest::of_events(events) & slot.interest != 0;
+        let is_ready = is_wanted && slot.is & (is::READY | is::QUEUED) == 0;
+        if let Some(tick) = new_tick(slot, connection) {
+            slot.timer = tick;
+            self.due_ns = self.due_ns.min(tick << TICK_SHIFT);
+            self.wheel.schedule(index, tick);
         }
-        self.set_timer(index);
-        self.slots.rest(index);
+        let rests = !slot.is_warm && connection.is_quiet();
+        if is_ready {
+            self.make_ready(index);
+        }
+        if rests {
+            self.slots.rest(index);
+        }
     }
 
-    /// Sets the timer, if it is to fire earlier than it does: one that fires too early is set anew.
-    #[inline]
-    fn set_timer(&mut self, index: u32) {
-        let (slot, connection) = self.slots.both(index);
-        if let Some(due) = connection.deadline_ns() {
-            let tick = (due >> TICK_SHIFT) + 1;
-            if slot.timer == 0 || tick < slot.timer {
-                slot.timer = tick;
-                self.due_ns = self.due_ns.min(tick << TICK_SHIFT);
-                self.wheel.schedule(index, tick);
-            }
+    /// The same, where its state has changed.
+    #[inline(never)]
+    fn settle_change(&mut self, index: u32, events: u16, now_ns: u64, out: &mut Egress) {
+        self.on_change(index, events, now_ns, out);
+        let slot = &mut self.slots[index];
+        if slot.is & is::USED == 0 {
+            return;
         }
+        slot.events |= events;
+        if interest::of_events(events) & slot.interest != 0 {
+            self.make_ready(index);
+        }
+        // No event that is a change: this does the rest.
+        self.settle(index, now_ns, out);
     }
 
     fn on_change(&mut self, index: u32, events: u16, now_ns: u64, out: &mut Egress) {

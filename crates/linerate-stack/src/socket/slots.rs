@@ -61,7 +61,7 @@ pub(super) struct Slot {
     /// Where its connection is; [`NIL`] where it is parked.
     place: u32,
     /// Whether it is in the list of those that are parked next.
-    is_warm: bool,
+    pub(super) is_warm: bool,
     /// As segments that arrive have it.
     pub(super) key: FlowKey,
     pub(super) path: Path,
@@ -101,6 +101,8 @@ pub(super) struct Slots {
     limit: u32,
     index4: Exact<16, u32>,
     index6: Exact<40, u32>,
+    /// The one that was found last; any, or none, at first.
+    last: u32,
     /// What records are made by, before they get what theirs are.
     config: Config,
     /// By chance, so that ids of other stacks mean nothing here.
@@ -124,6 +126,7 @@ impl Slots {
             limit,
             index4: Exact::new(&index_config("tcp4", limit))?,
             index6: Exact::new(&index_config("tcp6", limit))?,
+            last: NIL,
             config: config.clone(),
             first_generation: Seed::random().0 as u32,
             ended: VecDeque::new(),
@@ -159,6 +162,17 @@ impl Slots {
         };
         let slot = &mut self.all[index as usize];
         (slot, &mut self.live[place as usize])
+    }
+
+    /// The slot of an id that is not out of date, and its connection.
+    #[inline(always)]
+    pub(super) fn get_both(&mut self, id: SocketId) -> Option<(&mut Slot, &mut Connection)> {
+        let place = match self.get(id)?.place {
+            NIL => self.wake(id.slot),
+            place => place,
+        };
+        let slot = self.all.get_mut(id.slot as usize)?;
+        Some((slot, self.live.get_mut(place as usize)?))
     }
 
     /// The connection of a slot in use.
@@ -216,14 +230,9 @@ impl Slots {
         }
     }
 
-    /// A connection may have become quiet: the one that did so the longest ago is parked, if there
-    /// are many and it is quiet still.
-    #[inline]
+    /// A connection that is not among the warm ones has become quiet: the one that did so the
+    /// longest ago is parked, if there are many and it is quiet still.
     pub(super) fn rest(&mut self, index: u32) {
-        let slot = &self.all[index as usize];
-        if slot.is_warm || slot.place == NIL || !self.live[slot.place as usize].is_quiet() {
-            return;
-        }
         self.all[index as usize].is_warm = true;
         self.warm.push_back(index);
         if self.warm.len() > WARM
@@ -257,6 +266,22 @@ impl Slots {
     #[inline]
     pub(super) fn find_one4(&self, key: &FlowKey4) -> Option<u32> {
         self.index4.lookup(&key.0)
+    }
+
+    /// The same, and looks first at the one that was found last: what comes next is often of the
+    /// same connection (4.4BSD's one-behind cache).
+    #[inline(always)]
+    pub(super) fn find_again4(&mut self, key: &FlowKey4) -> Option<u32> {
+        if let Some(slot) = self.all.get(self.last as usize)
+            && slot.is & is::INDEXED != 0
+            && let FlowKey::V4(known) = &slot.key
+            && known == key
+        {
+            return Some(self.last);
+        }
+        let found = self.index4.lookup(&key.0)?;
+        self.last = found;
+        Some(found)
     }
 
     #[inline]

@@ -7,9 +7,10 @@ use linerate_core::run::Egress;
 use linerate_wire::checksum::fold;
 use linerate_wire::{FlowKey, FlowKey4, protocol};
 
+use super::slots::Slot;
 use crate::host::{BELOW, Checksum, Ends, Header as IpHeader, Host, Path};
 use crate::tcp::connection::{Ecn, Shape, Wire};
-use crate::tcp::segment::Header;
+use crate::tcp::segment::{Header, Usual};
 
 /// Offset of the checksum in a TCP header, in bytes.
 const CHECKSUM: u8 = 16;
@@ -29,6 +30,26 @@ pub(super) struct Way<'a> {
     /// Of IPv6: the same for all segments of a connection (RFC 6437 3).
     pub(super) flow_label: u32,
     pub(super) now_ns: u64,
+}
+
+impl<'a> Way<'a> {
+    /// That of a slot's connection.
+    #[inline(always)]
+    pub(super) fn new(
+        host: &'a mut Host,
+        out: &'a mut Egress,
+        slot: &'a mut Slot,
+        now_ns: u64,
+    ) -> Self {
+        Self {
+            host,
+            out,
+            key: &slot.key,
+            path: &mut slot.path,
+            flow_label: slot.flow_label,
+            now_ns,
+        }
+    }
 }
 
 impl Way<'_> {
@@ -104,6 +125,13 @@ impl Way<'_> {
         true
     }
 
+    /// A segment whose header is the usual one, by the usual way.
+    #[inline(never)]
+    fn send_other(&mut self, header: Usual, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool {
+        let len = Usual::LEN + shape.len as usize;
+        self.send_any(&header.into(), (Usual::LEN, len), shape, fill)
+    }
+
     /// A segment over IPv4 as nearly all are: each byte of its headers is written once, and its
     /// checksum is added up from what is written, since bytes that were stored just now in narrow
     /// words cannot be read in wide ones before they are in the cache.
@@ -152,6 +180,33 @@ impl Wire for Way<'_> {
             return self.send_plain(key, header, (header_len, len), shape.ecn, fill);
         }
         self.send_any(header, (header_len, len), shape, fill)
+    }
+
+    #[inline(always)]
+    fn send_usual(
+        &mut self,
+        header: Usual,
+        len: u32,
+        ecn: Ecn,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let payload_len = len as usize;
+        if let FlowKey::V4(key) = self.key
+            && let Some(hop) = self.host.plain_hop(*self.path, Usual::LEN + payload_len)
+        {
+            let words = header.words(key.dst_port(), key.src_port());
+            let tos = if ecn == Ecn::Capable { ECT } else { 0 };
+            let segment = (words, payload_len);
+            return self
+                .host
+                .send_usual(hop, segment, key, (tos, TTL), self.out, fill);
+        }
+        let shape = Shape {
+            len,
+            gso_size: 0,
+            ecn,
+        };
+        self.send_other(header, shape, fill)
     }
 
     fn peer(&self) -> IpAddr {

@@ -122,6 +122,32 @@ impl Segment {
         Some(segment)
     }
 
+    /// The same of one whose only option are time stamps, written as nearly all write them; `tos` is
+    /// its IP header's. `None` where it is not.
+    #[inline(always)]
+    pub fn read_usual(bytes: &[u8], tos: u8) -> Option<Self> {
+        let header = bytes.first_chunk::<{ Usual::LEN }>()?;
+        let word = |at: usize| {
+            let [a, b, c, d] = *header[4 * at..].first_chunk().unwrap_or(&[0; 4]);
+            u32::from_be_bytes([a, b, c, d])
+        };
+        // The data offset, and RFC 7323 appendix A.
+        if header[12] >> 4 != Usual::LEN as u8 / 4 || word(5) != 0x0101_080a {
+            return None;
+        }
+        Some(Self {
+            seq: word(1),
+            ack: word(2),
+            flags: header[13],
+            window: word(3) as u16,
+            len: (bytes.len() - Usual::LEN) as u32,
+            header_len: Usual::LEN as u8,
+            timestamps: Some((word(6), word(7))),
+            sacks: Sacks::NONE,
+            is_ce: tos & 3 == 3,
+        })
+    }
+
     fn read_options(&mut self, bytes: &[u8]) {
         for option in tcp::options(bytes) {
             match option {
@@ -317,6 +343,57 @@ impl Header {
     }
 }
 
+/// The header of nearly all segments: time stamps are its only option.
+#[derive(Clone, Copy, Debug)]
+pub struct Usual {
+    /// Sequence number.
+    pub seq: u32,
+    /// Acknowledgment number.
+    pub ack: u32,
+    /// Bits of [`flag`].
+    pub flags: u8,
+    /// Window as it stands in the header.
+    pub window: u16,
+    /// Time stamps.
+    pub timestamps: (u32, u32),
+}
+
+impl Usual {
+    /// Length in bytes.
+    pub const LEN: usize = tcp::HEADER_LEN + TIMESTAMPS_LEN;
+
+    /// The words of the header, its checksum 0.
+    #[inline(always)]
+    pub fn words(&self, src_port: u16, dst_port: u16) -> [u32; Self::LEN / 4] {
+        // 32 bytes are eight words; the checksum's place and the urgent pointer are 0.
+        [
+            u32::from(src_port) << 16 | u32::from(dst_port),
+            self.seq,
+            self.ack,
+            8 << 28 | u32::from(self.flags) << 16 | u32::from(self.window),
+            0,
+            // RFC 7323 appendix A.
+            0x0101_080a,
+            self.timestamps.0,
+            self.timestamps.1,
+        ]
+    }
+}
+
+impl From<Usual> for Header {
+    fn from(usual: Usual) -> Self {
+        Self {
+            seq: usual.seq,
+            ack: usual.ack,
+            flags: usual.flags,
+            window: usual.window,
+            timestamps: Some(usual.timestamps),
+            sacks: Sacks::NONE,
+            syn: None,
+        }
+    }
+}
+
 impl Header {
     /// As [`write`](Self::write), and returns the sum of the header's words, for the checksum:
     /// [`fold`](linerate_wire::checksum::fold) makes it one of 16 bits.
@@ -334,18 +411,14 @@ impl Header {
             let len = self.write(src_port, dst_port, out);
             return checksum::sum(&out[..len]).into();
         };
-        // 32 bytes are eight words; the checksum's place and the urgent pointer are 0.
-        let words = [
-            u32::from(src_port) << 16 | u32::from(dst_port),
-            self.seq,
-            self.ack,
-            8 << 28 | u32::from(self.flags) << 16 | u32::from(self.window),
-            0,
-            // RFC 7323 appendix A.
-            0x0101_080a,
-            value,
-            echo,
-        ];
+        let usual = Usual {
+            seq: self.seq,
+            ack: self.ack,
+            flags: self.flags,
+            window: self.window,
+            timestamps: (value, echo),
+        };
+        let words = usual.words(src_port, dst_port);
         write_words(words, room)
     }
 

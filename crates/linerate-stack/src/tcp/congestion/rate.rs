@@ -124,6 +124,14 @@ pub struct Sampler {
     newest: Option<(SendStamp, u32)>,
 }
 
+impl Delivery {
+    /// Bytes were delivered of which nobody wants a sample.
+    #[inline(always)]
+    pub fn count(&mut self, bytes: u32) {
+        self.delivered = self.delivered.wrapping_add(bytes);
+    }
+}
+
 impl Sampler {
     /// The ACK delivers `bytes` that were sent at `sent_ns`: acknowledges or SACKs them for the
     /// first time (draft 3.3). In any order.

@@ -48,7 +48,8 @@ pub(super) struct Trips {
 }
 
 impl Trips {
-    fn acked(&mut self, sent_ns: u64) {
+    #[inline(always)]
+    pub(super) fn acked(&mut self, sent_ns: u64) {
         self.first_ns = self.first_ns.or(Some(sent_ns));
         self.last_ns = Some(sent_ns);
     }
@@ -373,9 +374,19 @@ impl Connection {
         (self.sent.sacked(&mut cx.shared.records, index), flags)
     }
 
-    /// Frees the records below SND.UNA.
+    /// Frees the records below SND.UNA, and what was sent of the buffer.
     #[inline]
-    pub(super) fn clean_acked<W: Wire>(
+    fn clean_acked<W: Wire>(&mut self, cx: &mut Context<'_, W>, trips: &mut Trips) -> u16 {
+        let flags = self.clean_records(cx, trips);
+        self.clean_buffer(cx);
+        let head = self.sent.first();
+        let is_reneged = head != NIL && cx.shared.records[head].has(mark::SACKED);
+        self.set(is::RENEGED, is_reneged);
+        flags
+    }
+
+    /// Frees the records below SND.UNA.
+    pub(super) fn clean_records<W: Wire>(
         &mut self,
         cx: &mut Context<'_, W>,
         trips: &mut Trips,
@@ -432,6 +443,13 @@ impl Connection {
             }
             self.sent.remove_first(&mut cx.shared.records);
         }
+        flags
+    }
+
+    /// Frees what the buffer has below SND.UNA.
+    #[inline(always)]
+    pub(super) fn clean_buffer<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        let una = self.snd_una;
         if seq::lt(self.rack_fack, una) {
             self.rack_fack = una;
         }
@@ -443,10 +461,6 @@ impl Connection {
             self.data_seq = self.data_seq.wrapping_add(acked);
             self.tell_writable();
         }
-        let head = self.sent.first();
-        let is_reneged = head != NIL && cx.shared.records[head].has(mark::SACKED);
-        self.set(is::RENEGED, is_reneged);
-        flags
     }
 
     /// Round trips, by the rule of Karn and Partridge: by what was sent once, or by time stamps

@@ -56,7 +56,7 @@ use super::prr::Prr;
 use super::rate::{Challenges, OutOfWindow};
 use super::receive::{Autotune, Pieces, ReceiveQueue, Window};
 use super::rtt::Rtt;
-use super::segment::Header;
+use super::segment::{Header, Usual};
 use super::send_buffer::{Chunks, SendBuffer};
 use super::sent::{Records, Sent};
 use super::stats::Stats;
@@ -182,6 +182,23 @@ pub trait Wire {
     /// Sends a frame: `fill` copies the payload into its room. Whether it was sent; if not there is
     /// no slot, and nothing was filled.
     fn send(&mut self, header: &Header, shape: Shape, fill: impl FnOnce(&mut [u8])) -> bool;
+
+    /// The same of one segment whose header is the [usual](Usual) one.
+    #[inline]
+    fn send_usual(
+        &mut self,
+        header: Usual,
+        len: u32,
+        ecn: Ecn,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> bool {
+        let shape = Shape {
+            len,
+            gso_size: 0,
+            ecn,
+        };
+        self.send(&header.into(), shape, fill)
+    }
 
     /// The longest payload that a frame may have in bytes, headers aside: more than a segment's
     /// where the port takes unsegmented frames, 0 otherwise.
@@ -449,6 +466,12 @@ impl Connection {
     #[inline]
     pub fn take_events(&mut self) -> u16 {
         std::mem::take(&mut self.events)
+    }
+
+    /// Whether there are none.
+    #[inline(always)]
+    pub fn has_no_events(&self) -> bool {
+        self.events == 0
     }
 
     /// Why it has ended.

@@ -3,6 +3,7 @@
 
 use linerate_wire::tcp::flag;
 
+use super::predicted::Usually;
 use super::{Awaits, Connection, Context, Ecn, Phase, Shape, State, Wire, is};
 use crate::tcp::segment::{Header, Sacks, TIMESTAMPS_LEN};
 use crate::tcp::sent::{NIL, Sent, mark};
@@ -78,7 +79,16 @@ impl Connection {
     fn send_new<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> Went {
         let mut was_sent = false;
         let went = loop {
-            match self.send_next(cx) {
+            let went = match self.send_usual(cx) {
+                Usually::Last => {
+                    was_sent = true;
+                    break Went::Done;
+                }
+                Usually::Sent => Went::Sent,
+                Usually::NoSlots => Went::NoSlots,
+                Usually::Not => self.send_next(cx),
+            };
+            match went {
                 Went::Sent => was_sent = true,
                 other => break other,
             }
@@ -107,7 +117,7 @@ impl Connection {
     }
 
     /// The next frame of new data, if one may go.
-    #[inline]
+    #[inline(never)]
     fn send_next<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> Went {
         let unsent = seq::diff(self.data_end(), self.snd_nxt).max(0) as u32;
         let fin = self.is(is::FIN_QUEUED) && !self.is(is::FIN_SENT);
@@ -186,7 +196,7 @@ impl Connection {
     /// Nagle's algorithm (RFC 9293 3.7.4) in Minshall's form, as Linux has it: one small segment at
     /// a time, but full ones do not wait for it.
     #[inline(always)]
-    fn may_send_small(&self, unsent: u32, fin: bool) -> bool {
+    pub(super) fn may_send_small(&self, unsent: u32, fin: bool) -> bool {
         if self.is(is::CORK) && !fin {
             return false;
         }
@@ -251,15 +261,21 @@ impl Connection {
             self.prr.on_sent(len);
         }
         if len > 0 {
-            let now_ms = (cx.now_ns / 1_000_000) as u32;
-            // It answers what came a moment ago: ACKs ride on answers.
-            if now_ms.wrapping_sub(self.last_data_ms) < self.ack_delay_ms.into() {
-                self.ping_pong = self.ping_pong.saturating_add(1);
-            }
-            self.last_sent_ms = now_ms;
+            self.note_answer(cx.now_ns);
         }
         cx.shared.stats.bytes_out += u64::from(len);
         Went::Sent
+    }
+
+    /// Data go now.
+    #[inline]
+    pub(super) fn note_answer(&mut self, now_ns: u64) {
+        let now_ms = (now_ns / 1_000_000) as u32;
+        // They answer what came a moment ago: ACKs ride on answers.
+        if now_ms.wrapping_sub(self.last_data_ms) < self.ack_delay_ms.into() {
+            self.ping_pong = self.ping_pong.saturating_add(1);
+        }
+        self.last_sent_ms = now_ms;
     }
 
     /// Retransmits what counts as lost, oldest first, as far as the congestion window allows.
@@ -440,7 +456,12 @@ impl Connection {
         if self.state == State::Closed {
             return;
         }
-        if !self.transmit(cx, self.snd_nxt, 0, flag::ACK, Ecn::NotCapable) {
+        let is_usual = self.is & (is::TIMESTAMPS | is::ECE_DUE) == is::TIMESTAMPS;
+        let went = match is_usual && !self.queue.has_sack() {
+            true => self.transmit_usual(cx, self.snd_nxt, 0, flag::ACK),
+            false => self.transmit(cx, self.snd_nxt, 0, flag::ACK, Ecn::NotCapable),
+        };
+        if !went {
             // It is due still.
             cx.shared.stats.no_slots += 1;
             self.is = self.is & !is::ACK_NOW | is::ACK_DUE;
@@ -471,7 +492,7 @@ impl Connection {
     }
 
     /// Writes a frame. What it acknowledges is noted.
-    #[inline]
+    #[inline(never)]
     fn transmit<W: Wire>(
         &mut self,
         cx: &mut Context<'_, W>,
@@ -524,7 +545,7 @@ impl Connection {
         });
         if went {
             let is_due = is_cut && self.is(is::ACK_NOW);
-            self.acknowledged(&header);
+            self.acknowledged(header.ack);
             self.set(is::ACK_NOW, is_due);
             cx.shared.stats.segments_out += 1;
         }
@@ -533,17 +554,17 @@ impl Connection {
 
     /// An ACK has gone, by itself or with something else.
     #[inline]
-    fn acknowledged(&mut self, header: &Header) {
+    pub(super) fn acknowledged(&mut self, ack: u32) {
         self.is &= !(is::ACK_NOW | is::ACK_DUE);
         self.ack_at = 0;
-        self.rcv_wup = header.ack;
+        self.rcv_wup = ack;
         self.quick_acks = self.quick_acks.saturating_sub(1);
     }
 
     /// The window to tell, as it stands in a header. Its right edge never goes back (RFC 9293
     /// 3.8.6, RFC 7323 2.4).
     #[inline]
-    fn announce(&mut self) -> u16 {
+    pub(super) fn announce(&mut self) -> u16 {
         let buffer = self.autotune.buffer();
         let free = buffer.saturating_sub(self.queue.readable());
         self.rcv_window

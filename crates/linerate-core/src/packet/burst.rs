@@ -152,6 +152,15 @@ impl Burst {
         count
     }
 
+    /// To take packets from the front, looking at each before.
+    #[inline(always)]
+    pub fn front(&mut self) -> Front<'_> {
+        Front {
+            burst: self,
+            next: 0,
+        }
+    }
+
     /// Takes the packets out in order, one by one; those not taken are dropped.
     #[inline]
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Packet> {
@@ -269,6 +278,45 @@ impl Burst {
 }
 
 /// A burst that is being taken apart.
+/// The packets of a burst from the first on, as many as are taken; the others stay.
+pub struct Front<'a> {
+    burst: &'a mut Burst,
+    /// Those before it are given out.
+    next: usize,
+}
+
+impl Front<'_> {
+    /// The one that would be taken next.
+    #[inline(always)]
+    pub fn peek(&self) -> Option<&Packet> {
+        // Those given out are not looked at: nobody but their new owner does.
+        self.burst.as_packets().get(self.next)
+    }
+}
+
+impl Iterator for Front<'_> {
+    type Item = Packet;
+
+    #[inline(always)]
+    fn next(&mut self) -> Option<Packet> {
+        if self.next == self.burst.len() {
+            return None;
+        }
+        let handle = self.burst.handle(self.next);
+        self.next += 1;
+        // SAFETY: each handle is given out once; `drop` forgets those given out.
+        Some(unsafe { Packet::from_handle(handle) })
+    }
+}
+
+impl Drop for Front<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: those were given out as packets.
+        unsafe { self.burst.forget_front(self.next) };
+    }
+}
+
 struct Drain {
     burst: Burst,
     next: usize,

@@ -317,6 +317,17 @@ impl Inbound {
         has_room
     }
 
+    /// Takes note of one more packet, a TCP segment over IPv4.
+    #[inline(always)]
+    pub(super) fn push_plain(&mut self, key: FlowKey4, arrived: Arrived) {
+        let at = self.len;
+        if let (Some(fact), Some(known)) = (self.facts.get_mut(at), self.keys4.get_mut(at)) {
+            (*fact, *known) = (arrived, key);
+            self.tcp |= 1 << at;
+            self.len += 1;
+        }
+    }
+
     /// Takes note of one more packet, which is at `index` in what was parsed last.
     #[inline(always)]
     pub(super) fn push(&mut self, index: usize, arrived: Arrived) {

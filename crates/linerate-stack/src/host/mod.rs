@@ -110,7 +110,7 @@ use mtu::PathMtus;
 pub use mtu::{LEAST_MTU4, LEAST_MTU6, PathMtu};
 use path::Hops;
 pub use path::Path;
-pub(crate) use plain::BELOW;
+pub(crate) use plain::{BELOW, key_of, may_be_of};
 use reasons::Reasons;
 pub use routes::Route;
 use routes::Routes;

@@ -1,12 +1,12 @@
 //! TCP segments over IPv4 with nothing unusual about them, one at a time: the short way in and the
 //! short way out.
 //!
-//! A burst of many is parsed by vectors, and what is common to it costs little for each packet. One
-//! or two packets would pay all of that for themselves. So they are looked at here first, and
-//! whatever is not as it is in nearly all segments goes the long way, which judges it anew: nothing
-//! was changed or counted until then.
+//! Vectors find out everything about a burst of anything. Segments that have nothing unusual cost
+//! less where each is only found to be one. So they are looked at here first, and a burst that has
+//! something else in it goes the long way, which judges it anew: nothing was changed or counted
+//! until then.
 
-use linerate_core::packet::{Offload, Packet};
+use linerate_core::packet::{Burst, Offload, Packet};
 use linerate_core::run::Egress;
 use linerate_wire::checksum::fold;
 use linerate_wire::ethernet::HEADER_LEN as L2;
@@ -15,8 +15,8 @@ use linerate_wire::{FlowKey4, ipv4, protocol};
 
 use super::judge::is_plain4;
 use super::path::Link;
-use super::{Arrived, Host, InterfaceId, Path};
-use crate::tcp::segment::{Segment, Usual};
+use super::{Arrived, Host, Inbound, InterfaceId, Path};
+use crate::tcp::segment::{Segment, Usual, UsualSyn};
 
 /// Headers of a segment without options.
 const LEAST: usize = ipv4::HEADER_LEN + TCP;
@@ -54,6 +54,36 @@ impl Plain<'_> {
     }
 }
 
+/// Whether a TCP segment over IPv4 is of this connection, by words as they lie there: what was put
+/// together just now cannot be compared as a whole before it is in the cache.
+#[inline(always)]
+fn is_of(ip: &[u8; LEAST], key: &FlowKey4) -> bool {
+    ip[12..20] == key.0[..8] && ip[20..24] == key.0[8..12]
+}
+
+/// A frame's IP header, and where TCP's ports would be, if it were of TCP over IPv4: nothing of it
+/// was looked at.
+#[inline(always)]
+fn unseen(packet: &Packet) -> Option<&[u8; LEAST]> {
+    packet.data().get(L2..L2 + LEAST)?.as_array()
+}
+
+/// Whether a frame is of this connection, if it is of TCP over IPv4.
+#[inline(always)]
+pub(crate) fn may_be_of(packet: &Packet, key: &FlowKey4) -> bool {
+    unseen(packet).is_some_and(|ip| is_of(ip, key))
+}
+
+/// The connection of a frame, if it is of TCP over IPv4.
+#[inline(always)]
+pub(crate) fn key_of(packet: &Packet) -> Option<FlowKey4> {
+    let ip = unseen(packet)?;
+    let mut key = [0; 16];
+    key[..12].copy_from_slice(&ip[12..24]);
+    key[12] = protocol::TCP;
+    Some(FlowKey4(key))
+}
+
 impl Host {
     /// A received TCP segment over IPv4, if it is plain and sound: to our MAC address and one of
     /// our own, from a single host, without tag, IP options or fragments, its checksums right.
@@ -76,12 +106,15 @@ impl Host {
         Some((plain.key(), arrived))
     }
 
-    /// The same of one whose only option are time stamps, read; it begins at [`BELOW`].
+    /// The same of one that is of this connection and whose only option are time stamps, read; it
+    /// begins at [`BELOW`].
     #[inline(always)]
-    pub(crate) fn usual_segment(&self, packet: &Packet) -> Option<(FlowKey4, Segment)> {
+    pub(crate) fn usual_segment(&self, packet: &Packet, of: &FlowKey4) -> Option<Segment> {
         let plain = self.look(packet)?;
-        let segment = Segment::read_usual(plain.l4, plain.ip[1])?;
-        Some((plain.key(), segment))
+        match is_of(plain.ip, of) {
+            true => Segment::read_usual(plain.l4, plain.ip[1]),
+            false => None,
+        }
     }
 
     #[inline(always)]
@@ -135,6 +168,23 @@ impl Host {
         })
     }
 
+    /// As [`receive`](Self::receive), of a burst that is nothing but plain segments. False, and
+    /// nothing has happened, where it is not, or where there is more to report than it.
+    pub(crate) fn receive_plain(&mut self, burst: &Burst, inbound: &mut Inbound) -> bool {
+        inbound.clear();
+        if self.has_waiting() {
+            return false;
+        }
+        for packet in burst.iter() {
+            let Some((key, arrived)) = self.plain_segment(packet) else {
+                return false;
+            };
+            inbound.push_plain(key, arrived);
+        }
+        self.count_plain(burst.len() as u64);
+        true
+    }
+
     /// Counts packets that came this way.
     #[inline]
     pub(crate) fn count_plain(&mut self, packets: u64) {
@@ -164,7 +214,7 @@ impl Host {
     pub(crate) fn send_usual(
         &mut self,
         hop: PlainHop,
-        (mut tcp, payload_len): ([u32; USUAL / 4], usize),
+        (tcp, payload_len): ([u32; USUAL / 4], usize),
         key: &FlowKey4,
         (tos, ttl): (u8, u8),
         out: &mut Egress,
@@ -182,26 +232,47 @@ impl Host {
             return false;
         };
         fill(payload);
-        let (ours, peer) = (key.dst().to_bits(), key.src().to_bits());
-        let ends = u64::from(ours) + u64::from(peer);
-        let len = (USUAL + payload_len) as u64;
-        let mut sum = tcp.iter().map(|&word| u64::from(word)).sum::<u64>();
-        sum += ends + u64::from(protocol::TCP) + len;
-        if payload_len > 0 {
-            sum += u64::from(self.checksums.sum(payload));
-        }
-        tcp[4] = u32::from(!fold(sum)) << 16;
-        let total = ipv4::HEADER_LEN as u32 + len as u32;
-        let ip = ip_words(total, tos, ttl, (ours, peer));
-        let words = ip.into_iter().chain(tcp);
-        head[..L2].copy_from_slice(&hop.header);
-        for (place, word) in head[L2..].as_chunks_mut::<4>().0.iter_mut().zip(words) {
-            *place = word.to_be_bytes();
-        }
+        let sum = match payload_len {
+            0 => 0,
+            _ => self.checksums.sum(payload),
+        };
+        write_headers(head, &hop, tcp, key, (tos, ttl), (payload_len, sum));
         self.stats.sent += 1;
         out.made(1);
         self.leave(hop.port, packet, out);
         true
+    }
+
+    /// Sends a SYN-ACK with the [usual options](UsualSyn) to such a hop in the slot of the SYN that
+    /// it answers, whose key this is.
+    #[inline(always)]
+    pub(crate) fn answer_usual(
+        &mut self,
+        hop: PlainHop,
+        mut packet: Packet,
+        tcp: [u32; UsualSyn::LEN / 4],
+        key: &FlowKey4,
+        life: (u8, u8),
+        out: &mut Egress,
+    ) {
+        packet.truncate(BELOW + UsualSyn::LEN);
+        packet.meta_mut().offload = Offload::NONE;
+        let head = packet.data_mut().first_chunk_mut();
+        let Some(head) = head else {
+            // It was as long as its SYN.
+            return out.cache.free_one(packet);
+        };
+        write_headers::<{ UsualSyn::LEN / 4 }, { BELOW + UsualSyn::LEN }>(
+            head,
+            &hop,
+            tcp,
+            key,
+            life,
+            (0, 0),
+        );
+        self.stats.sent += 1;
+        out.made(1);
+        self.leave(hop.port, packet, out);
     }
 
     /// Whether [`send_plain`](Self::send_plain) may send a TCP segment of so many bytes over IPv4,
@@ -247,6 +318,32 @@ impl Host {
         let port = hop.port;
         self.stats.sent += 1;
         self.leave(port, packet, out);
+    }
+}
+
+/// Writes all headers of a TCP segment to the source of `key`: `tcp` are the words of its own,
+/// whose checksum is 0; of the payload these are the length in bytes and the sum.
+#[inline(always)]
+fn write_headers<const N: usize, const BYTES: usize>(
+    head: &mut [u8; BYTES],
+    hop: &PlainHop,
+    mut tcp: [u32; N],
+    key: &FlowKey4,
+    (tos, ttl): (u8, u8),
+    (payload_len, payload_sum): (usize, u16),
+) {
+    let ends = (key.dst().to_bits(), key.src().to_bits());
+    let len = (4 * N + payload_len) as u32;
+    let mut sum = tcp.iter().map(|&word| u64::from(word)).sum::<u64>();
+    sum += u64::from(ends.0) + u64::from(ends.1) + u64::from(protocol::TCP);
+    sum += u64::from(len) + u64::from(payload_sum);
+    // The checksum, and the urgent pointer, which is 0.
+    tcp[4] = u32::from(!fold(sum)) << 16;
+    let ip = ip_words(ipv4::HEADER_LEN as u32 + len, tos, ttl, ends);
+    head[..L2].copy_from_slice(&hop.header);
+    let places = head[L2..].as_chunks_mut::<4>().0;
+    for (place, word) in places.iter_mut().zip(ip.into_iter().chain(tcp)) {
+        *place = word.to_be_bytes();
     }
 }
 

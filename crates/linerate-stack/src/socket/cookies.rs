@@ -11,10 +11,11 @@ use linerate_wire::{FlowKey, FlowKey4};
 use super::Stack;
 use super::slots::is;
 use super::way::{TTL, finish_checksum};
-use crate::host::{BELOW, Path};
+use crate::host::{Arrived, BELOW, Path};
 use crate::tcp::connection::{Agreed, Connection, Passive};
 use crate::tcp::cookie::{Echo, Offer};
-use crate::tcp::segment::{Header, Sacks, Segment, SynOptions};
+use crate::tcp::receive::Window;
+use crate::tcp::segment::{Header, Sacks, Segment, SynOptions, Usual, UsualSyn};
 
 impl Stack {
     /// Answers a SYN without keeping anything of it.
@@ -54,7 +55,7 @@ impl Stack {
             FlowKey::V6(key) => self.cookies.make(key, segment.seq, &offer, now_ns),
         };
         let config = &self.shared.config;
-        let scale = crate::tcp::receive::Window::scale_for(config.receive_bytes_max);
+        let scale = Window::scale_for(config.receive_bytes_max);
         let echo = segment.timestamps.map_or(0, |(value, _)| value);
         let header = Header {
             seq: cookie.isn,
@@ -80,6 +81,69 @@ impl Stack {
             }
         };
         self.stats.cookies_sent += u64::from(went);
+    }
+
+    /// Answers a SYN that has the usual options and is for a listener that has no room for another
+    /// half-open connection: what nearly all SYNs of a flood are. Otherwise the packet comes back,
+    /// and nothing was done.
+    #[inline(always)]
+    pub(super) fn answer_flood(
+        &mut self,
+        packet: Packet,
+        key: &FlowKey4,
+        arrived: &Arrived,
+        now_ns: u64,
+        out: &mut Egress,
+    ) -> Result<(), Packet> {
+        let Some((seq, syn)) = UsualSyn::of(arrived.l4(&packet)) else {
+            return Err(packet);
+        };
+        let config = &self.shared.config;
+        let is_usual = config.timestamps && config.window_scaling && config.sack;
+        let is_stranger = !arrived.is_group && self.lingering4.is_empty();
+        if !is_usual || !is_stranger || usize::from(arrived.l4) != BELOW {
+            return Err(packet);
+        }
+        let found = self.listeners.find(key.dst().into(), key.dst_port());
+        let Some(listener) = found.and_then(|index| self.listeners.at(index)) else {
+            return Err(packet);
+        };
+        let has_room = listener.half_open < listener.listen.half_open && self.slots.room() > 0;
+        if has_room || listener.waiting >= listener.listen.backlog {
+            return Err(packet);
+        }
+        let most = listener.listen.max_segment.unwrap_or(u16::MAX);
+        let Some(path) = self.host.path_back(key.dst().into(), key.src().into()) else {
+            return Err(packet);
+        };
+        let Some(hop) = self.host.plain_hop(path, UsualSyn::LEN) else {
+            return Err(packet);
+        };
+        let offer = Offer {
+            mss: syn.options.mss.unwrap_or(536),
+            window_scale: syn.options.window_scale,
+            sack: true,
+            // It is a SYN and nothing else.
+            ecn: false,
+            has_ts: true,
+        };
+        let cookie = self.cookies.make(key, seq, &offer, now_ns);
+        let config = &self.shared.config;
+        let header = Usual {
+            seq: cookie.isn,
+            ack: seq.wrapping_add(1),
+            flags: flag::SYN | flag::ACK,
+            window: config.receive_bytes.min(u16::MAX.into()) as u16,
+            timestamps: (cookie.ts_val.unwrap_or(0), syn.timestamps.0),
+        };
+        let scale = Window::scale_for(config.receive_bytes_max);
+        let mss = path.link_mtu().saturating_sub(40).min(most);
+        let ports = (key.dst_port(), key.src_port());
+        let words = UsualSyn::words(&header, ports, mss, scale);
+        self.host
+            .answer_usual(hop, packet, words, key, (0, TTL), out);
+        self.stats.cookies_sent += 1;
+        Ok(())
     }
 
     /// Writes a header over the segment that it answers, in the same slot.

@@ -8,7 +8,7 @@ use linerate_wire::{FlowKey, FlowKey4, FlowKey6, protocol};
 use super::Stack;
 use super::slots::{Slots, is};
 use super::way::Way;
-use crate::host::{Arrived, BELOW, ErrorKind, IcmpError, Path, PathMtu, ones};
+use crate::host::{Arrived, BELOW, ErrorKind, IcmpError, Path, PathMtu, key_of, ones};
 use crate::tcp::connection::{Active, Connection, Context, Ecn, FastSyn, Passive};
 use crate::tcp::connection::{Shape, Wire};
 use crate::tcp::fast_open::{FastOpen, Verdict};
@@ -19,22 +19,23 @@ use crate::tcp::tuple::{self, Tuple};
 
 /// What ECN marks in the traffic class (RFC 3168 5).
 const CE: u8 = 0b11;
-/// Packets of a burst that are looked at one by one, since vectors do not pay off for so few.
-const FEW: usize = 2;
 
 impl Stack {
     /// Takes a received burst, in whole frames, each with the number of its port in its metadata.
     /// Nothing stays in it.
     pub fn receive(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
-        if burst.len() == 1 && self.receive_one(burst, now_ns, out) {
-            return;
-        }
-        if burst.len() <= FEW && self.receive_few(burst, now_ns, out) {
+        self.receive_train(burst, now_ns, out);
+        if burst.is_empty() && !self.host.has_waiting() {
             return;
         }
         // There is one: it comes back at the end of each call. (To put another in its place
         // meanwhile would be to clear and allocate 10 KiB for each burst.)
         let mut inbound = self.inbound.take().unwrap_or_default();
+        if self.host.receive_plain(burst, &mut inbound) {
+            self.on_segments(burst, &mut inbound, now_ns, out);
+            self.inbound = Some(inbound);
+            return self.settle_touched(now_ns, out);
+        }
         self.host.receive(burst, now_ns, &mut inbound, out);
         for error in inbound.errors() {
             self.on_icmp(error, now_ns, out);
@@ -59,61 +60,46 @@ impl Stack {
         self.settle_touched(now_ns, out);
     }
 
-    /// The same of a few segments, if all of them are [plain](crate::host::Host::plain_segment) and
-    /// of connections. False, and nothing has happened, where one is not.
-    fn receive_few(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) -> bool {
-        let mut known = [None; FEW];
-        for (packet, known) in burst.iter().zip(&mut known) {
-            let Some((key, arrived)) = self.host.plain_segment(packet) else {
-                return false;
-            };
-            let Some(index) = self.slots.find_one4(&key) else {
-                return false;
-            };
-            *known = Some((index, key, arrived));
-        }
-        if burst.is_empty() || self.host.has_waiting() {
-            return false;
-        }
-        self.host.count_plain(burst.len() as u64);
-        out.consumed(burst.len() as u64);
-        for (packet, known) in burst.drain().zip(known) {
-            if let Some((index, key, arrived)) = known {
-                let key = FlowKey::V4(key);
-                self.on_segment(packet, key, &arrived, Some(index), now_ns, out);
-            }
-        }
-        self.settle_touched(now_ns, out);
-        true
-    }
-
-    /// The same of one segment, if its only option are time stamps: it is read where it is judged.
+    /// Takes the segments at the front of a burst that have time stamps as their only option and are
+    /// of the connection whose segment came last: a flow's come one behind the other, and what is
+    /// common to them is done once. Each is read where it is judged. One that is alone is looked
+    /// up; of a burst all are, together, where the first is of another.
     #[inline(always)]
-    fn receive_one(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) -> bool {
-        let Some((key, segment)) = burst
-            .iter()
-            .next()
-            .and_then(|packet| self.host.usual_segment(packet))
-        else {
-            return false;
+    fn receive_train(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
+        let Some(first) = burst.as_packets().first() else {
+            return;
         };
-        let Some(index) = self.slots.find_again4(&key) else {
-            return false;
-        };
-        if self.host.has_waiting() {
-            return false;
-        }
-        let Some(packet) = burst.pop() else {
-            return false;
-        };
-        self.host.count_plain(1);
-        out.consumed(1);
-        self.with(index, now_ns, out, |connection, cx| {
-            connection.on_segment(cx, &segment, packet, BELOW as u32);
-            connection.push(cx);
+        let found = self.slots.last_of(first).or_else(|| {
+            let key = key_of(first).filter(|_| burst.len() == 1)?;
+            self.slots.find_one4(&key)
         });
-        self.settle(index, now_ns, out);
-        true
+        let Some(index) = found.filter(|_| !self.host.has_waiting()) else {
+            return;
+        };
+        let mut front = burst.front();
+        let packets = self.with(index, now_ns, out, |connection, cx| {
+            let FlowKey::V4(key) = cx.wire.key else {
+                return 0;
+            };
+            let mut packets = 0;
+            while let Some(segment) =
+                (front.peek()).and_then(|packet| cx.wire.host.usual_segment(packet, key))
+                && let Some(packet) = front.next()
+            {
+                connection.on_segment(cx, &segment, packet, BELOW as u32);
+                packets += 1;
+            }
+            if packets > 0 {
+                connection.push(cx);
+            }
+            packets
+        });
+        if packets > 0 {
+            self.slots.note_last(found);
+            self.host.count_plain(packets);
+            out.consumed(packets);
+            self.settle(index, now_ns, out);
+        }
     }
 
     /// All segments of a burst: looked up together, then one by one.
@@ -158,6 +144,7 @@ impl Stack {
                 found => found,
             };
             self.on_segment(packet, key, arrived, found, now_ns, out);
+            self.slots.note_last(found);
         }
         inbound.keep(all & !tcp);
     }
@@ -172,10 +159,6 @@ impl Stack {
         now_ns: u64,
         out: &mut Egress,
     ) {
-        let Some(mut segment) = Segment::read(arrived.l4(&packet)) else {
-            return out.cache.free_one(packet);
-        };
-        segment.is_ce = arrived.tos & CE == CE;
         // An earlier segment of the burst may have ended it.
         let found = match found {
             Some(slot) if self.slots[slot].is & is::INDEXED == 0 || self.slots[slot].key != key => {
@@ -183,6 +166,17 @@ impl Stack {
             }
             found => found,
         };
+        let mut packet = packet;
+        if let (None, FlowKey::V4(key)) = (found, &key) {
+            packet = match self.answer_flood(packet, key, arrived, now_ns, out) {
+                Ok(()) => return,
+                Err(packet) => packet,
+            };
+        }
+        let Some(mut segment) = Segment::read(arrived.l4(&packet)) else {
+            return out.cache.free_one(packet);
+        };
+        segment.is_ce = arrived.tos & CE == CE;
         let Some(index) = found else {
             return self.on_stranger(packet, key, arrived, &segment, now_ns, out);
         };

@@ -7,11 +7,12 @@
 
 use std::collections::VecDeque;
 
+use linerate_core::packet::Packet;
 use linerate_tables::TableError;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 use linerate_wire::{FlowKey, FlowKey4};
 
-use crate::host::Path;
+use crate::host::{Path, may_be_of};
 use crate::tcp::config::Config;
 use crate::tcp::connection::{Connection, Parked, State};
 
@@ -268,20 +269,22 @@ impl Slots {
         self.index4.lookup(&key.0)
     }
 
-    /// The same, and looks first at the one that was found last: what comes next is often of the
-    /// same connection (4.4BSD's one-behind cache).
+    /// The one that was found last, if it may be that of this segment: what comes next is often of
+    /// the same connection (4.4BSD's one-behind cache).
     #[inline(always)]
-    pub(super) fn find_again4(&mut self, key: &FlowKey4) -> Option<u32> {
-        if let Some(slot) = self.all.get(self.last as usize)
-            && slot.is & is::INDEXED != 0
-            && let FlowKey::V4(known) = &slot.key
-            && known == key
-        {
-            return Some(self.last);
-        }
-        let found = self.index4.lookup(&key.0)?;
-        self.last = found;
-        Some(found)
+    pub(super) fn last_of(&self, packet: &Packet) -> Option<u32> {
+        let slot = self.all.get(self.last as usize)?;
+        let is_it = match &slot.key {
+            FlowKey::V4(key) => may_be_of(packet, key),
+            FlowKey::V6(_) => false,
+        };
+        (is_it && slot.is & is::INDEXED != 0).then_some(self.last)
+    }
+
+    /// Notes which was found last.
+    #[inline(always)]
+    pub(super) fn note_last(&mut self, found: Option<u32>) {
+        self.last = found.unwrap_or(self.last);
     }
 
     #[inline]

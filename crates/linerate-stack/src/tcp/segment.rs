@@ -209,12 +209,47 @@ impl Segment {
 
 /// What the options of most SYNs say: MSS, SACK-permitted, time stamps and window scale, in the
 /// order in which Linux and [`Header::write`] have them.
-struct UsualSyn {
-    timestamps: (u32, u32),
-    options: SynOptions,
+pub struct UsualSyn {
+    /// The sender's clock, and 0.
+    pub timestamps: (u32, u32),
+    /// The others; all but Fast Open's are there.
+    pub options: SynOptions,
 }
 
 impl UsualSyn {
+    /// Length of the header in bytes.
+    pub const LEN: usize = tcp::HEADER_LEN + 20;
+
+    /// The sequence number and the options of a segment that is a SYN, nothing else, with these.
+    #[inline(always)]
+    pub fn of(bytes: &[u8]) -> Option<(u32, Self)> {
+        let header = bytes.as_array::<{ Self::LEN }>()?;
+        let (base, options) = header.split_first_chunk::<{ tcp::HEADER_LEN }>()?;
+        if base[12..14] != [(Self::LEN as u8 / 4) << 4, flag::SYN] {
+            return None;
+        }
+        let seq = u32::from_be_bytes([base[4], base[5], base[6], base[7]]);
+        Some((seq, Self::read(options)?))
+    }
+
+    /// The words of a header with such options, its checksum 0; `ports` are the source's and the
+    /// destination's, `shift` the window's scale.
+    #[inline(always)]
+    pub fn words(header: &Usual, ports: (u16, u16), mss: u16, shift: u8) -> [u32; Self::LEN / 4] {
+        [
+            u32::from(ports.0) << 16 | u32::from(ports.1),
+            header.seq,
+            header.ack,
+            10 << 28 | u32::from(header.flags) << 16 | u32::from(header.window),
+            0,
+            0x0204_0000 | u32::from(mss),
+            0x0402_080a,
+            header.timestamps.0,
+            header.timestamps.1,
+            0x0103_0300 | u32::from(shift),
+        ]
+    }
+
     #[inline]
     fn read(options: &[u8]) -> Option<Self> {
         let options = options.as_array::<20>()?;
@@ -434,19 +469,15 @@ impl Header {
         if !syn.sack_permitted || syn.fast_open.is_some() || !self.sacks.is_empty() {
             return None;
         }
-        let words = [
-            u32::from(src_port) << 16 | u32::from(dst_port),
-            self.seq,
-            self.ack,
-            10 << 28 | u32::from(self.flags) << 16 | u32::from(self.window),
-            0,
-            0x0204_0000 | u32::from(mss),
-            0x0402_080a,
-            value,
-            echo,
-            0x0103_0300 | u32::from(shift),
-        ];
-        let room = out.first_chunk_mut::<{ tcp::HEADER_LEN + 20 }>()?;
+        let usual = Usual {
+            seq: self.seq,
+            ack: self.ack,
+            flags: self.flags,
+            window: self.window,
+            timestamps: (value, echo),
+        };
+        let words = UsualSyn::words(&usual, (src_port, dst_port), mss, shift);
+        let room = out.first_chunk_mut::<{ UsualSyn::LEN }>()?;
         Some(write_words(words, room))
     }
 }

@@ -191,6 +191,20 @@ impl Host {
         }
     }
 
+    /// An upper layer gets no answers along this path (RFC 9293 3.8.3): its neighbour is asked now
+    /// whether it is still there, and under which address (RFC 1122 2.3.2.1, RFC 4861 7.3.1).
+    pub fn doubt(&mut self, path: Path, now_ns: u64, out: &mut Egress) {
+        if let Some(hop) = self.hops.get(path)
+            && hop.link == path::Link::Known
+        {
+            let (interface, address) = (hop.interface.0, hop.address);
+            self.neighbours
+                .suspect(interface, address, now_ns, &mut self.todo);
+            self.due_ns = 0;
+            self.settle(out);
+        }
+    }
+
     /// Whether the port that the path leads to takes frames with unfinished checksums, and ones to
     /// be cut ([`Offload::GSO`](linerate_core::packet::Offload::GSO)).
     #[inline]

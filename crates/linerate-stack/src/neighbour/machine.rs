@@ -78,6 +78,21 @@ impl Table {
         }
     }
 
+    /// Reports that an upper layer gets no answers through a neighbour (RFC 1122 2.3.2.1 (3) calls it
+    /// advice): it is probed at once, unless it is already.
+    pub fn suspect(&mut self, interface: u16, address: IpAddr, now_ns: u64, out: &mut Out) {
+        if let Some(at) = self.entries.find(interface, address)
+            && matches!(
+                self.entries[at].state,
+                State::Reachable | State::Stale | State::Delay
+            )
+        {
+            self.entries[at].asked = 0;
+            self.probe(at, now_ns, out);
+            self.settle(at, out);
+        }
+    }
+
     /// The entry of a neighbour, created if necessary and if the packet's source is within its
     /// limit.
     fn place_for(

@@ -62,6 +62,7 @@ impl Stack {
             ack: segment.seq.wrapping_add(1),
             flags: flag::SYN | flag::ACK | if offer.ecn { flag::ECE } else { 0 },
             window: config.receive_bytes.min(u16::MAX.into()) as u16,
+            urgent: 0,
             timestamps: cookie.ts_val.map(|value| (value, echo)),
             sacks: Sacks::NONE,
             syn: Some(SynOptions {

@@ -343,6 +343,50 @@ impl Io<'_> {
         self.with(id, |connection, cx| connection.write(cx, bytes))?
     }
 
+    /// The same, and the last byte ends urgent data (MSG_OOB; RFC 9293 3.8.5).
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn write_urgent(&mut self, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
+        self.with(id, |connection, cx| connection.write_urgent(cx, bytes))?
+    }
+
+    /// Bytes to be read up to the end of urgent data, whether they have come or not (RFC 9293
+    /// 3.8.5); `None` where nothing urgent is ahead.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn urgent(&mut self, id: SocketId) -> Result<Option<u32>, Error> {
+        self.with(id, |connection, cx| connection.urgent(cx.shared))
+    }
+
+    /// Whether what is read next is the last urgent byte, or comes behind it where that is kept
+    /// apart (POSIX: sockatmark). A read ends there.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn is_at_mark(&mut self, id: SocketId) -> Result<bool, Error> {
+        self.with(id, |connection, cx| connection.is_at_mark(cx.shared))
+    }
+
+    /// Keeps the last urgent byte apart for [`read_urgent`](Self::read_urgent), or no longer. By
+    /// default it is read in its place (RFC 6093 6; Linux: SO_OOBINLINE).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_urgent_apart(&mut self, id: SocketId, on: bool) -> Result<(), Error> {
+        self.with(id, |connection, _| connection.set_urgent_apart(on))
+    }
+
+    /// The last urgent byte, where it is kept apart; each is given once. `None` where there is none.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] where it was announced, and has not come yet; [`Error::NotConnected`]
+    /// where there is no such connection.
+    pub fn read_urgent(&mut self, id: SocketId) -> Result<Option<u8>, Error> {
+        self.with(id, |connection, cx| connection.read_urgent(cx))?
+    }
+
     /// The same of several slices, one after the other.
     ///
     /// # Errors

@@ -86,6 +86,7 @@ use crate::host::{Host, HostError, Inbound};
 use crate::tcp::connection::Shared;
 use crate::tcp::cookie::Cookies;
 use crate::tcp::fast_open::Keys;
+use crate::tcp::few::Few;
 use crate::tcp::metrics::Metrics;
 use crate::tcp::ports::Chooser;
 use crate::tcp::rate::Challenges;
@@ -200,6 +201,8 @@ impl Stack {
                 stats: Stats::default(),
                 challenges: Challenges::new(config.challenges_per_s, &config.secret),
                 metrics: Metrics::new(&config.metrics)?,
+                urgents: Few::new(),
+                searches: Few::new(),
             },
             cookies: Cookies::new(config.secret),
             fast_open: Keys::new(config.secret.derived(FAST_OPEN)),

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::Stack;
 use super::listener::ListenerId;
 use super::slots::{NIL, Slot, SocketId, is};
-use crate::tcp::connection::{Connection, event};
+use crate::tcp::connection::{Connection, Shared, event};
 
 /// What one wants to know of a socket, and what an [`Event`] says: bits.
 pub mod interest {
@@ -23,6 +23,11 @@ pub mod interest {
     pub const EDGE: u8 = 16;
     /// Told once; then nothing, until it is asked for anew.
     pub const ONE_SHOT: u8 = 32;
+    /// There is urgent data (Linux: EPOLLPRI).
+    pub const URGENT: u8 = 64;
+    /// Nothing is answered: as many retransmissions as R1 went in vain, and more follow (RFC 9293
+    /// 3.8.3). Told to those who ask for it.
+    pub const UNANSWERED: u8 = 128;
 
     /// Those that events of a connection are of.
     #[inline(always)]
@@ -31,8 +36,8 @@ pub mod interest {
     }
 
     /// By the events that there are.
-    const OF_EVENTS: [u8; 256] = {
-        let mut all = [0; 256];
+    const OF_EVENTS: [u8; 512] = {
+        let mut all = [0; 512];
         let mut events = 0;
         while events < all.len() as u16 {
             let mut found = 0;
@@ -47,6 +52,12 @@ pub mod interest {
             }
             if events & event::ERROR != 0 {
                 found |= ERROR;
+            }
+            if events & event::URGENT != 0 {
+                found |= URGENT;
+            }
+            if events & event::UNANSWERED != 0 {
+                found |= UNANSWERED;
             }
             all[events as usize] = found;
             events += 1;
@@ -116,7 +127,7 @@ impl Ready {
 
 /// What a connection is ready for now.
 #[inline(always)]
-fn readiness(connection: &Connection) -> u8 {
+fn readiness(connection: &Connection, shared: &Shared) -> u8 {
     let mut ready = 0;
     if connection.readable() > 0 || connection.is_at_end() {
         ready |= interest::READ;
@@ -127,6 +138,12 @@ fn readiness(connection: &Connection) -> u8 {
     }
     if connection.has_hung_up() {
         ready |= interest::HANG_UP;
+    }
+    if connection.has_urgent(shared) {
+        ready |= interest::URGENT;
+    }
+    if connection.is_unanswered(&shared.config) {
+        ready |= interest::UNANSWERED;
     }
     if connection.error().is_some() {
         ready |= interest::ERROR | interest::WRITE | interest::READ;
@@ -195,7 +212,7 @@ impl Stack {
         slot.events = u16::MAX;
         let (slot, connection) = self.slots.both(index);
         want_room(slot, connection);
-        if readiness(connection) & slot.interest != 0 {
+        if readiness(connection, &self.shared) & slot.interest != 0 {
             self.make_ready(index);
         }
     }
@@ -237,7 +254,7 @@ impl Stack {
             let (slot, connection) = self.slots.both(index);
             let wanted = slot.interest;
             let happened = std::mem::take(&mut slot.events);
-            let now = readiness(connection);
+            let now = readiness(connection, &self.shared);
             let ready = match wanted & interest::EDGE {
                 0 => now,
                 _ => now & interest::of_events(happened | event::ERROR),

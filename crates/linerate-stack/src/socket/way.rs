@@ -238,6 +238,10 @@ impl Wire for Way<'_> {
     fn confirm(&mut self) {
         self.host.confirm(*self.path, self.now_ns, self.out);
     }
+
+    fn doubt(&mut self) {
+        self.host.doubt(*self.path, self.now_ns, self.out);
+    }
 }
 
 /// Stores the checksum of a segment of `len` bytes, whose words add up to `sum` and whose header

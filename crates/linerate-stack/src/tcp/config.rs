@@ -1,6 +1,7 @@
 //! Settings of a stack's TCP, and what a connection starts with.
 
 use super::congestion::Algorithm;
+use super::mtu_search::MtuProbing;
 
 /// Whether connections agree on ECN (RFC 3168 6.1.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,6 +53,8 @@ pub struct Config {
     /// Whether connections begin with what earlier ones to the same host have learned (RFC 9040;
     /// Linux: `tcp_no_metrics_save = 0`).
     pub path_metrics: bool,
+    /// Whether the MTU of paths is looked for without ICMP (RFC 4821).
+    pub mtu_probing: MtuProbing,
     /// Whether a connection that was idle begins with a small window (RFC 5681 4.1).
     pub slow_start_after_idle: bool,
     /// Retransmissions of a SYN. RFC 9293 3.8.3 wants three minutes: 7 make 255 s (Linux has 6,
@@ -59,7 +62,10 @@ pub struct Config {
     pub syn_retries: u8,
     /// Of the answer to one.
     pub syn_ack_retries: u8,
-    /// Of anything else (R2 of RFC 9293 3.8.3): 15 make 924 s or more.
+    /// Retransmissions after which the user is told that nothing is answered, the neighbour is
+    /// asked whether it is there, and shorter segments are tried (R1 of RFC 9293 3.8.3).
+    pub retries1: u8,
+    /// Of anything but a SYN and its answer (R2 of RFC 9293 3.8.3): 15 make 924 s or more.
     pub retries: u8,
     /// Of what the user has closed.
     pub orphan_retries: u8,
@@ -93,9 +99,11 @@ impl Default for Config {
             pacing: false,
             fast_open: FastOpenMode::default(),
             path_metrics: true,
+            mtu_probing: MtuProbing::default(),
             slow_start_after_idle: true,
             syn_retries: 7,
             syn_ack_retries: 5,
+            retries1: 3,
             retries: 15,
             orphan_retries: 8,
             fin_timeout_ms: 60_000,

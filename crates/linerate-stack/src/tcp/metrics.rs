@@ -7,7 +7,8 @@
 //! | its variation | with the former | up at once, down by 1/4 |
 //! | threshold | its first slow start ends there; only if configured | see [`Ended`] |
 //! | window | nothing: it is what the path could carry, to be shown | half of old and new |
-//! | path MTU | starts with it | the newest, for 10 minutes (RFC 1191 6.3, 8201 4) |
+//! | reordering | waits as long for what is overtaken, as Linux | the most |
+//! | path MTU | starts with it, and looks for more | the newest, for 10 minutes (RFC 1191 6.3, 8201 4) |
 //! | MSS of the peer | sizes the data of a SYN (RFC 7413 4.1.3) | the newest |
 //! | Fast Open cookie | its SYN carries data | the newest |
 //! | lost SYNs with data | no data for a while (RFC 7413 4.1.3.1) | counted |
@@ -95,6 +96,8 @@ pub struct Shared {
     pub cwnd_bytes: Option<u32>,
     /// Path MTU in bytes.
     pub pmtu: Option<u16>,
+    /// The path reorders: by so many quarters of a round trip (RFC 8985 6.2).
+    pub reordering: Option<u8>,
     /// MSS that the host announced.
     pub mss: Option<u16>,
     /// Cookie for a Fast Open now; none while SYNs with data are not tried.
@@ -133,6 +136,8 @@ pub struct Closed {
     pub srtt_ns: Option<u64>,
     /// Its mean deviation.
     pub rttvar_ns: u64,
+    /// Whether it saw reordering: the quarters of a round trip that it waited (RFC 8985 6.2).
+    pub reordering: Option<u8>,
     /// The window; `None` if no data was sent.
     pub window: Option<Ended>,
 }
@@ -238,6 +243,7 @@ impl Metrics {
         entry.expire(now_s, lifetime_s);
         entry.measured_s = now_s;
         entry.merge_rtt(closed);
+        entry.reordering = entry.reordering.max(closed.reordering.unwrap_or(0));
         if let Some(ended) = closed.window {
             entry.merge_window(ended);
         }

@@ -11,6 +11,7 @@
 //! | [`cookie`], [`time_wait`], [`fast_open`] | connections without a record, or with a small one |
 //! | [`isn`], [`secret`], [`ports`], [`rate`] | what others must not guess, or must not exhaust |
 //! | [`metrics`] | what connections to one host learn from each other |
+//! | [`few`], [`urgent`], [`mtu_search`] | what few connections have: urgent data, a search for the MTU |
 //! | [`reset`] | the answer to a segment without a connection |
 //!
 //! Sequence numbers are plain `u32`s, compared by [`seq`]. Times are in nanoseconds.
@@ -20,8 +21,10 @@ pub mod congestion;
 pub mod connection;
 pub mod cookie;
 pub mod fast_open;
+pub mod few;
 pub mod isn;
 pub mod metrics;
+pub mod mtu_search;
 pub mod pacing;
 pub mod ports;
 pub mod prr;
@@ -37,5 +40,6 @@ pub mod seq;
 pub mod stats;
 pub mod time_wait;
 pub mod tuple;
+pub mod urgent;
 
 pub use reset::{MAX_RESET_LEN, Refusal, Reset, refuse};

@@ -86,6 +86,8 @@ pub struct Segment {
     pub timestamps: Option<(u32, u32)>,
     /// Blocks of SACK.
     pub sacks: Sacks,
+    /// The urgent pointer, which means something with the flag URG.
+    pub urgent: u16,
     /// Whether the network has marked it as having met congestion (RFC 3168 5).
     pub is_ce: bool,
 }
@@ -102,6 +104,7 @@ impl Segment {
             ack: tcp.ack(),
             flags: tcp.flags(),
             window: tcp.window(),
+            urgent: u16::from_be_bytes([bytes[18], bytes[19]]),
             len: (bytes.len() - header_len) as u32,
             header_len: header_len as u8,
             ..Self::default()
@@ -140,6 +143,7 @@ impl Segment {
             ack: word(2),
             flags: header[13],
             window: word(3) as u16,
+            urgent: word(4) as u16,
             len: (bytes.len() - Usual::LEN) as u32,
             header_len: Usual::LEN as u8,
             timestamps: Some((word(6), word(7))),
@@ -284,6 +288,8 @@ pub struct Header {
     pub flags: u8,
     /// Window as it stands in the header.
     pub window: u16,
+    /// The urgent pointer.
+    pub urgent: u16,
     /// Time stamps.
     pub timestamps: Option<(u32, u32)>,
     /// Blocks of SACK; those that do not fit are left out.
@@ -339,6 +345,7 @@ impl Header {
     pub fn write(&self, src_port: u16, dst_port: u16, out: &mut [u8]) -> usize {
         let mut base = tcp::header(src_port, dst_port, self.seq, self.ack, self.flags);
         base[14..16].copy_from_slice(&self.window.to_be_bytes());
+        base[18..20].copy_from_slice(&self.urgent.to_be_bytes());
         out[..tcp::HEADER_LEN].copy_from_slice(&base);
         let mut at = tcp::HEADER_LEN;
         if let Some(mss) = self.syn.and_then(|syn| syn.mss) {
@@ -422,6 +429,7 @@ impl From<Usual> for Header {
             ack: usual.ack,
             flags: usual.flags,
             window: usual.window,
+            urgent: 0,
             timestamps: Some(usual.timestamps),
             sacks: Sacks::NONE,
             syn: None,
@@ -440,7 +448,7 @@ impl Header {
         if let Some(sum) = self.write_usual_syn(src_port, dst_port, out) {
             return sum;
         }
-        let is_common = self.syn.is_none() && self.sacks.is_empty();
+        let is_common = self.syn.is_none() && self.sacks.is_empty() && self.urgent == 0;
         let room = out.first_chunk_mut::<{ tcp::HEADER_LEN + TIMESTAMPS_LEN }>();
         let (Some((value, echo)), Some(room), true) = (self.timestamps, room, is_common) else {
             let len = self.write(src_port, dst_port, out);
@@ -466,7 +474,8 @@ impl Header {
         let (Some(mss), Some(shift)) = (syn.mss, syn.window_scale) else {
             return None;
         };
-        if !syn.sack_permitted || syn.fast_open.is_some() || !self.sacks.is_empty() {
+        let is_plain = self.sacks.is_empty() && self.urgent == 0;
+        if !syn.sack_permitted || syn.fast_open.is_some() || !is_plain {
             return None;
         }
         let usual = Usual {
@@ -531,7 +540,7 @@ mod tests {
         #[test]
         fn a_header_is_the_same_with_its_sum(
             (seq, ack) in any::<(u32, u32)>(),
-            (flags, window) in any::<(u8, u16)>(),
+            (flags, window, urgent) in any::<(u8, u16, u16)>(),
             timestamps in any::<Option<(u32, u32)>>(),
             blocks in prop::collection::vec(any::<(u32, u32)>(), 0..4),
             mss in any::<Option<u16>>(),
@@ -548,7 +557,7 @@ mod tests {
                 sack_permitted,
                 fast_open: None,
             });
-            let header = Header { seq, ack, flags, window, timestamps, sacks, syn };
+            let header = Header { seq, ack, flags, window, urgent, timestamps, sacks, syn };
             let (mut one, mut other) = ([0xee; 80], [0xee; 80]);
             let len = header.write(1000, 80, &mut one);
             let sum = header.write_summed(1000, 80, &mut other);

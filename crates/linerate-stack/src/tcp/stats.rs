@@ -85,6 +85,16 @@ stats! {
     window_probes,
     /// Keepalive probes sent.
     keepalives,
+    /// Times that as many retransmissions as R1 were not answered.
+    unanswered,
+    /// Times that segments became shorter since none was acknowledged (RFC 4821 7.7).
+    mtu_black_holes,
+    /// Probes of the path's MTU sent.
+    mtu_probes,
+    /// Those that arrived.
+    mtu_probes_arrived,
+    /// Those that were lost, and nothing else.
+    mtu_probes_lost,
     /// Connections given up since nobody answered.
     given_up,
     /// Times that there was no slot for what was to be sent.

@@ -1,6 +1,7 @@
 //! Two stacks over a wire in memory.
 #![allow(clippy::unwrap_used)]
 
+mod black_hole;
 mod calls;
 mod clauses;
 mod fast_open;
@@ -11,6 +12,7 @@ mod many;
 mod moving;
 mod parked;
 mod scarce;
+mod urgent;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};

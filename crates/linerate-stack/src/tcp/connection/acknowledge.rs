@@ -125,6 +125,9 @@ impl Connection {
         }
         if flags & told::ADVANCED != 0 {
             flags |= self.clean_acked(cx, &mut trips);
+            if self.probe_len != 0 {
+                self.settle_mtu_probe(cx);
+            }
         }
         let rtt_ns = self.measure(cx, segment, flags, &trips);
         if let Some(low) = trips.reordered

@@ -94,6 +94,7 @@ impl Connection {
             return cx.wire.free(packet);
         }
         self.note_ecn(cx, segment);
+        self.note_urgent(cx, segment);
         if segment.len > 0 {
             self.on_data(cx, segment, packet, l4);
         } else {
@@ -101,6 +102,9 @@ impl Connection {
         }
         if segment.has(flag::FIN) {
             self.note_fin(segment);
+        }
+        if self.urgent != 0 {
+            self.settle_urgent(cx);
         }
         self.take_fin(cx);
         self.decide_ack(cx, segment);

@@ -1,16 +1,21 @@
 //! What a connection leaves to later ones to the same host, and what it begins with (RFC 9040).
 
-use super::{Connection, Context, Phase, Wire};
+use super::recovery::PERSIST;
+use super::{Connection, Context, Phase, Wire, is};
 use crate::tcp::metrics::{Closed, Ended};
 
 impl Connection {
     /// The handshake is over: earlier connections know what to expect (as Linux:
     /// `tcp_init_metrics`).
     pub(super) fn begin_with_metrics<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
-        if !cx.shared.config.path_metrics {
-            return;
-        }
-        let Some(known) = cx.shared.metrics.lookup(cx.wire.peer(), cx.now_ns) else {
+        let is_shared = cx.shared.config.path_metrics;
+        let peer = cx.wire.peer();
+        let known = match is_shared {
+            true => cx.shared.metrics.lookup(peer, cx.now_ns),
+            false => None,
+        };
+        self.begin_mtu_search(cx, known.and_then(|known| known.pmtu));
+        let Some(known) = known else {
             return;
         };
         if let Some(srtt_ns) = known.srtt_ns {
@@ -18,6 +23,10 @@ impl Connection {
         }
         if let Some(bytes) = known.ssthresh_bytes {
             self.control.window.ssthresh_bytes = bytes.max(2 * u32::from(self.mss));
+        }
+        if let Some(steps) = known.reordering {
+            self.set(is::REORDERING, true);
+            (self.rack_steps, self.rack_persist) = (steps, PERSIST);
         }
     }
 
@@ -41,6 +50,7 @@ impl Connection {
             // After a timeout the last samples are older than what went wrong.
             srtt_ns: self.rtt.srtt_ns().filter(|_| self.retries == 0),
             rttvar_ns: self.rtt.rttvar_ns(),
+            reordering: self.is(is::REORDERING).then_some(self.rack_steps),
             window: (self.last_sent_ms != 0).then_some(ended),
         };
         let peer = cx.wire.peer();

@@ -17,6 +17,8 @@
 //! | `learned` | what is shared with later connections to the host (RFC 9040) |
 //! | `open` | how connections begin, actively, passively or by a cookie |
 //! | `parked` | idle ones, in less room |
+//! | `mtu` | the path's MTU, found by probes |
+//! | `urgent` | where urgent data ends |
 //! | `user` | what its user asks of it: read, write, close, abort, options |
 //!
 //! [events]: event
@@ -26,12 +28,14 @@ mod fast_open;
 mod input;
 mod learned;
 mod moving;
+mod mtu;
 mod open;
 mod output;
 mod parked;
 mod predicted;
 mod recovery;
 mod timers;
+mod urgent;
 mod user;
 
 #[cfg(test)]
@@ -50,7 +54,9 @@ use linerate_core::packet::{Packet, PoolCache};
 use super::config::Config;
 use super::congestion::rate::Delivery;
 use super::congestion::{Controller, Usage};
+use super::few::Few;
 use super::metrics::Metrics;
+use super::mtu_search::MtuSearch;
 use super::pacing::Pacer;
 use super::prr::Prr;
 use super::rate::{Challenges, OutOfWindow};
@@ -60,6 +66,7 @@ use super::segment::{Header, Usual};
 use super::send_buffer::{Chunks, SendBuffer};
 use super::sent::{Records, Sent};
 use super::stats::Stats;
+use super::urgent::Urgent;
 
 /// State of a connection (RFC 9293 3.3.2); one that listens is no connection here, and one in
 /// TIME-WAIT only for as long as it takes to make a [record](super::time_wait) of it.
@@ -125,6 +132,10 @@ pub mod event {
     pub const CLOSED: u16 = 32;
     /// It has come to TIME-WAIT: a record takes over.
     pub const TIME_WAIT: u16 = 64;
+    /// There is urgent data, or its end has moved on.
+    pub const URGENT: u16 = 128;
+    /// As many retransmissions as R1 were not answered (RFC 9293 3.8.3).
+    pub const UNANSWERED: u16 = 256;
 }
 
 /// Why a connection has ended, or cannot be used.
@@ -215,6 +226,9 @@ pub trait Wire {
 
     /// The neighbour has shown that it receives (RFC 4861 7.3.1).
     fn confirm(&mut self) {}
+
+    /// It has not answered for long: it is asked whether it is still there (RFC 9293 3.8.3).
+    fn doubt(&mut self) {}
 }
 
 /// What connections of one stack share.
@@ -233,6 +247,10 @@ pub struct Shared {
     pub challenges: Challenges,
     /// What connections to the same host have learned.
     pub metrics: Metrics,
+    /// Where urgent data ends.
+    pub urgents: Few<Urgent>,
+    /// Searches for the MTU of paths.
+    pub searches: Few<MtuSearch>,
 }
 
 /// Everything that a connection works with while something happens to it.
@@ -423,6 +441,14 @@ pub struct Connection {
     /// SND.NXT at the loss probe.
     probe_point: u32,
     has_probe_point: bool,
+    /// Its number among those with urgent data; 0 if it has none.
+    urgent: u16,
+    /// The last urgent byte is kept apart.
+    is_urgent_apart: bool,
+    /// Its number among those that search for the MTU of their path; 0 if it does not.
+    search: u16,
+    /// Payload bytes of the probe of that search, while one is under way.
+    probe_len: u16,
     has_undo: bool,
     control: Controller,
     rtt: Rtt,
@@ -534,6 +560,7 @@ impl Connection {
 
     /// Frees what was to be sent and what was.
     fn release_sending<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        self.release_mtu_search(cx.shared);
         self.sent.clear(&mut cx.shared.records);
         self.buffer.clear(&mut cx.shared.chunks);
         (self.sacked, self.lost, self.retrans, self.lost_unsent) = (0, 0, 0, 0);
@@ -542,6 +569,7 @@ impl Connection {
     /// Gives back all that it holds of what is shared: before its record is used for another.
     pub fn release<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         self.release_sending(cx);
+        self.release_urgent(cx.shared);
         self.queue.clear(&mut cx.shared.pieces, cx.wire.cache());
         self.state = State::Closed;
     }

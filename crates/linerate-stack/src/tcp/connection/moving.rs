@@ -2,10 +2,12 @@
 
 use super::{Active, Connection, Context, Shared, Wire};
 use crate::tcp::config::Config;
+use crate::tcp::mtu_search::MtuSearch;
 use crate::tcp::receive::{Limits, Moving, ReceiveQueue};
 use crate::tcp::send_buffer::SendBuffer;
 use crate::tcp::sent::{NIL, Record, Sent, mark};
 use crate::tcp::seq;
+use crate::tcp::urgent::Urgent;
 
 /// A connection that belongs to no stack. Both stacks have the same clock, and the same secret.
 pub struct Detached {
@@ -17,6 +19,8 @@ pub struct Detached {
     received: Vec<Moving>,
     /// Where what can be read begins.
     first: u32,
+    urgent: Urgent,
+    search: MtuSearch,
 }
 
 impl Detached {
@@ -53,7 +57,15 @@ impl Connection {
         self.buffer.clear(&mut shared.chunks);
         let first = self.queue.next().wrapping_sub(self.queue.readable());
         let received = self.queue.drain(&mut shared.pieces);
+        let urgent = shared.urgents.get(self.urgent);
+        self.release_urgent(shared);
+        // A probe under way is one of the old stack.
+        let mut search = shared.searches.get(self.search);
+        search.forget_probe();
+        self.release_mtu_search(shared);
         Detached {
+            urgent,
+            search,
             connection: self,
             records,
             bytes,
@@ -92,6 +104,8 @@ impl Connection {
             bytes,
             received,
             first,
+            urgent,
+            search,
         } = detached;
         connection.sent.restore(&mut cx.shared.records, &records);
         connection.buffer = SendBuffer::new();
@@ -117,6 +131,9 @@ impl Connection {
         }
         debug_assert_eq!(queue.next(), connection.queue.next());
         connection.queue = queue;
+        // Without room for it, it is data like any other.
+        cx.shared.urgents.set(&mut connection.urgent, urgent);
+        cx.shared.searches.set(&mut connection.search, search);
         Ok(connection)
     }
 }

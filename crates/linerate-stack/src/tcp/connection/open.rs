@@ -112,6 +112,10 @@ impl Connection {
             small_end: own.iss,
             probe_point: 0,
             has_probe_point: false,
+            urgent: 0,
+            is_urgent_apart: false,
+            search: 0,
+            probe_len: 0,
             has_undo: false,
             control,
             rtt: Rtt::new(),
@@ -329,6 +333,7 @@ impl Connection {
             ack: if is_answer { next } else { 0 },
             flags,
             window: self.rcv_window.offer_syn(next, free),
+            urgent: 0,
             timestamps: self
                 .is(is::TIMESTAMPS)
                 .then(|| (self.ts_now(cx.now_ns), self.ts_recent)),

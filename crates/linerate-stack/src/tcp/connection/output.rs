@@ -21,7 +21,7 @@ pub(super) const PING_PONG: u8 = 3;
 
 /// What came of an attempt to send.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Went {
+pub(super) enum Went {
     /// Something went: there may be more.
     Sent,
     /// Nothing more may go now.
@@ -77,7 +77,7 @@ impl Connection {
     /// New data and the FIN.
     #[inline]
     fn send_new<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> Went {
-        let mut was_sent = false;
+        let mut was_sent = self.search != 0 && self.send_mtu_probe(cx);
         let went = loop {
             let went = match self.send_usual(cx) {
                 Usually::Last => {
@@ -183,6 +183,13 @@ impl Connection {
     #[inline]
     fn frame_bytes(&self, gso_bytes: u32) -> u32 {
         let mss = u32::from(self.mss);
+        // Each segment of a frame would have the urgent pointer of the first; and beside a probe of
+        // the MTU no other frame is longer than a segment.
+        let gso_bytes = if self.urgent | self.probe_len == 0 {
+            gso_bytes
+        } else {
+            0
+        };
         if gso_bytes <= 2 * mss {
             return gso_bytes.max(mss);
         }
@@ -200,7 +207,11 @@ impl Connection {
         if self.is(is::CORK) && !fin {
             return false;
         }
-        if self.is(is::NO_DELAY) || fin || unsent >= self.mss.into() && self.snd_una == self.snd_nxt
+        // As Linux: what is urgent does not wait either.
+        if self.is(is::NO_DELAY)
+            || fin
+            || self.urgent != 0
+            || unsent >= self.mss.into() && self.snd_una == self.snd_nxt
         {
             return true;
         }
@@ -212,7 +223,12 @@ impl Connection {
 
     /// Sends `len` bytes from SND.NXT on, and the FIN.
     #[inline]
-    fn send_data<W: Wire>(&mut self, cx: &mut Context<'_, W>, len: u32, fin: bool) -> Went {
+    pub(super) fn send_data<W: Wire>(
+        &mut self,
+        cx: &mut Context<'_, W>,
+        len: u32,
+        fin: bool,
+    ) -> Went {
         if cx.shared.records.room() == 0 {
             return Went::NoSlots;
         }
@@ -363,6 +379,9 @@ impl Connection {
         if !went {
             return Went::NoSlots;
         }
+        if self.probe_len != 0 {
+            self.forget_mtu_probe(cx.shared);
+        }
         let stamp = self.delivery.on_send(cx.now_ns, false);
         let len = record.len();
         if !record.has(mark::RETRANS) {
@@ -441,6 +460,11 @@ impl Connection {
             return self.send_data(cx, len, false) == Went::Sent;
         }
         cx.shared.stats.window_probes += 1;
+        if self.urgent != 0 && self.urgent_pointer(cx.shared, self.snd_una) != 0 {
+            // RFC 9293 3.8.6.1 (MUST-66): what is urgent is known to the peer before it can be
+            // sent; below SND.UNA nobody would look at it.
+            self.transmit(cx, self.snd_una, 0, flag::ACK, Ecn::NotCapable);
+        }
         self.send_keepalive(cx)
     }
 
@@ -520,11 +544,17 @@ impl Connection {
             blocks[..count].iter().for_each(|&block| sacks.push(block));
         }
         let window = self.announce();
+        let urgent = match self.urgent {
+            0 => 0,
+            _ => self.urgent_pointer(cx.shared, seq_no),
+        };
+        flags |= if urgent != 0 { flag::URG } else { 0 };
         let header = Header {
             seq: seq_no,
             ack: self.rcv_nxt(),
             flags,
             window,
+            urgent,
             timestamps,
             sacks,
             syn: None,
@@ -532,7 +562,11 @@ impl Connection {
         let mss = u32::from(self.mss);
         let shape = Shape {
             len,
-            gso_size: if len > mss { self.mss } else { 0 },
+            gso_size: if len > mss && len != u32::from(self.probe_len) {
+                self.mss
+            } else {
+                0
+            },
             ecn,
         };
         let offset = seq_no.wrapping_sub(self.data_seq);

@@ -71,6 +71,7 @@ pub struct Parked {
     rack_steps: u8,
     rack_persist: u8,
     retries: u8,
+    is_urgent_apart: bool,
 }
 
 const _: () = assert!(size_of::<Parked>() <= 256);
@@ -89,6 +90,7 @@ impl Connection {
             && (self.events, self.probes) == (0, 0)
             && self.error.is_none()
             && self.queue.is_blank()
+            && (self.urgent, self.search) == (0, 0)
             && !self.pacer.has_limit()
     }
 
@@ -152,6 +154,10 @@ impl Connection {
             small_end: _,
             probe_point: _,
             has_probe_point: _,
+            urgent: _,
+            is_urgent_apart,
+            search: _,
+            probe_len: _,
             has_undo: _,
             control: _,
             rtt,
@@ -214,6 +220,7 @@ impl Connection {
             rack_steps,
             rack_persist,
             retries,
+            is_urgent_apart,
         })
     }
 }
@@ -241,7 +248,7 @@ impl Parked {
         (new.last_data_ms, new.last_sent_ms) = (self.last_data_ms, self.last_sent_ms);
         (new.ack_delay_ms, new.rcv_mss) = (self.ack_delay_ms, self.rcv_mss);
         (new.quick_acks, new.ping_pong) = (self.quick_acks, self.ping_pong);
-        new.retries = self.retries;
+        (new.retries, new.is_urgent_apart) = (self.retries, self.is_urgent_apart);
         new.other_at = self.other_at;
         new.control.algorithm = match self.algorithm {
             Kept::Cubic(cubic) => Algorithm::Cubic(cubic),

@@ -19,7 +19,8 @@ use crate::tcp::sent::NIL;
 use crate::tcp::seq;
 
 /// Flags that say more than that there is data or an acknowledgment.
-const CONTROLS: u8 = flag::SYN | flag::FIN | flag::RST | flag::ACK | flag::ECE | flag::CWR;
+const CONTROLS: u8 =
+    flag::SYN | flag::FIN | flag::RST | flag::ACK | flag::ECE | flag::CWR | flag::URG;
 /// States in which even a plain segment is none.
 const UNUSUAL: u32 = is::FIN_SEEN | is::READ_SHUT | is::ORPHAN | is::FRTO | is::RENEGED;
 
@@ -55,6 +56,7 @@ impl Connection {
             && self.is & UNUSUAL == 0
             && self.phase == Phase::Open
             && self.sacked | self.lost | self.retrans == 0
+            && self.urgent | self.probe_len == 0
             && !self.has_probe_point
             && is_in_time
             && segment.seq == self.queue.next()
@@ -182,6 +184,7 @@ impl Connection {
             && self.state.may_send()
             && self.phase == Phase::Open
             && self.sacked | self.lost | self.retrans == 0
+            && self.urgent | self.search == 0
             && in_flight + mss <= self.control.window.cwnd_bytes
             && in_flight + len <= self.snd_wnd
             && !self.pacer.is_on()

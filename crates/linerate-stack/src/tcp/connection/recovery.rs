@@ -24,7 +24,7 @@ use crate::tcp::seq;
 /// Duplicate ACKs, or segments above, that make one lost (RFC 5681 3.2, RFC 6675 2).
 const DUP_THRESH: u32 = 3;
 /// Recoveries for which RACK keeps a wider reordering window (RFC 8985 6.2 step 4).
-const PERSIST: u8 = 16;
+pub(super) const PERSIST: u8 = 16;
 
 /// An ACK as recovery sees it.
 pub(super) struct Told {
@@ -348,6 +348,9 @@ impl Connection {
 
     /// Begins to repair: RFC 5681 3.2, RFC 6675 5.
     fn enter_recovery<W: Wire>(&mut self, cx: &mut Context<'_, W>, told: &Told) {
+        if self.probe_len != 0 && self.is_only_mtu_probe_lost(cx) {
+            return;
+        }
         cx.shared.stats.recoveries += 1;
         self.begin_undo();
         if !matches!(self.phase, Phase::Cwr | Phase::Recovery) {
@@ -707,7 +710,7 @@ impl Connection {
             return;
         }
         self.enter_recovery(cx, &Told::of(0));
-        if self.control.algorithm.is_by_prr() {
+        if self.phase == Phase::Recovery && self.control.algorithm.is_by_prr() {
             self.follow_prr(0, false);
         }
     }

@@ -5,7 +5,7 @@
 //! keeps one timer for each connection, at the earliest; a deadline that has moved back is found
 //! out when that timer fires.
 
-use super::{Awaits, Connection, Context, Error, Phase, State, Wire, is};
+use super::{Awaits, Connection, Context, Error, Phase, State, Wire, event, is};
 use crate::tcp::seq;
 
 const SECOND: u64 = 1_000_000_000;
@@ -155,6 +155,9 @@ impl Connection {
         if self.is_given_up(cx) {
             return self.give_up(cx);
         }
+        if self.retries >= cx.shared.config.retries1 {
+            self.on_r1(cx);
+        }
         if self.state.is_synchronized() {
             self.enter_loss(cx);
         } else if self.sent.first() != crate::tcp::sent::NIL {
@@ -168,6 +171,17 @@ impl Connection {
         }
         let wait_ns = self.rtt.rto_ns().min(self.user_timeout_left_ns(cx));
         self.await_until(Awaits::Rto, cx.now_ns + wait_ns);
+    }
+
+    /// RFC 9293 3.8.3 (SHLD-9): the user is told, and IP, that nothing arrives.
+    #[cold]
+    fn on_r1<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        if self.retries == cx.shared.config.retries1 {
+            cx.shared.stats.unanswered += 1;
+            self.events |= event::UNANSWERED;
+            cx.wire.doubt();
+        }
+        self.on_black_hole(cx);
     }
 
     /// How long the user still waits for an answer to what was sent again: the user timeout is kept

@@ -3,6 +3,7 @@
 use linerate_core::packet::Packet;
 
 use super::{Awaits, Connection, Context, Error, Phase, State, Wire, event, is};
+use crate::tcp::config::Config;
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::receive::Span;
 use crate::tcp::send_buffer::CHUNK_BYTES;
@@ -206,13 +207,18 @@ impl Connection {
         if self.queue.readable() == 0 {
             return self.nothing_to_read();
         }
+        let most = match self.urgent {
+            0 => out.len(),
+            _ => self.before_mark(cx.shared, out.len()),
+        };
+        let out = &mut out[..most];
         let count = self.queue.read(&mut cx.shared.pieces, cx.wire.cache(), out);
         self.after_read(cx);
         Ok(count)
     }
 
     /// Takes the next piece of what can be read as it came: the packet, and where in its data the
-    /// bytes lie. `None` is the end.
+    /// bytes lie. `None` is the end. A last urgent byte within it stays there.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -232,12 +238,20 @@ impl Connection {
     /// are none.
     #[inline]
     pub fn front<'a, W>(&self, cx: &'a Context<'_, W>) -> &'a [u8] {
-        self.queue.front(&cx.shared.pieces)
+        let next = self.queue.front(&cx.shared.pieces);
+        match self.urgent {
+            0 => next,
+            _ => &next[..self.before_mark(cx.shared, next.len())],
+        }
     }
 
     /// Copies the next bytes that can be read to `out`, and leaves them. Returns how many.
     pub fn peek<W>(&self, cx: &Context<'_, W>, out: &mut [u8]) -> usize {
-        self.queue.peek(&cx.shared.pieces, 0, out)
+        let most = match self.urgent {
+            0 => out.len(),
+            _ => self.before_mark(cx.shared, out.len()),
+        };
+        self.queue.peek(&cx.shared.pieces, 0, &mut out[..most])
     }
 
     /// Drops up to `count` bytes that can be read. Returns how many.
@@ -269,6 +283,9 @@ impl Connection {
         let mss = u32::from(self.rcv_mss);
         let most = cx.shared.config.receive_bytes_max;
         self.autotune.on_read(read, mss, most, cx.now_ns);
+        if self.urgent != 0 {
+            self.settle_urgent(cx);
+        }
         let buffer = self.autotune.buffer();
         let free = buffer.saturating_sub(self.queue.readable());
         if self.state.may_receive()
@@ -368,6 +385,9 @@ impl Connection {
     pub fn set_algorithm(&mut self, algorithm: Algorithm, now_ns: u64) {
         // A recovery goes on by PRR to the threshold that it has.
         self.control.set_algorithm(algorithm, now_ns);
+        // Not at the rate that the one before has found.
+        self.pacer.set_rate(0);
+        self.pace(self.control.window.is_paced());
     }
 
     /// Probes an idle peer, or no longer (RFC 9293 3.8.4: off by default).
@@ -433,6 +453,11 @@ impl Connection {
         }
     }
 
+    /// Whether as many retransmissions as R1 were not answered (RFC 9293 3.8.3).
+    pub fn is_unanswered(&self, config: &Config) -> bool {
+        self.retries > config.retries1
+    }
+
     /// Whether anything waits for a timer.
     pub fn is_idle(&self) -> bool {
         self.sent.count() == 0 && self.awaits == Awaits::Nothing
@@ -452,6 +477,9 @@ impl Connection {
     /// The path takes segments of at most so many payload bytes, options aside (RFC 1191, RFC
     /// 8201). What was sent in longer ones is sent again (Linux: tcp_simple_retransmit).
     pub fn set_path_mss<W: Wire>(&mut self, cx: &mut Context<'_, W>, path_mss: u16) {
+        if self.search != 0 {
+            self.limit_mtu_search(cx.shared, path_mss);
+        }
         if path_mss >= self.path_mss {
             return;
         }
@@ -466,12 +494,8 @@ impl Connection {
             index = crate::tcp::sent::Sent::next(&cx.shared.records, index);
         }
         if self.lost > before && self.phase != Phase::Loss {
-            // The path refused them: no congestion, so the threshold stays, and no recovery begins
-            // because of them.
-            self.phase = Phase::Loss;
-            self.recovery_point = self.snd_nxt;
-            self.has_undo = false;
-            self.set(is::FRTO, false);
+            // The path refused them.
+            self.send_again_as_it_is();
         }
         self.push(cx);
     }

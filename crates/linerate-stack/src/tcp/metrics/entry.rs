@@ -22,6 +22,7 @@ pub(super) struct Entry {
     pub(super) cwnd_bytes: u32,
     pub(super) pmtu: u16,
     pub(super) mss: u16,
+    pub(super) reordering: u8,
     pub(super) cookie: Option<Cookie>,
     pub(super) syns_lost: u8,
     pub(super) syn_lost_s: u32,
@@ -44,6 +45,7 @@ impl Entry {
         if now_s.saturating_sub(self.measured_s) > lifetime_s {
             (self.srtt_us, self.rttvar_us) = (0, 0);
             (self.ssthresh_bytes, self.cwnd_bytes) = (0, 0);
+            self.reordering = 0;
         }
     }
 
@@ -117,6 +119,7 @@ impl Entry {
             rttvar_ns: measured(self.rttvar_us).map(ns),
             ssthresh_bytes: measured(self.ssthresh_bytes),
             cwnd_bytes: measured(self.cwnd_bytes),
+            reordering: (self.reordering != 0 && is_fresh).then_some(self.reordering),
             pmtu: (self.pmtu != 0 && is_pmtu_fresh).then_some(self.pmtu),
             mss: (self.mss != 0).then_some(self.mss),
             cookie: self.cookie.filter(|_| !is_paused),

@@ -31,7 +31,7 @@ fn with_rtt(ms: u64) -> Closed {
     Closed {
         srtt_ns: Some(ms * MS),
         rttvar_ns: ms * MS / 4,
-        window: None,
+        ..Closed::default()
     }
 }
 
@@ -121,6 +121,24 @@ fn what_was_measured_counts_for_an_hour() {
     metrics.note_closed(host(0), &with_rtt(10), 7000 * S);
     let known = metrics.lookup(host(0), 7000 * S).unwrap();
     assert_eq!(known.srtt_ns, Some(10 * MS));
+}
+
+#[test]
+fn a_path_that_has_reordered_is_known_for_an_hour() {
+    let mut metrics = metrics(4);
+    let note = |metrics: &mut Metrics, reordering, at_ns| {
+        let closed = Closed {
+            reordering,
+            ..with_rtt(10)
+        };
+        metrics.note_closed(host(0), &closed, at_ns);
+        metrics.lookup(host(0), at_ns).unwrap().reordering
+    };
+    assert_eq!(note(&mut metrics, None, 0), None);
+    assert_eq!(note(&mut metrics, Some(3), S), Some(3));
+    assert_eq!(note(&mut metrics, Some(1), 2 * S), Some(3));
+    assert_eq!(note(&mut metrics, None, 3 * S), Some(3));
+    assert_eq!(note(&mut metrics, None, 4000 * S), None);
 }
 
 #[test]

@@ -77,6 +77,8 @@ pub(super) fn shared(config: Config) -> Shared {
         stats: Stats::default(),
         challenges: Challenges::new(1000, &Secret::new(1)),
         metrics: Metrics::new(&MetricsConfig::default()).unwrap(),
+        urgents: Default::default(),
+        searches: Default::default(),
     }
 }
 
@@ -402,6 +404,7 @@ impl Net {
                 "{state:?}"
             );
             assert_eq!(end.shared.records.used(), 0);
+            assert!(end.shared.searches.is_empty());
             assert_eq!(end.shared.chunks.in_use(), 0);
             assert_eq!(end.shared.pieces.charged_slots(), 0);
             assert_eq!(end.slots(), 0);

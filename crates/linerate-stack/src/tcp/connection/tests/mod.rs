@@ -6,6 +6,8 @@ mod closing;
 mod handshake;
 mod link;
 mod loss;
+mod mtu;
+mod pacing;
 mod receiving;
 mod requirements;
 mod script;

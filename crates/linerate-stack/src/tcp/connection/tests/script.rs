@@ -127,6 +127,7 @@ impl Script {
             flags,
             window: self.window,
             timestamps: self.stamps,
+            urgent: 0,
             sacks: Sacks::NONE,
             syn: Some(syn),
         };
@@ -146,6 +147,7 @@ impl Script {
             flags,
             window: self.window,
             timestamps: self.stamps,
+            urgent: 0,
             sacks: Sacks::NONE,
             syn: None,
         }

@@ -109,3 +109,41 @@ fn nor_without_sack_time_stamps_or_rack() {
         }
     }
 }
+
+/// RFC 9040, as Linux: a path that reorders is known to the next connection, which waits for what is
+/// overtaken from its start.
+#[test]
+fn rfc_9040_reordering_is_shared_with_the_next_connection() {
+    let recoveries = |path_metrics| {
+        let config = Config {
+            path_metrics,
+            ..Config::default()
+        };
+        let mut net = Net::new([config, Config::default()]);
+        net.rate = 12_500_000;
+        let mut all = Vec::new();
+        for _ in 0..2 {
+            let mut count = 0;
+            net.judge[0] = Box::new(move |_, segment, _| {
+                count += u32::from(segment.len > 0);
+                match segment.len > 0 && count % 50 == 7 {
+                    true => Fate::Delay(4 * MS),
+                    false => Fate::Pass,
+                }
+            });
+            let before = net.ends[0].shared.stats.recoveries;
+            net.ends.iter_mut().for_each(|end| end.connection = None);
+            net.open();
+            net.transfer(0, 1_000_000, 100 * S);
+            net.close();
+            all.push(net.ends[0].shared.stats.recoveries - before);
+        }
+        all
+    };
+    let [first, second] = recoveries(true)[..] else {
+        panic!("two connections");
+    };
+    assert!(first > 0 && second == 0, "{first} {second}");
+    let apart = recoveries(false);
+    assert!(apart[1] > 0, "{apart:?}");
+}

@@ -1,0 +1,78 @@
+//! How much leaves at once, with each congestion control (RFC 9937 6.4).
+
+use super::link::{MS, Net, S};
+use crate::tcp::config::Config;
+use crate::tcp::congestion::Algorithm;
+
+/// The most bytes of data that left at one time while two megabytes went over a path of 10 Mb/s and
+/// 20 ms.
+fn largest_burst(config: Config) -> u32 {
+    let mut net = Net::new([config, Config::default()]);
+    (net.rate, net.queue) = (1_250_000, 100_000);
+    net.open();
+    net.transfer(0, 2_000_000, 100 * S);
+    let (mut at, mut bytes, mut most) = (0, 0, 0);
+    for &(now_ns, from, segment) in &net.log {
+        if from == 0 && segment.len > 0 {
+            bytes = if now_ns == at { bytes } else { 0 } + segment.len;
+            (at, most) = (now_ns, most.max(bytes));
+        }
+    }
+    net.close();
+    most
+}
+
+fn of(name: &str, pacing: bool) -> Config {
+    Config {
+        algorithm: Algorithm::from_name(name).unwrap(),
+        pacing,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn bbr_is_paced_whether_it_is_asked_for_or_not() {
+    // In startup it sends at 2.89 times the path's rate, in bursts of a millisecond: 3.6 kB.
+    for pacing in [false, true] {
+        let most = largest_burst(of("bbr", pacing));
+        assert!(most <= 3 * 1448, "{most}");
+    }
+}
+
+#[test]
+fn others_are_if_it_is_asked_for() {
+    for name in ["cubic", "reno"] {
+        assert!(
+            largest_burst(of(name, false)) >= 10 * 1448,
+            "the first window"
+        );
+        let most = largest_burst(of(name, true));
+        assert!(most <= 3 * 1448, "{most}");
+    }
+}
+
+#[test]
+fn the_rate_goes_with_the_algorithm_that_has_set_it() {
+    let mut net = Net::new([of("bbr", false), Config::default()]);
+    net.rate = 1_250_000;
+    net.open();
+    net.transfer(0, 500_000, 100 * S);
+    let now_ns = net.now_ns;
+    net.ends[0].with(now_ns, |c, _| {
+        c.set_algorithm(Algorithm::from_name("cubic").unwrap(), now_ns);
+    });
+    let begin = net.log.len();
+    net.run_for(S);
+    net.transfer(0, 500_000, 100 * S);
+    // A window at once: after a pause that is ten segments.
+    let first = net.log[begin..]
+        .iter()
+        .find(|(_, from, s)| *from == 0 && s.len > 0);
+    let at = first.unwrap().0;
+    let burst = net.log[begin..]
+        .iter()
+        .filter(|(now_ns, from, _)| (*now_ns, *from) == (at, 0));
+    assert!(burst.count() >= 10);
+    assert!(net.now_ns > 10 * MS);
+    net.close();
+}

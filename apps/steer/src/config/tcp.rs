@@ -4,6 +4,7 @@ use linerate_appliance::config::Section;
 use linerate_stack::socket::StackConfig;
 use linerate_stack::tcp::config::EcnMode;
 use linerate_stack::tcp::congestion::Algorithm;
+use linerate_stack::tcp::mtu_search::MtuProbing;
 
 use super::said;
 
@@ -14,6 +15,12 @@ const ECN: [(&str, EcnMode); 3] = [
     ("off", EcnMode::Off),
     ("accept", EcnMode::Accept),
     ("request", EcnMode::Request),
+];
+
+const MTU_PROBING: [(&str, MtuProbing); 3] = [
+    ("off", MtuProbing::Off),
+    ("black-hole", MtuProbing::BlackHole),
+    ("on", MtuProbing::On),
 ];
 
 /// Reads it; what it does not say is as the stack has it.
@@ -41,6 +48,9 @@ pub(super) fn read(file: &Section<'_>) -> StackConfig {
     if let Some(ecn) = said(section.choice("ecn", &ECN)) {
         tcp.ecn = ecn;
     }
+    if let Some(mtu_probing) = said(section.choice("mtu_probing", &MTU_PROBING)) {
+        tcp.mtu_probing = mtu_probing;
+    }
     let names = Algorithm::NAMES.map(|name| (name, name));
     let algorithm = said(section.choice("congestion", &names));
     if let Some(algorithm) = algorithm.and_then(Algorithm::from_name) {
@@ -59,6 +69,7 @@ pub(super) fn read(file: &Section<'_>) -> StackConfig {
     for (key, to) in [
         ("syn_retries", &mut tcp.syn_retries),
         ("syn_ack_retries", &mut tcp.syn_ack_retries),
+        ("retries1", &mut tcp.retries1),
         ("retries", &mut tcp.retries),
         ("orphan_retries", &mut tcp.orphan_retries),
         ("keep_count", &mut tcp.keep_count),

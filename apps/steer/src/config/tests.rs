@@ -1,6 +1,7 @@
 //! What a file may say, and what is said of one that is wrong.
 
 use linerate_appliance::config::{ConfigError, parse};
+use linerate_stack::tcp::mtu_search::MtuProbing;
 
 use super::apps::Kind;
 use super::{Arrives, Distributor, File, Mode};
@@ -25,6 +26,7 @@ fn a_file_with_all_kinds_is_read() {
          [[route]]\nto = \"0.0.0.0/0\"\nvia = \"192.0.2.254\"\n\
          [tcp]\nconnections = 1000\ncongestion = \"reno\"\necn = \"request\"\nkeep_idle = 60\n\
          ports = \"1024-2047\"\nfast_open = true\npath_metrics = false\n\
+         mtu_probing = \"on\"\nretries1 = 4\n\
          [[app]]\nkind = \"echo\"\nlisten = 7\n\
          [[app]]\nkind = \"source\"\nconnect = \"192.0.2.2:9\"\nbytes = 100\nconnections = 3\n\
          [[app]]\nkind = \"sink\"\nlisten = \"192.0.2.1:9\"\n\
@@ -43,6 +45,7 @@ fn a_file_with_all_kinds_is_read() {
     );
     let tcp = &file.stack.tcp;
     assert!(tcp.fast_open.server && !tcp.fast_open.client && !tcp.path_metrics);
+    assert_eq!((tcp.mtu_probing, tcp.retries1), (MtuProbing::On, 4));
     let names: Vec<&str> = file.apps.iter().map(|app| app.name.as_str()).collect();
     assert_eq!(names, ["echo0", "source1", "sink2", "http3", "proxy4"]);
     let Kind::Source(peer, amount) = file.apps[1].kind else {

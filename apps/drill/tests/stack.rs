@@ -14,10 +14,6 @@ const EXCEPTIONS: &[(&str, &str)] = &[
         "sws-receiver",
         "differs: SO_RCVBUF is the window, Linux doubles it and counts its overhead",
     ),
-    (
-        "urgent",
-        "lacks urgent data to send (RFC 9293 3.8.5: MUST-30)",
-    ),
 ];
 
 fn scripts() -> Vec<PathBuf> {

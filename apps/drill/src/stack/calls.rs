@@ -316,10 +316,14 @@ impl OwnStack {
         if stream.is_read_shut {
             return Ok(Reply::with(0, Out::Bytes(Vec::new())));
         }
-        if flags & libc::MSG_OOB != 0 {
-            return Err(libc::EOPNOTSUPP);
-        }
         let mut io = self.stack.io(now_ns, &mut self.out);
+        if flags & libc::MSG_OOB != 0 {
+            return match io.read_urgent(id) {
+                Ok(Some(byte)) => Ok(Reply::with(1, Out::Bytes(vec![byte]))),
+                Ok(None) => Err(libc::EINVAL),
+                Err(error) => Err(number_of(error)),
+            };
+        }
         let read = match flags & libc::MSG_PEEK {
             0 => io.read(id, &mut buffer),
             _ => {
@@ -364,7 +368,7 @@ impl OwnStack {
         }
         let id = self.stream(handle)?.connection();
         let is_client = self.stack.settings().fast_open.client;
-        if flags & libc::MSG_OOB != 0 || flags & libc::MSG_FASTOPEN != 0 && !is_client {
+        if flags & libc::MSG_FASTOPEN != 0 && !is_client {
             return Err(libc::EOPNOTSUPP);
         }
         if flags & libc::MSG_FASTOPEN != 0 && self.stream(handle)?.role == Role::Fresh {
@@ -380,7 +384,10 @@ impl OwnStack {
         if has_more || is_corked {
             io.set_cork(id, true).map_err(number_of)?;
         }
-        let written = io.write(id, data);
+        let written = match flags & libc::MSG_OOB {
+            0 => io.write(id, data),
+            _ => io.write_urgent(id, data),
+        };
         if !has_more && !is_corked {
             let _ = io.set_cork(id, false);
         }

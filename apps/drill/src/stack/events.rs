@@ -135,6 +135,7 @@ fn interest_of(events: u32) -> u8 {
         (libc::EPOLLIN, interest::READ),
         (libc::EPOLLOUT, interest::WRITE),
         (libc::EPOLLRDHUP, interest::HANG_UP),
+        (libc::EPOLLPRI, interest::URGENT),
         (libc::EPOLLET, interest::EDGE),
         (libc::EPOLLONESHOT, interest::ONE_SHOT),
     ]
@@ -148,6 +149,7 @@ fn events_of(ready: u8) -> u32 {
         (libc::EPOLLIN, interest::READ),
         (libc::EPOLLOUT, interest::WRITE),
         (libc::EPOLLRDHUP, interest::HANG_UP),
+        (libc::EPOLLPRI, interest::URGENT),
         (libc::EPOLLERR, interest::ERROR),
     ]
     .into_iter()

@@ -90,6 +90,11 @@ impl OwnStack {
 
     /// Makes a connection as the options say that its socket had before.
     pub(super) fn apply_all(&mut self, now_ns: u64, id: SocketId, options: &Options) -> Answer {
+        // Linux' default is not ours: RFC 6093 6 wants it in line.
+        if !options.contains_key(&(SOL_SOCKET, libc::SO_OOBINLINE)) {
+            let mut io = self.stack.io(now_ns, &mut self.out);
+            io.set_urgent_apart(id, true).map_err(number_of)?;
+        }
         self.apply(now_ns, id, options, options)
     }
 
@@ -171,6 +176,7 @@ fn one(
         (IPPROTO_TCP, libc::TCP_CORK) => io.set_cork(id, is_on),
         (IPPROTO_TCP, libc::TCP_QUICKACK) => io.set_quick_ack(id, is_on),
         (IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => io.set_user_timeout(id, value.unsigned_abs()),
+        (SOL_SOCKET, libc::SO_OOBINLINE) => io.set_urgent_apart(id, !is_on),
         (SOL_SOCKET, libc::SO_SNDBUF) => io.set_send_limit(id, value.unsigned_abs()),
         (SOL_SOCKET, libc::SO_MAX_PACING_RATE) => {
             io.set_pacing_limit(id, value.unsigned_abs().into())

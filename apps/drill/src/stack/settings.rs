@@ -4,6 +4,7 @@ use super::OwnStack;
 use crate::settings::DEFAULTS;
 use linerate_stack::tcp::config::{EcnMode, FastOpenMode};
 use linerate_stack::tcp::congestion::Algorithm;
+use linerate_stack::tcp::mtu_search::MtuProbing;
 use std::str::FromStr;
 
 impl OwnStack {
@@ -35,6 +36,15 @@ impl OwnStack {
             "tcp_slow_start_after_idle" => settings.slow_start_after_idle = is_on(value)?,
             "tcp_syn_retries" => settings.syn_retries = number(value)?,
             "tcp_synack_retries" => settings.syn_ack_retries = number(value)?,
+            "tcp_mtu_probing" => {
+                settings.mtu_probing = match value {
+                    "0" => MtuProbing::Off,
+                    "1" => MtuProbing::BlackHole,
+                    "2" => MtuProbing::On,
+                    _ => return Err("0, 1 and 2 are known".into()),
+                }
+            }
+            "tcp_retries1" => settings.retries1 = number(value)?,
             "tcp_retries2" => settings.retries = number(value)?,
             "tcp_orphan_retries" => settings.orphan_retries = number(value)?,
             "tcp_fin_timeout" => {

@@ -81,7 +81,7 @@ impl Arrived {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
     /// A router takes no more than so many bytes and may not fragment (RFC 1191 4, RFC 4443 3.2).
-    /// From a router that does not say, the next lower usual MTU (RFC 1191 7.1).
+    /// From a router that does not say, the next lower usual MTU (RFC 1191 7).
     TooBig {
         /// Longest IP packet in bytes.
         mtu: u16,

@@ -122,8 +122,8 @@ impl PathMtus {
     }
 }
 
-/// RFC 1191 7.1: the next lower of the MTUs that links have, for a router that names none, by the
-/// length of the packet that was too long for it.
+/// RFC 1191 7, table 7-1: the next lower of the MTUs that links have, for a router that names none,
+/// by the length of the packet that was too long for it.
 pub(super) fn plateau(len: u16) -> u16 {
     const PLATEAUS: [u16; 10] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
     (PLATEAUS.into_iter().find(|plateau| *plateau < len)).unwrap_or(68)
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_1191_7_1_plateaus() {
+    fn rfc_1191_7_plateaus() {
         assert_eq!(
             [1500, 1492, 576, 68, 20].map(plateau),
             [1492, 1006, 508, 68, 68]

@@ -27,7 +27,7 @@ use linerate_wire::tcp::TcpOption;
 use super::secret::Secret;
 use super::tuple::Tuple;
 
-/// The option's kind (RFC 7413 2).
+/// The option's kind (RFC 7413 4.1.1).
 pub const KIND: u8 = 34;
 /// The kind of experiments (RFC 6994), and the identifier that Fast Open had as one.
 const EXPERIMENT: u8 = 254;
@@ -35,7 +35,7 @@ const EXPERIMENT_ID: [u8; 2] = [0xf9, 0x89];
 
 /// Bytes of a cookie that [`Keys`] makes.
 const OURS: usize = 8;
-/// Bytes of the longest cookie (RFC 7413 2).
+/// Bytes of the longest cookie (RFC 7413 4.1.1).
 pub const COOKIE_MAX: usize = 16;
 /// Bytes of the longest option: the experimental one with the longest cookie.
 pub const OPTION_MAX: usize = 4 + COOKIE_MAX;
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_7413_2_the_option_has_kind_34_and_4_to_16_bytes() {
+    fn rfc_7413_4_1_1_the_option_has_kind_34_and_4_to_16_bytes() {
         let mut bytes = vec![2, 4, 5, 180, 34, 2, 4, 2];
         assert_eq!(find(&bytes), Some(FastOpen::REQUEST));
         for len in 1..=30_u8 {

@@ -63,7 +63,7 @@ pub struct SynOptions {
     pub window_scale: Option<u8>,
     /// Whether it takes SACK (RFC 2018 2).
     pub sack_permitted: bool,
-    /// Fast Open (RFC 7413 2): a cookie, or an empty one that asks for one.
+    /// Fast Open (RFC 7413 4.1.1): a cookie, or an empty one that asks for one.
     pub fast_open: Option<FastOpen>,
 }
 

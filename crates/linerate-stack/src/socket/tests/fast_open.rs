@@ -59,7 +59,7 @@ fn read(pair: &mut Pair, end: usize, id: SocketId) -> Vec<u8> {
 }
 
 #[test]
-fn rfc_7413_3_1_data_goes_with_the_second_syn_and_is_answered_before_the_handshake() {
+fn rfc_7413_3_data_goes_with_the_second_syn_and_is_answered_before_the_handshake() {
     for v6 in [false, true] {
         let (mut pair, listener) = pair(16);
         get_cookie(&mut pair, listener, v6);

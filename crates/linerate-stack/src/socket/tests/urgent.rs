@@ -124,7 +124,7 @@ fn what_a_connection_had_goes_with_it() {
     assert!(pair.ends[1].stack.shared.urgents.is_empty());
 }
 
-/// As BSD and Linux by default; RFC 6093 2 describes it.
+/// As BSD and Linux by default; RFC 6093 3.1 describes it.
 #[test]
 fn the_last_urgent_byte_is_kept_apart_where_the_user_wants_it() {
     let (mut pair, client, server) = pair();

@@ -102,7 +102,7 @@ impl Connection {
     }
 
     /// How many of `count` bytes lie before the mark: a read ends there, so that its user finds it
-    /// (RFC 6093 2.3); one that begins there goes on.
+    /// (as BSD's); one that begins there goes on.
     #[cold]
     pub(super) fn before_mark(&self, shared: &Shared, count: usize) -> usize {
         let Some(end) = shared.urgents.get(self.urgent).received else {

@@ -36,7 +36,7 @@ mod tests;
 pub mod track;
 
 use linerate_appliance::error::Error;
-use linerate_appliance::output;
+use linerate_appliance::supplement::{Supplement, Supplements};
 use linerate_control::{Appliance, RunArgs};
 
 /// Arguments of the command.
@@ -49,29 +49,13 @@ pub struct Args {
     print: Option<Supplement>,
 }
 
-/// Files that a gateway is run with.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Supplement {
-    /// A configuration to begin with
-    Example,
-    /// The unit of a systemd service
-    Unit,
-    /// A dashboard of its metrics for Grafana
-    Dashboard,
-    /// The user that the gateway is once root has started it, for systemd-sysusers
-    Sysusers,
-}
-
-impl Supplement {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Example => include_str!("../../../packaging/gateway.toml"),
-            Self::Unit => include_str!("../../../packaging/linerate-gateway.service"),
-            Self::Dashboard => include_str!("../../../docs/grafana/gateway.json"),
-            Self::Sysusers => include_str!("../../../packaging/linerate.sysusers"),
-        }
-    }
-}
+/// The files that it comes with.
+const SUPPLEMENTS: Supplements = Supplements {
+    example: include_str!("../../../packaging/gateway.toml"),
+    unit: include_str!("../../../packaging/linerate-gateway.service"),
+    sysusers: include_str!("../../../packaging/linerate.sysusers"),
+    dashboard: include_str!("../../../docs/grafana/gateway.json"),
+};
 
 /// The appliance, for its configuration and for running it within another program.
 pub const GATEWAY: Appliance = Appliance(&extension::Gateway);
@@ -82,7 +66,7 @@ pub const GATEWAY: Appliance = Appliance(&extension::Gateway);
 /// What is wrong with the file or the machine, or went wrong at the end.
 pub fn run(args: &Args) -> Result<(), Error> {
     match args.print {
-        Some(supplement) => output::print(supplement.text()),
+        Some(supplement) => SUPPLEMENTS.print(supplement),
         None => linerate_control::run(GATEWAY, &args.run),
     }
 }

@@ -8,7 +8,7 @@
 #![forbid(unsafe_code)]
 
 use linerate_appliance::error::Error;
-use linerate_appliance::output;
+use linerate_appliance::supplement::{Supplement, Supplements};
 use linerate_control::{Appliance, RunArgs};
 
 /// Arguments of the command.
@@ -21,29 +21,13 @@ pub struct Args {
     print: Option<Supplement>,
 }
 
-/// Files that a router is run with.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Supplement {
-    /// A configuration to begin with
-    Example,
-    /// The unit of a systemd service
-    Unit,
-    /// The user that the router is once root has started it, for systemd-sysusers
-    Sysusers,
-    /// A dashboard of Grafana for the metrics page
-    Dashboard,
-}
-
-impl Supplement {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Example => include_str!("../../../packaging/router.toml"),
-            Self::Unit => include_str!("../../../packaging/linerate-router.service"),
-            Self::Sysusers => include_str!("../../../packaging/linerate.sysusers"),
-            Self::Dashboard => include_str!("../../../docs/grafana/router.json"),
-        }
-    }
-}
+/// The files that it comes with.
+const SUPPLEMENTS: Supplements = Supplements {
+    example: include_str!("../../../packaging/router.toml"),
+    unit: include_str!("../../../packaging/linerate-router.service"),
+    sysusers: include_str!("../../../packaging/linerate.sysusers"),
+    dashboard: include_str!("../../../docs/grafana/router.json"),
+};
 
 /// Runs a router, checks its file, or prints a file.
 ///
@@ -51,7 +35,7 @@ impl Supplement {
 /// What is wrong with the file or the machine, or went wrong at the end.
 pub fn run(args: &Args) -> Result<(), Error> {
     match args.print {
-        Some(supplement) => output::print(supplement.text()),
+        Some(supplement) => SUPPLEMENTS.print(supplement),
         None => linerate_control::run(Appliance::default(), &args.run),
     }
 }

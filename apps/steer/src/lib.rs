@@ -36,12 +36,13 @@ use std::sync::Arc;
 use linerate_appliance::config::{self as config_file, Section};
 use linerate_appliance::control::answers::Places;
 use linerate_appliance::error::Error;
-use linerate_appliance::output::{self, MachineFacts};
+use linerate_appliance::output::MachineFacts;
 use linerate_appliance::privilege::Named;
 use linerate_appliance::runtime::wiring::{self, Share};
 use linerate_appliance::runtime::{
     self, Interrupts, OpenPorts, Options, RunArgs, Separation, watch,
 };
+use linerate_appliance::supplement::{Supplement, Supplements};
 use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
 use linerate_dispatch::Owners;
 use linerate_stack::host::InterfaceConfig;
@@ -76,29 +77,13 @@ pub struct Args {
     print: Option<Supplement>,
 }
 
-/// Files that a stack is run with.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum Supplement {
-    /// A configuration to begin with
-    Example,
-    /// The unit of a systemd service
-    Unit,
-    /// A dashboard of its metrics for Grafana
-    Dashboard,
-    /// The user that it is once root has started it, for systemd-sysusers
-    Sysusers,
-}
-
-impl Supplement {
-    fn text(self) -> &'static str {
-        match self {
-            Self::Example => include_str!("../../../packaging/steer.toml"),
-            Self::Unit => include_str!("../../../packaging/linerate-steer.service"),
-            Self::Dashboard => include_str!("../../../docs/grafana/steer.json"),
-            Self::Sysusers => include_str!("../../../packaging/linerate.sysusers"),
-        }
-    }
-}
+/// The files that it comes with.
+const SUPPLEMENTS: Supplements = Supplements {
+    example: include_str!("../../../packaging/steer.toml"),
+    unit: include_str!("../../../packaging/linerate-steer.service"),
+    sysusers: include_str!("../../../packaging/linerate.sysusers"),
+    dashboard: include_str!("../../../docs/grafana/steer.json"),
+};
 
 /// Runs the applications of a file, or checks it.
 ///
@@ -106,7 +91,7 @@ impl Supplement {
 /// What is wrong with the file or the machine, or went wrong at the end.
 pub fn run(args: &Args) -> Result<(), Error> {
     if let Some(supplement) = args.print {
-        return output::print(supplement.text());
+        return SUPPLEMENTS.print(supplement);
     }
     // clap requires it without `--print`.
     let path = args.config.as_deref().unwrap_or(Path::new(""));

@@ -12,6 +12,7 @@
 //! | [`privilege`] | the process that keeps the privileges, and what it does for this one |
 //! | [`notify`] | what the service manager hears |
 //! | [`netlink`], [`address`] | the kernel's interfaces and their addresses |
+//! | [`supplement`] | the files that `--print` shows |
 //! | [`netns`], [`users`], [`files`], [`nearest`] | small helpers: namespaces, users, files, names |
 #![forbid(unsafe_code)]
 
@@ -33,4 +34,5 @@ pub mod output;
 pub mod privilege;
 pub mod runtime;
 pub mod socket;
+pub mod supplement;
 pub mod users;

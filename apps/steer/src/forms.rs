@@ -16,7 +16,7 @@ use linerate_dispatch::owners::WORKERS;
 use crate::config::{Arrives, Distributor, Mode};
 use crate::steering::plan::Member;
 
-/// The lcores in the order of their shares.
+/// The lcores in the order of their shares. A plan has one of the role io at least.
 pub(crate) struct Lcores<'a> {
     pub(crate) placements: Vec<&'a Placement>,
     /// How many have connections: the last ones.
@@ -47,8 +47,8 @@ pub(crate) fn lcores<'a>(
     };
     let io = match (mode.distributor, io.len()) {
         (None, count) => {
-            let owners = count.clamp(1, WORKERS);
-            let placements = io[..owners.min(count)].to_vec();
+            let owners = count.min(WORKERS);
+            let placements = io[..owners].to_vec();
             return Ok(Lcores { placements, owners });
         }
         (Some(Distributor::Two), 2) => [io[1], io[0]].to_vec(),
@@ -112,7 +112,7 @@ fn shares(mode: &Mode, mut shapes: Vec<PortShape>, count: usize, owners: usize) 
         }
     };
     // Some have nothing to poll.
-    shares.resize(count.max(1), Share::default());
+    shares.resize(count, Share::default());
     for share in &mut shares[distributors..] {
         share.role = match mode.distributor {
             None => Role::Io,

@@ -179,10 +179,7 @@ fn start(
     let lcores = forms::lcores(&file.mode, io, eu)?;
     let forms::Form { shares, members } = forms::form(&file.mode, options, &opened, &lcores);
     let first = opened.ports.len() as u16;
-    let owners = members
-        .iter()
-        .filter(|&&member| usize::from(member) < lcores.owners);
-    let owners = owners.count();
+    let owners = lcores.owners;
     let several = match shares.len() {
         1 => None,
         _ => {
@@ -220,8 +217,7 @@ fn start(
         several,
     };
     let mut failed = None;
-    let lcores = &lcores.placements[..shares.len()];
-    let running = opened.start_shares(shares, lcores, options, |index, out| {
+    let running = opened.start_shares(shares, &lcores.placements, options, |index, out| {
         maker.lcore(members[index], out).unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Lcore::Nothing

@@ -33,7 +33,7 @@ pub mod stream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use linerate_appliance::config::{self as config_file, Section};
+use linerate_appliance::config as config_file;
 use linerate_appliance::control::answers::Places;
 use linerate_appliance::error::Error;
 use linerate_appliance::output::MachineFacts;
@@ -155,18 +155,21 @@ pub fn run(args: &Args) -> Result<(), Error> {
 /// It cannot be read, or is wrong.
 pub fn named(path: &Path) -> Option<Result<Named, Error>> {
     let text = config_file::text(path).ok()?;
-    let is_ours = |file: &Section<'_>| file.has("app") || file.has("steer");
     // Not all of it: applications have read their files with this process's privileges.
-    let names = |file: &Section<'_>| File::names(file);
-    let read = || {
-        let (all, _, user) = config_file::parse(&text, names).checked(path)?;
+    let parsed = config_file::parse(&text, |file| {
+        let is_ours = file.has("app") || file.has("steer");
+        is_ours.then(|| File::names(file))
+    });
+    parsed.value.as_ref()?;
+    let named = parsed.checked(path).map(|names| {
+        let (all, _, user) = names?;
         let places = Places {
             control: all.keys.control,
             metrics: None,
         };
-        Ok(Separation::named(&all.ports, &places, user))
-    };
-    config_file::parse(&text, is_ours).value.then(read)
+        Some(Separation::named(&all.ports, &places, user))
+    });
+    named.transpose()
 }
 
 /// Starts the lcores, of those of the roles io and eu that the file's mode takes.

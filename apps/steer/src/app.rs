@@ -7,7 +7,7 @@
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, NEVER, Stage};
-use linerate_stack::socket::{Event, Io, Listen, ListenerId, SocketId, Source, Stack};
+use linerate_stack::socket::{Event, Io, Listen, ListenerId, SocketId, Stack};
 
 use crate::core::User;
 
@@ -217,14 +217,6 @@ impl App for Apps {
 }
 
 impl User for Apps {
-    fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
-        App::ready(self, io, events);
-    }
-
-    fn turn(&mut self, io: &mut Io<'_>) -> u64 {
-        App::turn(self, io)
-    }
-
     fn arrived(&mut self, io: &mut Io<'_>, id: SocketId, token: u64) -> bool {
         match self.of_token(token) {
             Some(app) => {
@@ -242,18 +234,6 @@ impl User for Apps {
         }
     }
 
-    fn is_gateway(&self) -> bool {
-        App::is_gateway(self)
-    }
-
-    fn claims(&self, packet: &Packet) -> bool {
-        App::claims(self, packet)
-    }
-
-    fn packet(&mut self, io: &mut Io<'_>, packet: Packet) {
-        App::packet(self, io, packet);
-    }
-
     fn next_parcel(&mut self) -> Option<(Member, u16, Packet)> {
         let mut numbered = (PARCEL..).zip(&mut self.all);
         numbered.find_map(|(kind, (_, app))| {
@@ -262,7 +242,7 @@ impl User for Apps {
         })
     }
 
-    fn parcel(&mut self, io: &mut Io<'_>, kind: u16, packet: Packet) {
+    fn parcel_of(&mut self, io: &mut Io<'_>, kind: u16, packet: Packet) {
         let number = kind.checked_sub(PARCEL).map(usize::from);
         match number.and_then(|number| self.all.get_mut(number)) {
             Some((_, app)) => app.parcel(io, packet),
@@ -278,24 +258,75 @@ pub struct StackStage<A> {
     /// The application.
     pub app: A,
     clock: Clock,
+    served: Served,
+}
+
+/// A stack's application, as whoever drives both calls them.
+pub(crate) struct Served {
     events: Box<[Event]>,
+}
+
+impl Served {
+    pub(crate) fn new() -> Self {
+        Self {
+            events: vec![Event::default(); EVENTS].into(),
+        }
+    }
+
+    /// Brings packets of this lcore to the application, where it claims them, and to the stack.
+    #[inline]
+    pub(crate) fn receive(
+        (stack, app): (&mut Stack, &mut impl App),
+        burst: &mut Burst,
+        now_ns: u64,
+        out: &mut Egress,
+    ) {
+        if app.is_gateway() {
+            let mut claimed = Burst::new();
+            burst.retain(&mut claimed, |packet| !app.claims(packet));
+            for packet in claimed.drain() {
+                app.packet(&mut stack.io(now_ns, out), packet);
+            }
+        }
+        stack.receive(burst, now_ns, out);
+    }
+
+    /// Tells the application what is ready and does what is due; returns when timers come next.
+    #[inline]
+    pub(crate) fn work(
+        &mut self,
+        (stack, app): (&mut Stack, &mut impl App),
+        now_ns: u64,
+        out: &mut Egress,
+    ) -> u64 {
+        let mut io = stack.io(now_ns, out);
+        let count = io.poll(&mut self.events);
+        if count > 0 {
+            app.ready(&mut io, &self.events[..count]);
+        }
+        let next = app.turn(&mut io);
+        // Last: the calls above may have set timers.
+        next.min(stack.turn(now_ns, out))
+    }
+
+    /// When to come again, `next` being when timers do.
+    #[inline]
+    pub(crate) fn due(stack: &Stack, now_ns: u64, next: u64) -> u64 {
+        match stack.has_ready() || stack.has_waiting() {
+            true => now_ns,
+            false => next,
+        }
+    }
 }
 
 impl<A: App> StackStage<A> {
     /// The stage of an lcore with this clock. The application is to be [started](App::start).
     pub fn new(stack: Stack, app: A, clock: Clock) -> Self {
-        // Any id will do: it is written over before it is read.
-        let source = Source::Listener(ListenerId::default());
-        let nothing = Event {
-            source,
-            token: 0,
-            ready: 0,
-        };
         Self {
             stack,
             app,
             clock,
-            events: vec![nothing; EVENTS].into(),
+            served: Served::new(),
         }
     }
 
@@ -306,35 +337,15 @@ impl<A: App> StackStage<A> {
 
     /// Packets of this lcore at a time.
     pub fn receive(&mut self, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
-        if self.app.is_gateway() {
-            let mut claimed = Burst::new();
-            burst.retain(&mut claimed, |packet| !self.app.claims(packet));
-            for packet in claimed.drain() {
-                let mut io = self.stack.io(now_ns, out);
-                self.app.packet(&mut io, packet);
-            }
-        }
-        self.stack.receive(burst, now_ns, out);
+        Served::receive((&mut self.stack, &mut self.app), burst, now_ns, out);
     }
 
     /// Tells the application what is ready and does what is due; returns when to come again, in
     /// nanoseconds.
     pub fn work(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
-        let Self {
-            stack, app, events, ..
-        } = self;
-        let mut io = stack.io(now_ns, out);
-        let count = io.poll(events);
-        if count > 0 {
-            app.ready(&mut io, &events[..count]);
-        }
-        let next = app.turn(&mut io);
-        // Last: the calls above may have set timers.
-        let next = next.min(stack.turn(now_ns, out));
-        match stack.has_ready() || stack.has_waiting() {
-            true => now_ns,
-            false => next,
-        }
+        let both = (&mut self.stack, &mut self.app);
+        let next = self.served.work(both, now_ns, out);
+        Served::due(&self.stack, now_ns, next)
     }
 }
 

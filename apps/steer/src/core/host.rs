@@ -3,18 +3,16 @@
 use std::collections::VecDeque;
 
 use linerate_core::packet::{Burst, Packet};
-use linerate_core::run::{Egress, NEVER};
-use linerate_stack::socket::{Event, Io, ListenerId, Refused, SocketId, Source, Stack};
+use linerate_core::run::Egress;
+use linerate_stack::socket::{Io, Refused, SocketId, Stack};
 use linerate_wire::FlowKey;
 
 use super::post::{Moving, Post};
 use super::rule::Rules;
-use crate::app::done_with;
+use crate::app::{App, Served, done_with};
 use crate::steering::plan::Member;
 use crate::steering::{Host, Setup, Steering};
 
-/// Sockets that the user is told of at a time: what it does in a round is bounded by this.
-const EVENTS: usize = 256;
 /// Segments with SYN or FIN that one call of the stack makes at most.
 const DIVERTED: usize = 4096;
 /// Ended connections whose entries wait for 2 MSL; beyond that the oldest entry goes early.
@@ -24,18 +22,8 @@ const MSL_2_NS: u64 = 60_000_000_000;
 /// The kind of the parcel behind a connection that moves.
 const MOVED: u16 = 1;
 
-/// Who serves the connections of an lcore.
-pub trait User: Send {
-    /// Sockets are ready. What is left undone of a level-triggered one is told again.
-    fn ready(&mut self, io: &mut Io<'_>, events: &[Event]);
-
-    /// Does what is due, every round. Returns when to come again at the latest, in nanoseconds;
-    /// [`NEVER`] if only events give it work.
-    fn turn(&mut self, io: &mut Io<'_>) -> u64 {
-        let _ = io;
-        NEVER
-    }
-
+/// An application among several lcores: connections may come to it from there, and go.
+pub trait User: App {
     /// A connection has come from another lcore, with the token that its events had there. False
     /// if the user does not expect one: then it waits at the listener of its local port to be
     /// accepted, and is ended where nobody listens.
@@ -50,24 +38,8 @@ pub trait User: Send {
         let _ = (io, id);
     }
 
-    /// Whether it takes packets that are to none of the stack's addresses.
-    fn is_gateway(&self) -> bool {
-        false
-    }
-
-    /// Whether a gateway takes this packet, a whole frame.
-    fn claims(&self, packet: &Packet) -> bool {
-        let _ = packet;
-        false
-    }
-
-    /// Takes a packet that it claims.
-    fn packet(&mut self, io: &mut Io<'_>, packet: Packet) {
-        done_with(io, packet);
-    }
-
-    /// Takes what the user of another lcore has sent.
-    fn parcel(&mut self, io: &mut Io<'_>, kind: u16, packet: Packet) {
+    /// Takes what the user of another lcore has sent, of a kind that it said.
+    fn parcel_of(&mut self, io: &mut Io<'_>, kind: u16, packet: Packet) {
         let _ = kind;
         done_with(io, packet);
     }
@@ -111,7 +83,7 @@ pub struct StackHost<U> {
     post: Post,
     /// Entries that go when 2 MSL are over.
     lingering: VecDeque<(u64, FlowKey, u16)>,
-    events: Box<[Event]>,
+    served: Served,
     counts: HostCounts,
     /// The time of the last burst or turn.
     now_ns: u64,
@@ -134,12 +106,6 @@ impl<U: User> StackHost<U> {
         if has_maps {
             stack.host().divert(DIVERTED, out);
         }
-        // Any source will do: it is written over before it is read.
-        let nothing = Event {
-            source: Source::Listener(ListenerId::default()),
-            token: 0,
-            ready: 0,
-        };
         Self {
             stack,
             user,
@@ -147,7 +113,7 @@ impl<U: User> StackHost<U> {
             ports,
             post,
             lingering: VecDeque::new(),
-            events: vec![nothing; EVENTS].into(),
+            served: Served::new(),
             counts: HostCounts::default(),
             now_ns: 0,
         }
@@ -292,15 +258,8 @@ impl<U: User> Host for StackHost<U> {
                 packet.set_port(port);
             }
         }
-        if self.user.is_gateway() {
-            let mut claimed = Burst::new();
-            burst.retain(&mut claimed, |packet| !self.user.claims(packet));
-            for packet in claimed.drain() {
-                let mut io = self.stack.io(self.now_ns, out);
-                self.user.packet(&mut io, packet);
-            }
-        }
-        self.stack.receive(burst, self.now_ns, out);
+        let both = (&mut self.stack, &mut self.user);
+        Served::receive(both, burst, self.now_ns, out);
         self.settle(steering, out);
     }
 
@@ -328,7 +287,7 @@ impl<U: User> Host for StackHost<U> {
             return self.take_post(steering, out);
         }
         let mut io = self.stack.io(self.now_ns, out);
-        self.user.parcel(&mut io, kind, packet);
+        self.user.parcel_of(&mut io, kind, packet);
     }
 
     fn arrivals(&mut self, now_ns: u64, steering: &mut Steering, out: &mut Egress) {
@@ -343,14 +302,8 @@ impl<U: User> Host for StackHost<U> {
         if self.post.has_come() {
             self.take_post(steering, out);
         }
-        let mut io = self.stack.io(now_ns, out);
-        let count = io.poll(&mut self.events);
-        if count > 0 {
-            self.user.ready(&mut io, &self.events[..count]);
-        }
-        let mut next = self.user.turn(&mut io);
-        // Last: the calls above may have set timers.
-        next = next.min(self.stack.turn(now_ns, out));
+        let both = (&mut self.stack, &mut self.user);
+        let mut next = self.served.work(both, now_ns, out);
         self.settle(steering, out);
         while let Some((to, kind, packet)) = self.user.next_parcel() {
             steering.send_parcel(to, kind, packet, out);
@@ -363,10 +316,7 @@ impl<U: User> Host for StackHost<U> {
             self.lingering.pop_front();
             self.forget(&key, port, steering, out);
         }
-        match self.stack.has_ready() || self.stack.has_waiting() {
-            true => now_ns,
-            false => next,
-        }
+        Served::due(&self.stack, now_ns, next)
     }
 
     fn held(&self) -> u64 {

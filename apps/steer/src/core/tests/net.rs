@@ -17,6 +17,7 @@ use linerate_testkit::Random;
 use linerate_wire::{MacAddr, parse};
 
 use super::user::{Checker, Echo, PEER};
+use crate::app::App;
 use crate::core::{HostCounts, StackHost, mesh};
 use crate::steering::map::MapConfig;
 use crate::steering::plan::{Arrival, Member, Plan};
@@ -172,7 +173,8 @@ impl Net {
                     let mut stack = Stack::new(&config(256), now_ns, &mut out).unwrap();
                     let add = stack.host().add_interface(interface(2), now_ns, &mut out);
                     add.unwrap();
-                    let user = Echo::new(seed + me as u64);
+                    let mut user = Echo::new(seed + me as u64);
+                    user.start(&mut stack.io(now_ns, &mut out)).unwrap();
                     let host = StackHost::new(&setup, 1, stack, user, post, &mut out);
                     Core::Owner(Box::new(Steered::new(&setup, 1, host, &mut out).unwrap()))
                 }

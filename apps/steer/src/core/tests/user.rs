@@ -7,6 +7,7 @@ use linerate_core::run::NEVER;
 use linerate_stack::socket::{Event, Io, Listen, ListenerId, SocketId, Source, interest};
 use linerate_testkit::Random;
 
+use crate::app::{App, Error, listen};
 use crate::core::User;
 use crate::steering::plan::Member;
 
@@ -17,7 +18,6 @@ pub(super) const PEER: u16 = 9;
 /// Sends back what comes, on all connections: those that it accepts, those that it opens, those
 /// that come from other lcores. It keeps nothing of a connection.
 pub(super) struct Echo {
-    listener: Option<ListenerId>,
     /// Connections of this lcore.
     pub(super) all: Vec<SocketId>,
     /// Connections to open.
@@ -34,7 +34,6 @@ pub(super) struct Echo {
 impl Echo {
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            listener: None,
             all: Vec::new(),
             connects: Vec::new(),
             moves: VecDeque::new(),
@@ -85,7 +84,11 @@ impl Echo {
     }
 }
 
-impl User for Echo {
+impl App for Echo {
+    fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
+        listen(io, Listen::on(ECHO)).map(|_| ())
+    }
+
     fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
         for event in events {
             match event.source {
@@ -101,9 +104,6 @@ impl User for Echo {
     }
 
     fn turn(&mut self, io: &mut Io<'_>) -> u64 {
-        if self.listener.is_none() {
-            self.listener = Some(io.listen(Listen::on(ECHO)).unwrap());
-        }
         for to in std::mem::take(&mut self.connects) {
             match io.connect(None, to) {
                 Ok(id) => self.begin(io, id),
@@ -128,7 +128,9 @@ impl User for Echo {
         }
         NEVER
     }
+}
 
+impl User for Echo {
     fn arrived(&mut self, io: &mut Io<'_>, id: SocketId, token: u64) -> bool {
         assert_eq!(token, 1);
         self.begin(io, id);
@@ -168,8 +170,8 @@ fn pattern(at: u64, salt: u8) -> u8 {
 impl Checker {
     pub(super) fn new(total: u64) -> Self {
         Self {
-            all: HashMap::new(),
             listener: None,
+            all: HashMap::new(),
             total,
             ended: 0,
             opened: 0,

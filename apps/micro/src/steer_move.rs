@@ -13,12 +13,13 @@ use linerate_appliance::error::Error;
 use linerate_core::env::{Clock, Isa};
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
 use linerate_core::ring::{Pop, spsc};
-use linerate_core::run::{Egress, Inlet, NEVER, Stage, TxPath, Worker};
+use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker};
 use linerate_dispatch::Owners;
 use linerate_stack::host::InterfaceConfig;
 use linerate_stack::reassembly;
 use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, Stack, StackConfig, interest};
 use linerate_stack::tcp::secret::Secret;
+use linerate_steer::app::{self, App};
 use linerate_steer::core::{StackHost, User, mesh};
 use linerate_steer::steering::map::MapConfig;
 use linerate_steer::steering::plan::{Arrival, Member, Plan, PortPlan, secret};
@@ -75,7 +76,6 @@ struct Moved {
 /// Sends back what comes.
 struct Echo {
     clock: Clock,
-    listens: bool,
     all: Vec<SocketId>,
     /// One that has come and has had no data yet, and since when one has.
     came: Option<SocketId>,
@@ -91,7 +91,11 @@ impl Echo {
     }
 }
 
-impl User for Echo {
+impl App for Echo {
+    fn start(&mut self, io: &mut Io<'_>) -> Result<(), app::Error> {
+        app::listen(io, Listen::on(PORT)).map(|_| ())
+    }
+
     fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
         for event in events {
             match event.source {
@@ -113,14 +117,9 @@ impl User for Echo {
             }
         }
     }
+}
 
-    fn turn(&mut self, io: &mut Io<'_>) -> u64 {
-        if !self.listens {
-            self.listens = io.listen(Listen::on(PORT)).is_some();
-        }
-        NEVER
-    }
-
+impl User for Echo {
     fn arrived(&mut self, io: &mut Io<'_>, id: SocketId, _: u64) -> bool {
         self.came = Some(id);
         self.begin(io, id);
@@ -165,7 +164,6 @@ struct Bench {
     pattern: Vec<u8>,
     /// Reads that did not bring what was sent.
     wrong: u64,
-    pool: Pool,
 }
 
 fn address(number: u8) -> IpAddr {
@@ -223,15 +221,16 @@ impl Bench {
                 isa: Isa::detect(),
                 clock,
             };
-            let user = Echo {
+            let mut user = Echo {
                 clock,
-                listens: false,
                 all: Vec::new(),
                 came: None,
                 first: None,
                 buffer: vec![0; 2 * CHUNK].into(),
             };
-            let stack = stack(2, same, now_ns, &mut out)?;
+            let mut stack = stack(2, same, now_ns, &mut out)?;
+            let started = user.start(&mut stack.io(now_ns, &mut out));
+            started.map_err(std::io::Error::other)?;
             let host = StackHost::new(&setup, 1, stack, user, post, &mut out);
             let stage = Steered::new(&setup, 1, host, &mut out).map_err(std::io::Error::other)?;
             let (worker, handle) = Worker::new("lcore", stage, out, clock)?;
@@ -267,7 +266,6 @@ impl Bench {
             by_number: Vec::new(),
             pattern: pattern(),
             wrong: 0,
-            pool,
         })
     }
 
@@ -414,12 +412,5 @@ impl Bench {
 
 fn moves(run: Run) -> Result<Moved, Error> {
     let count = if run.quick { 100 } else { MOVES };
-    run.pinned(move |_| {
-        let mut bench = Bench::new()?;
-        let moved = bench.run(count);
-        // The pool outlives what has its slots.
-        let Bench { pool, .. } = bench;
-        drop(pool);
-        moved
-    })?
+    run.pinned(move |_| Bench::new()?.run(count))?
 }

@@ -179,31 +179,15 @@ fn the_files_that_come_with_steer() {
 /// for is on its page.
 #[test]
 fn steer_as_a_service() {
-    let scratch = Scratch::new();
-    let manager = UnixDatagram::bind(scratch.file("notify")).unwrap();
-    manager.set_read_timeout(Some(PATIENCE)).unwrap();
     let config = "[plan]\nio = \"0\"\ncpus = \"0\"\n[steer]\nperiod = 0\n\
         metrics = \"127.0.0.1:0\"\n\
         [[port]]\nname = \"lan\"\nspec = \"ring:lan\"\n\
         [[interface]]\nport = \"lan\"\naddresses = [\"192.0.2.1/24\"]\n\
         [[app]]\nkind = \"sink\"\nlisten = 9\n";
-    let file = scratch.write("steer.toml", config);
-    let mut child = linerate()
-        .args(["steer", &file])
-        .env("NOTIFY_SOCKET", scratch.file("notify"))
-        .env("WATCHDOG_USEC", "1000000")
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let next = || {
-        let mut bytes = [0; 4096];
-        let length = manager.recv(&mut bytes).expect("it speaks");
-        String::from_utf8_lossy(&bytes[..length]).into_owned()
-    };
-    assert_eq!(next(), "READY=1\nSTATUS=running, ports: 1");
-    while next() != "WATCHDOG=1" {}
-    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    let mut service = Service::start("steer", config);
+    assert_eq!(service.any(), "READY=1\nSTATUS=running, ports: 1");
+    while service.any() != "WATCHDOG=1" {}
+    let mut lines = BufReader::new(service.child.stderr.take().unwrap()).lines();
     let line = lines.find_map(|line| {
         let line = line.unwrap();
         Some(line.strip_prefix("metrics at http://")?.to_owned())
@@ -230,12 +214,10 @@ fn steer_as_a_service() {
             assert!(page.contains(&format!("event=\"{event}\"")), "{event}");
         }
     }
-    kill_process(Pid::from_child(&child), Signal::TERM).unwrap();
-    while next() != "STOPPING=1" {}
-    assert!(child.wait().unwrap().success());
+    service.ends();
 }
 
-/// A router that a service manager has started. It is killed with the test.
+/// An appliance that a service manager has started. It is killed with the test.
 struct Service {
     child: Child,
     manager: UnixDatagram,
@@ -248,20 +230,21 @@ const CONFIG: &str = "[plan]\nbg = \"0\"\nio = \"1\"\ncpus = \"0,0\"\n\
     [[port]]\nname = \"wan\"\nspec = \"ring:wan\"\n";
 
 impl Service {
-    fn start() -> Self {
+    /// `appliance` with a file of this text.
+    fn start(appliance: &str, text: &str) -> Self {
         let scratch = Scratch::new();
         // Nobody else may write there: a socket is the user's own.
         std::fs::create_dir(scratch.file("run")).unwrap();
         let manager = UnixDatagram::bind(scratch.file("notify")).unwrap();
         manager.set_read_timeout(Some(PATIENCE)).unwrap();
-        let file = scratch.write("router.toml", CONFIG);
+        let file = scratch.write(&format!("{appliance}.toml"), text);
         let child = linerate()
-            .args(["router", &file])
+            .args([appliance, &file])
             .env("NOTIFY_SOCKET", scratch.file("notify"))
             .env("WATCHDOG_USEC", "1000000")
             .env("RUNTIME_DIRECTORY", scratch.file("run"))
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         Self {
@@ -272,7 +255,7 @@ impl Service {
         }
     }
 
-    /// The next message but those that the router is alive.
+    /// The next message but those that it is alive.
     fn next(&self) -> String {
         loop {
             let heard = self.any();
@@ -284,7 +267,7 @@ impl Service {
 
     fn any(&self) -> String {
         let mut bytes = [0; 4096];
-        let length = self.manager.recv(&mut bytes).expect("the router speaks");
+        let length = self.manager.recv(&mut bytes).expect("it speaks");
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     }
 
@@ -307,6 +290,13 @@ impl Service {
         command.output().unwrap()
     }
 
+    /// It ends when it is told to, and says so.
+    fn ends(&mut self) {
+        self.signal(Signal::TERM);
+        assert_eq!(self.next(), "STOPPING=1");
+        assert!(self.child.wait().unwrap().success());
+    }
+
     fn signal(&self, signal: Signal) {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
@@ -321,7 +311,7 @@ impl Drop for Service {
 
 #[test]
 fn systemd_is_notified_of_the_routers_state() {
-    let mut service = Service::start();
+    let mut service = Service::start("router", CONFIG);
     let ready = service.next();
     assert!(
         ready.starts_with("READY=1\nSTATUS=forwarding") && ready.ends_with("ports: 1"),
@@ -338,7 +328,5 @@ fn systemd_is_notified_of_the_routers_state() {
     std::fs::write(&service.file, CONFIG.replace("spec", "spek")).unwrap();
     assert_eq!(service.ctl(&["reload"]).status.code(), Some(1));
     service.reloads("last reload: refused: ");
-    service.signal(Signal::TERM);
-    assert_eq!(service.next(), "STOPPING=1");
-    assert!(service.child.wait().unwrap().success());
+    service.ends();
 }

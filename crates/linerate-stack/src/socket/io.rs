@@ -71,6 +71,20 @@ impl Io<'_> {
         self.stack.listeners.add(listen)
     }
 
+    /// Listens to the same address and port as `listen` says from now on: its token, its limits.
+    /// Connections that wait to be accepted and those that are half-open go on. False where nobody
+    /// listens by this id, or elsewhere.
+    pub fn relisten(&mut self, id: ListenerId, listen: Listen) -> bool {
+        let place = |listen: &Listen| (listen.address, listen.port);
+        match self.stack.listeners.get(id) {
+            Some(known) if place(&known.listen) == place(&listen) => {
+                known.listen = listen;
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// Listens no more. Connections that are half-open or were not accepted are ended.
     pub fn close_listener(&mut self, id: ListenerId) {
         while let Some((waiting, _)) = self.accept(id) {

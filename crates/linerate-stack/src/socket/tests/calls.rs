@@ -264,6 +264,30 @@ fn a_listener_that_closes_ends_what_waits() {
 }
 
 #[test]
+fn a_listener_goes_on_under_another_token() {
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let on = |port, token| Listen {
+        token,
+        backlog: 1,
+        ..Listen::on(port)
+    };
+    let listener = pair.ends[1].io(now_ns).listen(on(80, 1)).unwrap();
+    let to = Pair::at(1, false, 80);
+    pair.ends[0].io(now_ns).connect(None, to).unwrap();
+    pair.calm();
+    let mut io = pair.ends[1].io(pair.now_ns);
+    assert!(!io.relisten(listener, on(81, 2)), "another port is another");
+    assert!(io.relisten(listener, on(80, 2)));
+    let mut events = [Event::default(); 2];
+    assert_eq!(io.poll(&mut events), 1);
+    assert_eq!(events[0].token, 2);
+    assert!(io.accept(listener).is_some(), "what has waited still does");
+    io.close_listener(listener);
+    assert!(!io.relisten(listener, on(80, 3)));
+}
+
+#[test]
 fn an_idle_connection_wakes_nobody() {
     let mut pair = Pair::new();
     let now_ns = pair.now_ns;

@@ -33,6 +33,8 @@ pub struct StackConfig {
     pub received_pkts: u32,
     /// The bytes of those slots.
     pub received_bytes: u64,
+    /// How many of those slots may be large ones, of 64 KiB.
+    pub received_large: u32,
     /// What is remembered of hosts.
     pub metrics: MetricsConfig,
     /// Challenge ACKs a second (RFC 5961 7).
@@ -57,6 +59,7 @@ impl Default for StackConfig {
             send_chunks: 32_768,
             received_pkts: 65_536,
             received_bytes: 128 << 20,
+            received_large: 64,
             metrics: MetricsConfig::default(),
             challenges_per_s: crate::tcp::rate::CHALLENGES_PER_S,
             ports: 32_768..=60_999,

@@ -196,7 +196,8 @@ impl Stack {
             shared: Shared {
                 config: config.tcp.clone(),
                 records: Records::new(config.sent_frames),
-                pieces: Pieces::new(config.received_pkts, config.received_bytes)?,
+                pieces: Pieces::new(config.received_pkts, config.received_bytes)?
+                    .with_large_slots(config.received_large),
                 chunks: Chunks::new(config.send_chunks)?,
                 stats: Stats::default(),
                 challenges: Challenges::new(config.challenges_per_s, &config.secret),

@@ -32,6 +32,10 @@
 //! at once, since the run that would have to go is longer. Copied together, pieces are charged with
 //! at most twice their bytes and one slot for each run: [`Limits::for_window`] says so in bytes.
 //!
+//! Large slots, which frames come in that a kernel has put together, are few, and all connections
+//! of a machine share them. A stack keeps [so many](Pieces::with_large_slots); what comes in more
+//! is copied into small ones, so that connections that nobody reads do not stop the others.
+//!
 //! # Work
 //!
 //! A segment costs at most: a search over [`Limits::runs`] runs, which starts at the highest or at

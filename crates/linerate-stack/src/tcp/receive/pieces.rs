@@ -9,6 +9,9 @@ use linerate_core::packet::Packet;
 /// No piece.
 pub(super) const NIL: u32 = u32::MAX;
 
+/// Slots of more bytes are large: a pool has few of them, for frames that a kernel has put together.
+const LARGE_BYTES: u32 = 16_384;
+
 /// Where in a packet's data its TCP payload lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
@@ -148,6 +151,8 @@ pub struct Stats {
     pub visits: u64,
     /// Bytes that were copied from slot to slot.
     pub copied_bytes: u64,
+    /// Segments that were copied from a large slot into small ones, since too many were kept.
+    pub divided: u64,
 }
 
 /// All pieces of one stack: a fixed number of them, made at start.
@@ -176,6 +181,9 @@ pub struct Pieces {
     in_use: u32,
     charged_bytes: u64,
     max_bytes: u64,
+    /// Large slots that are kept, and most of them.
+    large: u32,
+    max_large: u32,
     pub(super) stats: Stats,
 }
 
@@ -198,8 +206,29 @@ impl Pieces {
             in_use: 0,
             charged_bytes: 0,
             max_bytes,
+            large: 0,
+            max_large: u32::MAX,
             stats: Stats::default(),
         })
+    }
+
+    /// The same with at most so many large slots, of 64 KiB: what comes in more is copied into small
+    /// ones, so that connections whose data nobody reads leave slots for frames to come.
+    #[must_use]
+    pub fn with_large_slots(mut self, most: u32) -> Self {
+        self.max_large = most;
+        self
+    }
+
+    /// Large slots that are kept.
+    pub fn large_slots(&self) -> u32 {
+        self.large
+    }
+
+    /// Whether a slot of so many bytes is a large one too many.
+    #[inline]
+    pub(super) fn is_too_large(&self, slot_bytes: u32) -> bool {
+        slot_bytes > LARGE_BYTES && self.large >= self.max_large
     }
 
     /// Slots that are kept. Each is one piece.
@@ -260,7 +289,7 @@ impl Pieces {
     #[inline]
     pub(super) fn keep(&mut self, packet: Packet, span: Span, seq: u32) -> u32 {
         let at = self.free;
-        self.charged_bytes += packet.slot_bytes() as u64;
+        self.charge(&packet);
         self.in_use += 1;
         let piece = &mut self.pieces[at as usize];
         self.free = piece.next;
@@ -284,18 +313,32 @@ impl Pieces {
         piece.next = self.free;
         self.free = at;
         self.in_use -= 1;
-        self.charged_bytes -= packet.slot_bytes() as u64;
+        self.discharge(&packet);
         packet
     }
 
     /// Puts the bytes of a piece into another packet, which the caller knows to take them; returns
     /// the old one.
     pub(super) fn rehouse(&mut self, at: u32, packet: Packet) -> Packet {
-        self.charged_bytes += packet.slot_bytes() as u64;
+        self.charge(&packet);
         self.stats.copied_bytes += u64::from(self.at(at).len);
         let old = self.at_mut(at).move_to(packet);
-        self.charged_bytes -= old.slot_bytes() as u64;
+        self.discharge(&old);
         old
+    }
+
+    #[inline]
+    fn charge(&mut self, packet: &Packet) {
+        let slot_bytes = packet.slot_bytes();
+        self.charged_bytes += slot_bytes as u64;
+        self.large += u32::from(slot_bytes as u32 > LARGE_BYTES);
+    }
+
+    #[inline]
+    fn discharge(&mut self, packet: &Packet) {
+        let slot_bytes = packet.slot_bytes();
+        self.charged_bytes -= slot_bytes as u64;
+        self.large -= u32::from(slot_bytes as u32 > LARGE_BYTES);
     }
 }
 

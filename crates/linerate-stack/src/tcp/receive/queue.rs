@@ -1,6 +1,6 @@
 //! Where an arriving segment goes.
 
-use linerate_core::packet::{Packet, PoolCache};
+use linerate_core::packet::{Burst, Packet, PoolCache};
 
 use super::arrival::{Arrival, Place};
 use super::pieces::{NIL, Pieces, Span};
@@ -149,6 +149,7 @@ impl ReceiveQueue {
             let slot_bytes = packet.slot_bytes() as u32;
             let fits = seq::le(seq.wrapping_add(len), limits.window_end)
                 && pieces.has_room(slot_bytes)
+                && !pieces.is_too_large(slot_bytes)
                 && self.charged.saturating_add(slot_bytes) <= limits.bytes
                 && self.pieces < limits.pieces;
             if fits {
@@ -157,9 +158,31 @@ impl ReceiveQueue {
                 return inserted;
             }
         }
+        let span = Span { len, ..span };
+        if pieces.is_too_large(packet.slot_bytes() as u32)
+            && let Some(parts) = divided(cache, &packet, span)
+        {
+            let inserted = self.insert_parts(pieces, cache, parts, seq, limits);
+            cache.free_one(packet);
+            return inserted;
+        }
+        self.insert_one(pieces, cache, packet, span, seq, limits)
+    }
+
+    /// What one slot has.
+    fn insert_one(
+        &mut self,
+        pieces: &mut Pieces,
+        cache: &mut PoolCache,
+        packet: Packet,
+        Span { start, len }: Span,
+        seq: u32,
+        limits: &Limits,
+    ) -> Inserted {
+        let mut inserted = Inserted::default();
         let mut new = Arrival {
             packet,
-            start: span.start,
+            start,
             seq,
             end: seq.wrapping_add(len),
         };
@@ -178,6 +201,40 @@ impl ReceiveQueue {
         }
         cache.free_one(new.packet);
         inserted
+    }
+
+    /// The bytes of one segment, in several slots: each as a segment of its own.
+    #[cold]
+    fn insert_parts(
+        &mut self,
+        pieces: &mut Pieces,
+        cache: &mut PoolCache,
+        mut parts: Burst,
+        mut seq: u32,
+        limits: &Limits,
+    ) -> Inserted {
+        pieces.stats.divided += 1;
+        let (mut all, mut refused) = (Inserted::default(), None);
+        for part in parts.drain() {
+            let len = part.len() as u32;
+            pieces.stats.copied_bytes += u64::from(len);
+            let one = self.insert_one(pieces, cache, part, Span { start: 0, len }, seq, limits);
+            all.advanced_bytes += one.advanced_bytes;
+            all.is_out_of_order |= one.is_out_of_order;
+            all.filled_hole |= one.filled_hole;
+            all.duplicate = match (all.duplicate, one.duplicate) {
+                // As long as it goes on without a gap, one block says it.
+                (Some((from, to)), Some((next, end))) if to == next => Some((from, end)),
+                (before, now) => before.or(now),
+            };
+            refused = refused.or(one.refused);
+            seq = seq.wrapping_add(len);
+        }
+        // A segment of which some was kept was not refused: the sender hears of the rest by what is
+        // not acknowledged.
+        let is_kept = all.advanced_bytes > 0 || all.is_out_of_order;
+        all.refused = refused.filter(|_| !is_kept);
+        all
     }
 
     /// What comes next, and there is no hole: a piece of its own, behind all others.
@@ -472,4 +529,27 @@ impl ReceiveQueue {
         self.pieces -= 1;
         packet
     }
+}
+
+/// The bytes of a packet in as many small slots as they take; `None` where there are not so many
+/// free, or more than a burst has.
+#[cold]
+fn divided(cache: &mut PoolCache, packet: &Packet, span: Span) -> Option<Burst> {
+    let pool = cache.pool_for(1)?.clone();
+    let bytes = packet.data().get(span.start as usize..)?;
+    let bytes = bytes.get(..span.len as usize)?;
+    let count = bytes.len().div_ceil(pool.room_bytes());
+    if count > Burst::CAPACITY || pool.slot_bytes() * 2 > packet.slot_bytes() {
+        return None;
+    }
+    let mut parts = Burst::new();
+    if cache.fill(&pool, &mut parts, count) < count {
+        cache.free(&mut parts);
+        return None;
+    }
+    for (part, bytes) in parts.iter_mut().zip(bytes.chunks(pool.room_bytes())) {
+        let fits = part.set_data(bytes);
+        debug_assert!(fits, "a part is as long as the slot has room");
+    }
+    Some(parts)
 }

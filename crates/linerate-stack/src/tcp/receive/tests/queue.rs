@@ -289,3 +289,51 @@ fn clearing_frees_both_chains_and_keeps_the_number() {
     );
     fixture.check();
 }
+
+/// What comes in more large slots than may be kept is in small ones, in order or not, and each byte
+/// of it is there.
+#[test]
+fn large_slots_are_kept_up_to_a_number() {
+    const LEN: usize = 30_000;
+    let mut fixture = Fixture::new(NEXT);
+    fixture.pieces = Pieces::new(4096, u64::MAX).unwrap().with_large_slots(3);
+    let at = |number: usize| NEXT.wrapping_add((number * LEN) as u32);
+    // The third is missing until the end.
+    for number in [0, 1, 3, 4, 5, 7, 6] {
+        let inserted = fixture.insert_large(at(number), &stream(at(number), LEN));
+        assert_eq!(inserted.refused, None);
+        assert_eq!(inserted.is_out_of_order, number > 1);
+        fixture.check();
+    }
+    assert_eq!(fixture.pieces.large_slots(), 3);
+    assert_eq!(fixture.pieces.stats().divided, 4);
+    assert_eq!(fixture.queue.runs(), 1);
+    // One that is there already is so as a whole.
+    let again = fixture.insert_large(at(5), &stream(at(5), LEN));
+    assert_eq!(again.duplicate, Some((at(5), at(6))));
+    let filled = fixture.insert_large(at(2), &stream(at(2), LEN));
+    assert_eq!(filled.advanced_bytes, (6 * LEN) as u32);
+    assert!(filled.filled_hole);
+    let mut out = vec![0; 8 * LEN];
+    let count = fixture
+        .queue
+        .read(&mut fixture.pieces, &mut fixture.cache, &mut out);
+    assert!(count == 8 * LEN && out == stream(NEXT, 8 * LEN));
+    assert_eq!(fixture.pieces.large_slots(), 0);
+    fixture.check();
+    // Without small ones a large one is kept all the same.
+    let small = fixture.pools[0].clone();
+    let mut taken = Vec::new();
+    while let Some(packet) = fixture.cache.get(&small) {
+        taken.push(packet);
+    }
+    fixture.pieces = Pieces::new(4096, u64::MAX).unwrap().with_large_slots(0);
+    let kept = fixture.insert_large(at(8), &stream(at(8), LEN));
+    assert_eq!(kept.advanced_bytes, LEN as u32);
+    assert_eq!(fixture.pieces.large_slots(), 1);
+    taken
+        .into_iter()
+        .for_each(|packet| fixture.cache.free_one(packet));
+    fixture.queue.clear(&mut fixture.pieces, &mut fixture.cache);
+    fixture.check();
+}

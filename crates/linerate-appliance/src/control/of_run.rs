@@ -19,6 +19,7 @@ use super::show::{self, Rows, Table};
 use super::tables::RunTables;
 use super::taps::Taps;
 use crate::error::Error;
+use crate::notify::Notify;
 use crate::runtime::{Readings, Running, Signals};
 use crate::socket::Problem;
 use crate::socket::unix::UnixDoor;
@@ -45,6 +46,10 @@ pub struct Asked<S: Stage + 'static> {
     pub is_to_end: bool,
     /// What the appliance shows besides.
     pub more: Option<More<S>>,
+    /// Who hears of reloads.
+    pub manager: Notify,
+    /// How the run is, for the service manager.
+    pub status: String,
 }
 
 /// Listeners of a run, and what their clients want to have done.
@@ -85,20 +90,35 @@ impl<S: Stage + 'static> Control<S> {
 /// Reads on the thread that asks, and takes over on the one that watches the run.
 fn reload_by<S: Stage + 'static>(mut read: reload::Read<S>, mailbox: Mailbox<Asked<S>>) -> Reload {
     Reload::new(move || {
-        let (changes, take_over) = read()?;
+        mailbox.call(|asked| asked.manager.reloading())?;
+        let read = read();
+        let last = match &read {
+            Ok((changes, _)) => changes.text(),
+            Err(error) => format!("refused: {error}"),
+        };
+        let read = read.map(|(changes, take_over)| (changes.value(), take_over));
         mailbox.call(move |asked| {
-            take_over(&asked.running);
-            // Stages may be new, and count from 0.
-            if let Some(mut cleared) = asked.cleared.take() {
-                cleared.retain(|table| asked.tables().rows(table));
-                asked.cleared = Some(cleared);
-            }
-        })?;
-        Ok(changes.value().into())
+            let outcome = read.map(|(changes, take_over)| {
+                asked.take_over(take_over);
+                changes.into()
+            });
+            let status = format!("{}; last reload: {last}", asked.status);
+            asked.manager.ready(&status);
+            outcome.map_err(Problem::from)
+        })?
     })
 }
 
 impl<S: Stage + 'static> Asked<S> {
+    fn take_over(&mut self, take_over: reload::TakeOver<S>) {
+        take_over(&self.running);
+        // Stages may be new, and count from 0.
+        if let Some(mut cleared) = self.cleared.take() {
+            cleared.retain(|table| self.tables().rows(table));
+            self.cleared = Some(cleared);
+        }
+    }
+
     fn tables(&self) -> RunTables<'_, S> {
         RunTables {
             running: &self.running,

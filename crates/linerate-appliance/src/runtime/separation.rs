@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use linerate_drivers::Drivers;
 use linerate_tables::rss::FrameHash;
@@ -22,7 +22,7 @@ pub struct Separation {
     /// The socket of `linerate ctl`, where there is one.
     pub(super) door: Option<Arc<UnixDoor>>,
     /// The service manager, whose socket may be its user's alone.
-    pub(super) manager: Arc<Mutex<Notify>>,
+    manager: Arc<Mutex<Notify>>,
     privileged: Arc<dyn Privileged>,
 }
 
@@ -68,9 +68,27 @@ impl Separation {
         }
     }
 
+    /// The text of the file at `path`, which the process with the privileges reads.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn configuration(&self, path: &Path) -> Result<String, Error> {
+        let text = self.privileged.configuration(path);
+        text.map_err(|source| Error::File {
+            path: path.into(),
+            source,
+        })
+    }
+
     /// Drivers that open ports by who has the privileges.
     pub fn drivers(&self) -> Drivers {
         Drivers::opened_by(self.privileged.clone()).playing_nics(FrameHash::make)
+    }
+
+    /// The service manager, once.
+    pub(super) fn take_manager(&self) -> Notify {
+        let mut manager = self.manager.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *manager)
     }
 
     /// Refuses to go on without the process that has the privileges.

@@ -1,6 +1,5 @@
 //! Watches workers until the end, and shows what they did.
 
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use linerate_core::run::Stage;
@@ -45,14 +44,14 @@ pub fn watch<S: Stage + 'static>(
 ) -> Result<(), Error> {
     let separation = watch.separation.as_ref();
     let door = separation.and_then(|separation| separation.door.clone());
-    let manager = match separation {
-        Some(separation) => separation.manager.clone(),
-        None => Arc::new(Mutex::new(Notify::from_environment())),
+    let mut manager = match separation {
+        Some(separation) => separation.take_manager(),
+        None => Notify::from_environment(),
     };
-    let mut manager = manager.lock().unwrap_or_else(PoisonError::into_inner);
     let control = Control::listen(&watch.places, door, read)?;
     show::started(&running, path, watch.json)?;
-    manager.ready(&format!("running, ports: {}", running.ports().len()));
+    let status = format!("running, ports: {}", running.ports().len());
+    manager.ready(&status);
     let (began, first) = (Instant::now(), Sample::take(&running));
     let end = watch.duration.map(|duration| began + duration);
     let mut received = u64::MAX;
@@ -63,6 +62,8 @@ pub fn watch<S: Stage + 'static>(
         cleared: None,
         is_to_end: false,
         more,
+        manager,
+        status,
     };
     loop {
         let Asked { readings, .. } = &asked;
@@ -77,7 +78,7 @@ pub fn watch<S: Stage + 'static>(
             break;
         }
         let now = Instant::now();
-        manager.alive(now);
+        asked.manager.alive(now);
         control.serve(&mut asked);
         let sample = Sample::take(&asked.running);
         // The workers are asked only after the inputs have ended.
@@ -94,7 +95,7 @@ pub fn watch<S: Stage + 'static>(
             break;
         }
     }
-    manager.stopping();
+    asked.manager.stopping();
     let Asked {
         running, readings, ..
     } = asked;

@@ -150,11 +150,21 @@ impl PortPlan {
         };
         let (toeplitz, fields) = (self.model.toeplitz(), Fields::AddressesAndPorts);
         let mut hashes = [0; Burst::CAPACITY];
-        if bulk & class.v4 != 0 {
-            let count = (Mask::BITS - (bulk & class.v4).leading_zeros()) as usize;
+        let v4 = bulk & class.v4;
+        if v4 != 0 {
+            let count = (Mask::BITS - v4.leading_zeros()) as usize;
             toeplitz.flows4(fields, &parsed.keys4[..count], &mut hashes[..count]);
-            for index in 0..count {
-                owners[index] = self.model.reta().queue(hashes[index]).into();
+            let owner = |hash: u32| self.model.reta().queue(hash).into();
+            if v4.count_ones() as usize == count {
+                // Most bursts are nothing else.
+                for (owner_of, &hash) in owners.iter_mut().zip(&hashes[..count]) {
+                    *owner_of = owner(hash);
+                }
+            } else {
+                // What lies between has no key, and an owner that others say.
+                for index in ones(v4) {
+                    owners[index] = owner(hashes[index]);
+                }
             }
         }
         if bulk & class.v6 != 0 {

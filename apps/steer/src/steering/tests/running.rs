@@ -5,7 +5,7 @@ use linerate_tables::rss::{Model, PROFILES, Reta};
 use linerate_testkit::Random;
 use linerate_testkit::frame::{MF, V4, arp, ethernet};
 use linerate_wire::tcp::flag;
-use linerate_wire::{FlowKey, FlowKey4, parse};
+use linerate_wire::{FlowKey, FlowKey4, parse, protocol};
 
 use super::hosts::{frame, ip};
 use super::net::Net;
@@ -603,10 +603,24 @@ fn answers_of_neighbours_go_to_all_owners() {
             all.collect()
         };
         let (sender, target) = (([4; 6], "10.0.0.2"), ([2; 6], "10.0.0.1"));
+        // Segments come before and between them: whose those are says nothing of the others.
+        let segment = |net: &mut Net, owner: Member| {
+            let key = |port| FlowKey4::new([10, 0, 0, 2], [10, 0, 0, 1], port, 80, protocol::TCP);
+            let mut keys = (1024..).map(|port| FlowKey::V4(key(port)));
+            let plan = net.plan.clone();
+            let port = plan.port(0).unwrap();
+            let key = keys.find(|key| port.owner(key) == Some(owner)).unwrap();
+            let by = port.home(&key).unwrap_or(home);
+            net.arrive(by, &frame(&key, flag::ACK, (1, 1), 0));
+        };
+        segment(&mut net, 2);
+        segment(&mut net, 2);
+        net.settle();
         for operation in [2, 1] {
             let frame = ethernet([2; 6], [4; 6], 0x0806, &arp(operation, sender, target));
             assert!(parse(&frame).is_ok());
             net.arrive(home, &frame);
+            segment(&mut net, 0);
         }
         net.settle();
         assert_eq!(seen(&mut net), [2, 1, 1], "{kind:?}");

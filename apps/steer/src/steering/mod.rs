@@ -49,6 +49,7 @@ mod tests;
 pub mod user;
 
 use std::collections::VecDeque;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use linerate_core::env::{Clock, Isa};
@@ -134,14 +135,29 @@ pub struct Misdirected {
 
 impl std::fmt::Display for Misdirected {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let (flow, port) = (&self.flow, self.port);
+        let ((from, to), port) = (ends(&self.flow), self.port);
         write!(
             f,
-            "port {port}: {flow:?} came to lcore {} where the model of its RSS says {}; such \
+            "port {port}: {from} to {to} came to lcore {} where the model of its RSS says {}; such \
              packets are handed over: check key, table and profile by `bench rss --port`",
             self.came_to, self.expected
         )
     }
+}
+
+/// Source and destination of a key.
+fn ends(key: &FlowKey) -> (SocketAddr, SocketAddr) {
+    let (from, to): ((IpAddr, u16), (IpAddr, u16)) = match key {
+        FlowKey::V4(key) => {
+            let (from, to) = (key.src().into(), key.dst().into());
+            ((from, key.src_port()), (to, key.dst_port()))
+        }
+        FlowKey::V6(key) => {
+            let (from, to) = (key.src().into(), key.dst().into());
+            ((from, key.src_port()), (to, key.dst_port()))
+        }
+    };
+    (from.into(), to.into())
 }
 
 /// Whose a packet is, by what is inside it: the user's lcore, where a frame names a user. `None`:

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use linerate_stack::socket::{Event, Io, SocketId, Source, interest};
 use linerate_tables::exact::Seed;
 
-use crate::app::{App, Error, Tokens};
+use crate::app::{App, Error, Listening, Tokens};
 use crate::echo::wait;
 use crate::steering::plan::Member;
 use crate::steering::{Cores, Extractor, Key};
@@ -49,6 +49,16 @@ enum Found {
 }
 
 impl Extract {
+    /// Whether a file says the same of both; functions are in none.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::First(one), Self::First(other)) => one == other,
+            (Self::Line, Self::Line) => true,
+            (Self::Field(one), Self::Field(other)) => one == other,
+            _ => false,
+        }
+    }
+
     fn find(&self, bytes: &[u8]) -> Found {
         let user = match self {
             Self::By(extract) => extract(bytes),
@@ -205,6 +215,26 @@ impl App for ByUser {
 
     fn accepted(&mut self, io: &mut Io<'_>, id: SocketId) {
         self.app.accepted(io, id);
+    }
+
+    fn met(&mut self, io: &mut Io<'_>, id: SocketId) {
+        self.begin(io, id);
+    }
+
+    fn listening(&mut self) -> Option<&mut Listening> {
+        self.app.listening()
+    }
+
+    fn retire(&mut self, io: &mut Io<'_>, has_successor: bool) {
+        self.app.retire(io, has_successor);
+    }
+
+    fn released(&mut self) -> Option<SocketId> {
+        self.app.released()
+    }
+
+    fn open(&self) -> u64 {
+        self.waiting.len() as u64 + self.app.open()
     }
 
     fn turn(&mut self, io: &mut Io<'_>) -> u64 {

@@ -2,7 +2,7 @@
 
 use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, interest};
 
-use crate::app::{App, Error, Tokens, listen};
+use crate::app::{App, Error, Listening, Tokens};
 use crate::relay::{CHUNK, Moved, relay};
 
 /// Chunks of one connection in a round.
@@ -10,8 +10,9 @@ const CHUNKS: usize = 4;
 
 /// Sends everything back. A peer that does not read what comes back can send no more at some point.
 pub struct Echo {
-    on: Listen,
+    on: Listening,
     scratch: Box<[u8]>,
+    open: u64,
     accepted: u64,
     bytes: u64,
     failed: u64,
@@ -20,10 +21,10 @@ pub struct Echo {
 impl Echo {
     /// Listens as `on` says; its token is ours.
     pub fn new(on: Listen, tokens: Tokens) -> Self {
-        let token = tokens.token(0);
         Self {
-            on: Listen { token, ..on },
+            on: Listening::new(on, tokens.token(0)),
             scratch: vec![0; CHUNK].into(),
+            open: 0,
             accepted: 0,
             bytes: 0,
             failed: 0,
@@ -37,14 +38,19 @@ impl Echo {
                 // Until there is, there is no use in being told of more to read.
                 Ok(Moved::Full) => return wait(io, id, interest::WRITE, token),
                 Ok(Moved::Nothing) => break,
-                Ok(Moved::End) => return io.close(id),
+                Ok(Moved::End) => return self.end(io, id),
                 Err(_) => {
                     self.failed += 1;
-                    return io.close(id);
+                    return self.end(io, id);
                 }
             }
         }
         wait(io, id, interest::READ, token);
+    }
+
+    fn end(&mut self, io: &mut Io<'_>, id: SocketId) {
+        self.open -= 1;
+        io.close(id);
     }
 }
 
@@ -56,7 +62,7 @@ pub(crate) fn wait(io: &mut Io<'_>, id: SocketId, wanted: u8, token: u64) {
 
 impl App for Echo {
     fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
-        listen(io, self.on).map(|_| ())
+        self.on.start(io)
     }
 
     fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
@@ -73,12 +79,21 @@ impl App for Echo {
     }
 
     fn accepted(&mut self, io: &mut Io<'_>, id: SocketId) {
-        self.accepted += 1;
-        wait(io, id, interest::READ, self.on.token);
+        (self.open, self.accepted) = (self.open + 1, self.accepted + 1);
+        wait(io, id, interest::READ, self.on.on.token);
+    }
+
+    fn listening(&mut self) -> Option<&mut Listening> {
+        Some(&mut self.on)
+    }
+
+    fn open(&self) -> u64 {
+        self.open
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {
         vec![
+            ("open", self.open),
             ("accepted", self.accepted),
             ("bytes", self.bytes),
             ("failed", self.failed),

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, interest};
 
-use crate::app::{App, Error, Tokens, listen};
+use crate::app::{App, Error, Listening, Tokens};
 use crate::echo::wait;
 use crate::relay::{CHUNK, Moved, relay};
 
@@ -17,7 +17,7 @@ const CHUNKS: usize = 4;
 
 /// Joins connections.
 pub struct Proxy {
-    on: Listen,
+    on: Listening,
     to: SocketAddr,
     tokens: Tokens,
     pairs: Vec<Option<Pair>>,
@@ -43,7 +43,7 @@ impl Proxy {
     /// Listens as `on` says and connects to `to`.
     pub fn new(on: Listen, to: SocketAddr, tokens: Tokens) -> Self {
         Self {
-            on,
+            on: Listening::new(on, tokens.token(0)),
             to,
             tokens,
             pairs: Vec::new(),
@@ -159,8 +159,7 @@ impl Proxy {
 
 impl App for Proxy {
     fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
-        let token = self.tokens.token(0);
-        listen(io, Listen { token, ..self.on }).map(|_| ())
+        self.on.start(io)
     }
 
     fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
@@ -200,10 +199,17 @@ impl App for Proxy {
         self.join(io, id);
     }
 
+    fn listening(&mut self) -> Option<&mut Listening> {
+        Some(&mut self.on)
+    }
+
+    fn open(&self) -> u64 {
+        (self.pairs.len() - self.free.len()) as u64
+    }
+
     fn counts(&self) -> Vec<(&'static str, u64)> {
-        let open = self.pairs.len() - self.free.len();
         vec![
-            ("open", open as u64),
+            ("open", self.open()),
             ("accepted", self.accepted),
             ("refused", self.refused),
             ("failed", self.failed),

@@ -7,7 +7,7 @@ use linerate_core::run::NEVER;
 use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, interest};
 use linerate_stack::tcp::connection::Error as Ended;
 
-use crate::app::{App, Error, Tokens, listen};
+use crate::app::{App, Error, Listening, Tokens};
 use crate::echo::wait;
 use crate::pattern;
 
@@ -38,7 +38,9 @@ pub enum Amount {
 
 /// Bytes out, or bytes in.
 pub struct Stream {
-    peer: Peer,
+    on: Option<Listening>,
+    /// Where it connects to, and how many connections it has there at a time.
+    to: Option<(SocketAddr, u32)>,
     /// What is sent; a sink sends nothing.
     sends: Option<Amount>,
     tokens: Tokens,
@@ -74,8 +76,13 @@ impl Stream {
     }
 
     fn new(peer: Peer, sends: Option<Amount>, tokens: Tokens) -> Self {
+        let (on, to) = match peer {
+            Peer::Listen(on) => (Some(Listening::new(on, tokens.token(0))), None),
+            Peer::Connect(to, connections) => (None, Some((to, connections))),
+        };
         Self {
-            peer,
+            on,
+            to,
             sends,
             tokens,
             all: Vec::new(),
@@ -198,11 +205,7 @@ impl Stream {
 
 impl App for Stream {
     fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
-        if let Peer::Listen(on) = self.peer {
-            let token = self.tokens.token(0);
-            listen(io, Listen { token, ..on })?;
-        }
-        Ok(())
+        self.on.as_mut().map_or(Ok(()), |on| on.start(io))
     }
 
     fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
@@ -226,7 +229,7 @@ impl App for Stream {
     }
 
     fn turn(&mut self, io: &mut Io<'_>) -> u64 {
-        let Peer::Connect(to, connections) = self.peer else {
+        let Some((to, connections)) = self.to else {
             return NEVER;
         };
         // One that has had its connections is done.
@@ -247,6 +250,18 @@ impl App for Stream {
 
     fn accepted(&mut self, io: &mut Io<'_>, id: SocketId) {
         self.begin(io, id);
+    }
+
+    fn listening(&mut self) -> Option<&mut Listening> {
+        self.on.as_mut()
+    }
+
+    fn retire(&mut self, _: &mut Io<'_>, _: bool) {
+        self.to = None;
+    }
+
+    fn open(&self) -> u64 {
+        self.open.into()
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {

@@ -2,14 +2,16 @@
 //!
 //! An [`App`] is sans-IO as the stack is: it is told which sockets are ready, and calls them. It
 //! has one lcore, one stack and no locks. [`StackStage`] turns packets into what it is told, and
-//! has all timers; [`Apps`] lets several applications share a stack.
+//! has all timers; [`Apps`] lets several applications share a stack, and come and go.
+
+mod apps;
+
+pub use apps::{Apps, Change, Numbers};
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, NEVER, Stage};
 use linerate_stack::socket::{Event, Io, Listen, ListenerId, SocketId, Stack};
-
-use crate::core::User;
 
 use crate::steering::plan::Member;
 
@@ -50,6 +52,33 @@ pub trait App: Send {
     fn turn(&mut self, io: &mut Io<'_>) -> u64 {
         let _ = io;
         NEVER
+    }
+
+    /// A connection that its own listener had has been accepted.
+    fn met(&mut self, io: &mut Io<'_>, id: SocketId) {
+        self.accepted(io, id);
+    }
+
+    /// Where it listens, if it does.
+    fn listening(&mut self) -> Option<&mut Listening> {
+        None
+    }
+
+    /// It ends, or another one of its kind comes in its place: it begins no more connections, and
+    /// goes on with those that it has. Its listener is no longer its own.
+    fn retire(&mut self, io: &mut Io<'_>, has_successor: bool) {
+        let _ = (io, has_successor);
+    }
+
+    /// Of one that has retired: the next connection between two exchanges, which it does not know
+    /// any more, for its successor.
+    fn released(&mut self) -> Option<SocketId> {
+        None
+    }
+
+    /// The connections that it has, for one that has retired.
+    fn open(&self) -> u64 {
+        0
     }
 
     /// Names and values of what it counts.
@@ -94,12 +123,50 @@ pub fn done_with(io: &mut Io<'_>, packet: Packet) {
     out.consume_one(packet);
 }
 
-/// Listens to a port for an application whose events have `token`.
+/// Listens to a port for an application that no other one takes the place of.
 ///
 /// # Errors
 /// Somebody does.
 pub fn listen(io: &mut Io<'_>, listen: Listen) -> Result<ListenerId, Error> {
     io.listen(listen).ok_or(Error::Taken(listen.port))
+}
+
+/// Where an application listens.
+#[derive(Clone, Copy, Debug)]
+pub struct Listening {
+    /// How.
+    pub on: Listen,
+    id: Option<ListenerId>,
+}
+
+impl Listening {
+    /// To begin by [`start`](Self::start); the token of `on` is the application's.
+    pub fn new(on: Listen, token: u64) -> Self {
+        Self {
+            on: Listen { token, ..on },
+            id: None,
+        }
+    }
+
+    /// Listens, unless it does already.
+    ///
+    /// # Errors
+    /// Somebody else does.
+    pub fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
+        if self.id.is_none() {
+            self.id = Some(io.listen(self.on).ok_or(Error::Taken(self.on.port))?);
+        }
+        Ok(())
+    }
+
+    /// Takes the listener of another application over, if it is at the same address and port: what
+    /// waits there waits for this one.
+    fn succeed(&mut self, former: &mut Self, io: &mut Io<'_>) {
+        let Some(id) = former.id else { return };
+        if io.relisten(id, self.on) {
+            self.id = former.id.take();
+        }
+    }
 }
 
 /// The tokens of one application among others on a stack: its number is in the highest byte.
@@ -125,129 +192,6 @@ impl Tokens {
     /// The number of the application whose token this is.
     const fn number(token: u64) -> usize {
         (token >> 56) as usize
-    }
-}
-
-/// Applications that share a stack. Each one's tokens are those of its place here.
-#[derive(Default)]
-pub struct Apps {
-    /// By place: what it is called, and itself.
-    all: Vec<(String, Box<dyn App>)>,
-    /// Those that are gateways.
-    gateways: Vec<usize>,
-}
-
-impl Apps {
-    /// Adds one, which `make` makes for its tokens.
-    ///
-    /// # Panics
-    /// If there are 256 already.
-    pub fn add(&mut self, name: String, make: impl FnOnce(Tokens) -> Box<dyn App>) {
-        let number = u8::try_from(self.all.len()).expect("fewer than 256 applications");
-        let app = make(Tokens::of(number));
-        if app.is_gateway() {
-            self.gateways.push(usize::from(number));
-        }
-        self.all.push((name, app));
-    }
-
-    fn of_token(&mut self, token: u64) -> Option<&mut Box<dyn App>> {
-        let (_, app) = self.all.get_mut(Tokens::number(token))?;
-        Some(app)
-    }
-
-    /// The name of each, and what it counts.
-    pub fn counts_by_app(&self) -> Vec<(String, Vec<(&'static str, u64)>)> {
-        let of = |(name, app): &(String, Box<dyn App>)| (name.clone(), app.counts());
-        self.all.iter().map(of).collect()
-    }
-
-    /// Starts all.
-    ///
-    /// # Errors
-    /// The name of the first that cannot, and why.
-    pub fn start_all(&mut self, io: &mut Io<'_>) -> Result<(), (String, Error)> {
-        for (name, app) in &mut self.all {
-            app.start(io).map_err(|error| (name.clone(), error))?;
-        }
-        Ok(())
-    }
-}
-
-impl App for Apps {
-    fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
-        self.start_all(io).map_err(|(_, error)| error)
-    }
-
-    fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
-        let is_same = |a: &Event, b: &Event| Tokens::number(a.token) == Tokens::number(b.token);
-        for events in events.chunk_by(is_same) {
-            if let Some(app) = self.of_token(events[0].token) {
-                app.ready(io, events);
-            }
-        }
-    }
-
-    fn turn(&mut self, io: &mut Io<'_>) -> u64 {
-        let turns = self.all.iter_mut().map(|(_, app)| app.turn(io));
-        turns.min().unwrap_or(NEVER)
-    }
-
-    fn counts(&self) -> Vec<(&'static str, u64)> {
-        self.all.iter().flat_map(|(_, app)| app.counts()).collect()
-    }
-
-    fn is_gateway(&self) -> bool {
-        !self.gateways.is_empty()
-    }
-
-    fn claims(&self, packet: &Packet) -> bool {
-        let mut gateways = self.gateways.iter();
-        gateways.any(|&number| self.all[number].1.claims(packet))
-    }
-
-    fn packet(&mut self, io: &mut Io<'_>, packet: Packet) {
-        let mut gateways = self.gateways.iter();
-        let number = gateways.find(|&&number| self.all[number].1.claims(&packet));
-        match number {
-            Some(&number) => self.all[number].1.packet(io, packet),
-            None => done_with(io, packet),
-        }
-    }
-}
-
-impl User for Apps {
-    fn arrived(&mut self, io: &mut Io<'_>, id: SocketId, token: u64) -> bool {
-        match self.of_token(token) {
-            Some(app) => {
-                app.accepted(io, id);
-                true
-            }
-            None => false,
-        }
-    }
-
-    fn stayed(&mut self, io: &mut Io<'_>, id: SocketId) {
-        let token = io.token(id);
-        if let Some(app) = token.and_then(|token| self.of_token(token)) {
-            app.accepted(io, id);
-        }
-    }
-
-    fn next_parcel(&mut self) -> Option<(Member, u16, Packet)> {
-        let mut numbered = (PARCEL..).zip(&mut self.all);
-        numbered.find_map(|(kind, (_, app))| {
-            let (to, packet) = app.leaving()?;
-            Some((to, kind, packet))
-        })
-    }
-
-    fn parcel_of(&mut self, io: &mut Io<'_>, kind: u16, packet: Packet) {
-        let number = kind.checked_sub(PARCEL).map(usize::from);
-        match number.and_then(|number| self.all.get_mut(number)) {
-            Some((_, app)) => app.parcel(io, packet),
-            None => done_with(io, packet),
-        }
     }
 }
 

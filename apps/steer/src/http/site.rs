@@ -18,7 +18,7 @@ const MOST_FILES: usize = 100_000;
 const MOST_BYTES: u64 = 4 << 30;
 
 /// A body.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Content {
     /// The bytes of a file.
     Bytes(Arc<[u8]>),
@@ -55,7 +55,7 @@ impl Content {
 }
 
 /// A body and its media type.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resource {
     /// The body.
     pub content: Content,
@@ -110,7 +110,7 @@ impl Hasher for PathHash {
 }
 
 /// All resources by path, the same for all lcores.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Site {
     by_path: HashMap<Vec<u8>, u32, BuildHasherDefault<PathHash>>,
     all: Vec<Resource>,

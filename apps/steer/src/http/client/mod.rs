@@ -41,7 +41,7 @@ const TIMERS_A_TURN: usize = 256;
 const AGAIN_NS: u64 = 100_000_000;
 
 /// What a client does.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Job {
     /// The server.
     pub to: SocketAddr,
@@ -349,6 +349,16 @@ impl App for Client {
         }
         let tick = self.timers.next_expiry();
         next.min(tick.map_or(NEVER, |tick| tick << TICK_SHIFT))
+    }
+
+    fn retire(&mut self, _: &mut Io<'_>, _: bool) {
+        // What the server did not take is not asked for again, either.
+        self.again.clear();
+        self.job.requests = Some(self.begun);
+    }
+
+    fn open(&self) -> u64 {
+        self.open.into()
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {

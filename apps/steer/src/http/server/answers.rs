@@ -4,7 +4,7 @@ use linerate_stack::socket::{Io, SocketId, interest};
 use linerate_stack::tcp::connection::Error as Ended;
 
 use super::connection::{Connection, Phase, Step};
-use super::{LINGER_NS, Server};
+use super::{LINGER_NS, Life, Server};
 use crate::http::answer::{Said, Status, front_of_part, head_len, write_head};
 use crate::http::site::{Content, Resource, TEXT};
 
@@ -83,6 +83,10 @@ impl Server {
     fn written(&mut self, io: &mut Io<'_>, id: SocketId) -> Step {
         let index = id.index();
         let connection = &mut self.all[index];
+        if connection.keeps && self.life == Life::Replaced {
+            self.release(id);
+            return Step::Gone;
+        }
         if connection.keeps {
             connection.phase = Phase::Head;
             self.due(index, io.now_ns(), self.limits.idle);

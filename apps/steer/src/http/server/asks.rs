@@ -4,7 +4,7 @@ use linerate_stack::socket::{Io, SocketId, interest};
 use linerate_stack::tcp::connection::Error as Ended;
 
 use super::connection::{Phase, Step};
-use super::{Limits, NONE, Server};
+use super::{Life, Limits, NONE, Server};
 use crate::http::answer::Status;
 use crate::http::request::{self, Method, Request, Wrong};
 use crate::http::site::Site;
@@ -61,7 +61,8 @@ impl Server {
             },
         };
         let connection = &mut self.all[index];
-        (connection.keeps, connection.lingers) = (request.keeps, false);
+        let keeps = request.keeps && self.life != Life::Ends;
+        (connection.keeps, connection.lingers) = (keeps, request.keeps != keeps);
         connection.is_1_1 = request.is_1_1;
         connection.answers(status, part);
         connection.resource = match status {

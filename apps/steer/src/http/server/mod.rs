@@ -21,7 +21,7 @@ use linerate_tables::wheel::Wheel;
 
 use super::answer::{Date, MOST_HEAD, Status, date, front};
 use super::site::{Site, TEXT};
-use crate::app::{App, Error, Tokens, listen};
+use crate::app::{App, Error, Listening, Tokens};
 use answers::FIRST;
 use connection::{Connection, Phase, Step};
 
@@ -68,12 +68,25 @@ impl Default for Limits {
     }
 }
 
+/// Whether a server goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Goes,
+    /// Another one has come in its place: connections are released between two requests.
+    Replaced,
+    /// None has: each answer is the last on its connection.
+    Ends,
+}
+
 /// Serves a [`Site`].
 pub struct Server {
-    on: Listen,
+    on: Listening,
     site: Arc<Site>,
     limits: Limits,
     token: u64,
+    life: Life,
+    /// Connections for the server that has come in this one's place.
+    released: Vec<SocketId>,
     all: Vec<Connection>,
     timers: Wheel,
     scratch: Box<[u8]>,
@@ -97,10 +110,12 @@ impl Server {
     pub fn new(on: Listen, site: Arc<Site>, limits: Limits, tokens: Tokens) -> Result<Self, Error> {
         let timers = Wheel::new("http timers", limits.connections as usize, 0);
         Ok(Self {
-            on,
+            on: Listening::new(on, tokens.token(0)),
             site,
             limits,
             token: tokens.token(0),
+            life: Life::Goes,
+            released: Vec::new(),
             all: Vec::new(),
             timers: timers.map_err(|error| Error::Table(error.to_string()))?,
             scratch: vec![0; MOST_HEAD + FIRST].into(),
@@ -176,6 +191,12 @@ impl Server {
         self.forget(id);
     }
 
+    /// A connection is its next server's.
+    fn release(&mut self, id: SocketId) {
+        self.forget(id);
+        self.released.push(id);
+    }
+
     fn forget(&mut self, id: SocketId) {
         self.open -= 1;
         let connection = &mut self.all[id.index()];
@@ -246,8 +267,7 @@ impl Server {
 
 impl App for Server {
     fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
-        let token = self.token;
-        listen(io, Listen { token, ..self.on }).map(|_| ())
+        self.on.start(io)
     }
 
     fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
@@ -298,6 +318,35 @@ impl App for Server {
 
     fn accepted(&mut self, io: &mut Io<'_>, id: SocketId) {
         self.begin(io, id);
+    }
+
+    fn listening(&mut self) -> Option<&mut Listening> {
+        Some(&mut self.on)
+    }
+
+    fn retire(&mut self, io: &mut Io<'_>, has_successor: bool) {
+        self.life = match has_successor {
+            true => Life::Replaced,
+            false => Life::Ends,
+        };
+        let is_idle = |one: &&Connection| one.phase == Phase::Head && one.part.is_empty();
+        let idle = self.all.iter().filter(is_idle);
+        for id in idle.filter_map(|one| one.id).collect::<Vec<_>>() {
+            match self.life {
+                Life::Replaced => self.release(id),
+                // What has come of a request is answered first.
+                _ if io.readable(id) > 0 => {}
+                _ => self.end(io, id),
+            }
+        }
+    }
+
+    fn released(&mut self) -> Option<SocketId> {
+        self.released.pop()
+    }
+
+    fn open(&self) -> u64 {
+        self.open
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {

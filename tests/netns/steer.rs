@@ -20,6 +20,7 @@ pub(crate) const TESTS: &[Test] = tests![
     users_meet_over_fanout,
     users_meet_behind_a_distributor,
     users_meet_behind_two_distributors,
+    connections_live_on_across_a_reload,
 ];
 
 const ECHO: &str = "10.1.0.2:7";
@@ -239,5 +240,172 @@ fn users_meet_behind_two_distributors() {
         true,
         "over = \"software\"\ndistributor = \"rx,tx\"\n",
         "io = \"0-1\"\neu = \"2-3\"\ncpus = \"0,0,0,0\"\n",
+    );
+}
+
+/// A reload's file: what is not the same in all.
+fn reload_file(socket: &str, more: &str) -> String {
+    format!(
+        "[plan]\nio = \"0-1\"\ncpus = \"0,0\"\n[steer]\ncontrol = \"{socket}\"\n\
+         [[port]]\nname = \"lan\"\nspec = \"tap:s0,queues=2\"\n\
+         [[interface]]\nport = \"lan\"\naddresses = [\"10.1.0.2/24\"]\n\
+         mac = \"02:00:00:00:00:02\"\n{more}"
+    )
+}
+
+/// Asks for a path on a connection that is kept, and reads so much of a body of made-up bytes.
+fn get(stream: &mut TcpStream, path: &str) -> std::io::Result<usize> {
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n")?;
+    body_len(stream)
+}
+
+/// The length that the head of an answer says.
+fn body_len(stream: &mut TcpStream) -> std::io::Result<usize> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).unwrap();
+    let len = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(": ")?;
+        (name == "Content-Length").then(|| value.parse().unwrap())
+    });
+    Ok(len.unwrap_or_else(|| panic!("{head}")))
+}
+
+/// Connections of applications that stay, change and go live on across reloads; those that are to
+/// be refused change nothing.
+fn connections_live_on_across_a_reload() {
+    const MANY: usize = 20_000_000;
+    let Some(here) = Namespace::new("steer") else {
+        return;
+    };
+    let scratch = Scratch::new();
+    let (file, socket) = (scratch.file("steer.toml"), scratch.file("ctl.sock"));
+    let web = |len: usize| {
+        let bodies = format!("bodies = [\"/few={len}\", \"/many={MANY}\"]");
+        format!("[[app]]\nname = \"web\"\nkind = \"http\"\nlisten = 80\n{bodies}\n")
+    };
+    let echo = "[[app]]\nname = \"echo\"\nkind = \"echo\"\nlisten = 7\n";
+    let sink = "[[app]]\nname = \"sink\"\nkind = \"sink\"\nlisten = 9\n";
+    std::fs::write(&file, reload_file(&socket, &(web(10) + echo))).unwrap();
+    let mut steer = here.start(binary(), &format!("steer {file} --json"));
+    steer.wait("the first line", |stdout, _| !stdout.all().is_empty());
+    here.ip("addr add 10.1.0.1/24 dev s0");
+    let open = |port: u16| {
+        let at = SocketAddr::from(([10, 1, 0, 2], port));
+        here.inside(|| {
+            let stream = TcpStream::connect_timeout(&at, Duration::from_secs(10))?;
+            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+            std::io::Result::Ok(stream)
+        })
+    };
+    wait("an echo", || answers(&here));
+    let echoes = |stream: &mut TcpStream| {
+        let mut back = [0; 5];
+        let said = stream.write_all(b"hello");
+        said.and_then(|()| stream.read_exact(&mut back))
+            .is_ok_and(|()| &back == b"hello")
+    };
+    let ctl = |words: &str| {
+        let output = here.run(binary(), &format!("ctl --socket {socket} {words}"));
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (
+            output.status.code(),
+            text(&output.stdout) + &text(&output.stderr),
+        )
+    };
+    // Several of each, so that both lcores have some.
+    let mut old_echoes: Vec<TcpStream> = (0..8).map(|_| open(7).unwrap()).collect();
+    let mut kept: Vec<TcpStream> = (0..8).map(|_| open(80).unwrap()).collect();
+    assert!(old_echoes.iter_mut().all(echoes));
+    for stream in &mut kept {
+        assert_eq!(get(stream, "/few").unwrap(), 10);
+        stream.read_exact(&mut [0; 10]).unwrap();
+    }
+    let mut slow = open(80).unwrap();
+    assert_eq!(get(&mut slow, "/many").unwrap(), MANY);
+    // The answers of one change, another one goes, a third comes, a route too.
+    let route = "[[route]]\nto = \"10.9.0.0/16\"\nvia = \"10.1.0.1\"\n";
+    let next = reload_file(&socket, &(web(20) + sink + route));
+    std::fs::write(&file, &next).unwrap();
+    let (code, said) = ctl("reload");
+    assert_eq!(code, Some(0), "{said}");
+    let expected = "changed: 1 application added, 1 application, 1 application removed, \
+                    1 route added";
+    assert!(said.contains(expected), "{said}");
+    assert!(old_echoes.iter_mut().all(echoes), "they go on");
+    assert!(open(7).is_err(), "nobody listens any more");
+    for stream in &mut kept {
+        assert_eq!(get(stream, "/few").unwrap(), 20, "the same connection");
+        stream.read_exact(&mut [0; 20]).unwrap();
+    }
+    let (_, shown) = ctl("show apps");
+    assert!(
+        shown.contains("echo~1") && shown.contains("web~0"),
+        "{shown}"
+    );
+    // What had begun goes on to its end, and its connection to the new one.
+    let mut body = vec![0; MANY];
+    slow.read_exact(&mut body).unwrap();
+    // It repeats after a prime number of bytes: any that is lost or repeated shows.
+    assert!(body.iter().skip(65_521).eq(&body[..MANY - 65_521]));
+    assert_eq!(get(&mut slow, "/few").unwrap(), 20);
+    drop(old_echoes);
+    wait("those that were replaced to end", || {
+        !ctl("show apps").1.contains('~')
+    });
+    // Refused, by the names of the keys; all is as it was.
+    for (wrong, key) in [
+        (
+            next.replace("[steer]", "[steer]\nmode = \"software\""),
+            "steer.mode is another",
+        ),
+        (
+            next.clone() + "[tcp]\nconnections = 99\n",
+            "tcp.connections is another",
+        ),
+        (
+            next.replace("10.1.0.2/24", "10.1.0.3/24"),
+            "[[interface]] is another",
+        ),
+        (next.replace("queues=2", "queues=1"), "[[port]] is another"),
+        (next.replace("listen = 9", "listen = 80"), "the same port"),
+    ] {
+        std::fs::write(&file, wrong).unwrap();
+        let (code, said) = ctl("reload");
+        assert!(
+            code == Some(1) && said.contains(key),
+            "{key}: {code:?} {said}"
+        );
+    }
+    assert!(open(9).is_ok());
+    // As systemd may ask; ports are exchanged between applications.
+    std::fs::write(&file, reload_file(&socket, &(web(30) + echo))).unwrap();
+    assert_eq!(ctl("reload").0, Some(0));
+    let (web_at_7, echo_at_80) = (web(30).replace("= 80", "= 7"), echo.replace("= 7", "= 80"));
+    std::fs::write(&file, reload_file(&socket, &(web_at_7 + &echo_at_80))).unwrap();
+    steer.signal(Signal::HUP);
+    wait("an answer of the other one", || {
+        open(80).is_ok_and(|mut stream| echoes(&mut stream))
+    });
+    assert_eq!(get(&mut open(7).unwrap(), "/few").unwrap(), 30);
+    for stream in &mut kept {
+        assert_eq!(get(stream, "/few").unwrap(), 30, "connections go along");
+        stream.read_exact(&mut [0; 30]).unwrap();
+    }
+    drop((kept, slow));
+    wait("all to be closed", || {
+        !ctl("--json show connections").1.contains("remote\":")
+    });
+    steer.signal(Signal::TERM);
+    let status = steer.end();
+    let said = steer.stdout.text() + &steer.stderr.text();
+    assert!(status.success(), "{said}");
+    assert!(
+        said.contains("\"even\":true") && said.contains("\"lost\":[]"),
+        "{said}"
     );
 }

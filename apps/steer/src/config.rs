@@ -18,6 +18,7 @@ use linerate_stack::socket::StackConfig;
 
 pub(crate) use apps::path;
 pub use apps::{AppStanza, Kind};
+pub(crate) use tcp::differences as tcp_differences;
 
 /// What a file says.
 #[derive(Clone, Debug)]
@@ -129,6 +130,24 @@ impl Mode {
             distributor: distributor.map(|at| at.value),
             map_entries: map_entries.map(|at| at.value),
         }
+    }
+
+    /// The keys that say another thing in `new`.
+    pub(crate) fn differences(&self, new: &Self) -> Vec<String> {
+        // `over` says the rest of it.
+        let mode = |mode: &Self| match mode.application {
+            true => None,
+            false => Some(mode.arrives),
+        };
+        let is_over = self.application && new.application && self.arrives != new.arrives;
+        let all = [
+            ("steer.mode", mode(self) != mode(new)),
+            ("steer.over", is_over),
+            ("steer.distributor", self.distributor != new.distributor),
+            ("steer.map_entries", self.map_entries != new.map_entries),
+        ];
+        let differing = all.into_iter().filter(|(_, differs)| *differs);
+        differing.map(|(key, _)| key.to_owned()).collect()
     }
 }
 

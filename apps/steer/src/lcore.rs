@@ -7,7 +7,7 @@ use linerate_core::packet::Burst;
 use linerate_core::run::{Egress, Stage};
 use linerate_stack::host::{self, InterfaceConfig};
 use linerate_stack::reassembly;
-use linerate_stack::socket::Stack;
+use linerate_stack::socket::{Stack, StackConfig};
 
 use crate::app::{self, App, Apps, StackStage, Tokens};
 use crate::by_user::ByUser;
@@ -23,6 +23,9 @@ use crate::steering::stage::Nobody;
 use crate::steering::{Cores, Misdirected, OwnerRule, Setup, Steered, Steering};
 use crate::stream::Stream;
 
+/// Large slots that received data may keep on all lcores: half of those that a port has, so that
+/// the others are there for frames to come.
+const RECEIVED_LARGE: u32 = 128;
 /// Connections that may be on their way from an lcore.
 const AWAY: usize = 1024;
 
@@ -43,7 +46,7 @@ pub struct Parts<'a> {
     /// The stack.
     pub stack: &'a mut Stack,
     /// The applications.
-    pub apps: &'a Apps,
+    pub apps: &'a mut Apps,
     /// The time of the worker's clock in nanoseconds.
     pub now_ns: u64,
 }
@@ -62,6 +65,17 @@ pub struct Several {
     pub posts: Vec<Option<Post>>,
 }
 
+/// What applications are made of.
+#[derive(Clone, Debug)]
+pub struct AppMaker {
+    /// Connections of each stack.
+    pub connections: u32,
+    /// How many lcores have connections.
+    pub owners: Member,
+    /// The lcores of users, where there are several lcores.
+    pub cores: Option<Cores>,
+}
+
 /// What lcores are made of.
 pub struct Maker<'a> {
     /// What the file says.
@@ -78,6 +92,16 @@ pub struct Maker<'a> {
 pub type Failed = (String, String);
 
 impl Maker<'_> {
+    /// What its applications are made of.
+    pub fn apps(&self) -> AppMaker {
+        let several = self.several.as_ref();
+        AppMaker {
+            connections: self.file.stack.connections,
+            owners: several.map_or(1, |several| several.plan.owners()),
+            cores: several.map(|several| several.cores.clone()),
+        }
+    }
+
     /// The lcore of a number, whose drop reasons are those of `out`.
     ///
     /// # Errors
@@ -107,8 +131,12 @@ impl Maker<'_> {
             return Ok(Lcore::Distributor(Box::new(steered)));
         }
         let now_ns = self.clock.ns(self.clock.now());
-        let mut stack =
-            Stack::new(&self.file.stack, now_ns, out).map_err(|error| wrong("[tcp]", &error))?;
+        let maker = self.apps();
+        let config = StackConfig {
+            received_large: (RECEIVED_LARGE / u32::from(maker.owners)).max(1),
+            ..self.file.stack.clone()
+        };
+        let mut stack = Stack::new(&config, now_ns, out).map_err(|error| wrong("[tcp]", &error))?;
         let mut ids = Vec::new();
         for config in &self.interfaces {
             let added = stack.host().add_interface(config.clone(), now_ns, out);
@@ -121,8 +149,15 @@ impl Maker<'_> {
         }
         let mut apps = Apps::default();
         for stanza in &self.file.apps {
-            let added = self.add(&mut apps, stanza, me, now_ns);
-            added.map_err(|error| wrong(&called(&stanza.name), &error))?;
+            let mut failed = None;
+            apps.add(stanza.name.clone(), |tokens| {
+                let made = maker.make(stanza, me, now_ns, tokens);
+                made.unwrap_or_else(|error| {
+                    failed = Some(wrong(&called(&stanza.name), &error));
+                    Box::new(Apps::default())
+                })
+            });
+            failed.map_or(Ok(()), Err)?;
         }
         let started = apps.start_all(&mut stack.io(now_ns, out));
         started.map_err(|(name, error)| wrong(&called(&name), &error))?;
@@ -137,17 +172,11 @@ impl Maker<'_> {
         Ok(Lcore::Steered(Box::new(steered), self.clock))
     }
 
-    /// The lcores that share the work of a node of an EPC: those that have connections.
-    fn epc_cores(&self) -> Result<linerate_epc::Cores, app::Error> {
-        let several = self.several.as_ref();
-        let count = several.map_or(1, |several| several.plan.owners());
-        let cores = linerate_epc::Cores::new(count.into());
-        cores.map_err(|error| app::Error::Table(error.to_string()))
-    }
-
     /// Tells steering whose the packets are that name users.
     fn set_rules(&self, steering: &mut Steering) {
-        let Ok(cores) = self.epc_cores() else { return };
+        let Ok(cores) = self.apps().epc_cores() else {
+            return;
+        };
         let rules = self
             .file
             .apps
@@ -162,37 +191,39 @@ impl Maker<'_> {
             steering.set_owner_rule(Box::new(first));
         }
     }
+}
 
-    /// Adds an application, behind a look for its user where the file says so.
-    fn add(
+impl AppMaker {
+    /// The lcores that share the work of a node of an EPC: those that have connections.
+    fn epc_cores(&self) -> Result<linerate_epc::Cores, app::Error> {
+        let cores = linerate_epc::Cores::new(self.owners.into());
+        cores.map_err(|error| app::Error::Table(error.to_string()))
+    }
+
+    /// The application of a stanza on lcore `me`, behind a look for its user where the file says
+    /// so.
+    ///
+    /// # Errors
+    /// There is no memory for its tables.
+    pub fn make(
         &self,
-        apps: &mut Apps,
         stanza: &AppStanza,
         me: Member,
         now_ns: u64,
-    ) -> Result<(), app::Error> {
-        let mut failed = None;
-        let cores = self.several.as_ref().map(|several| &several.cores);
-        apps.add(stanza.name.clone(), |tokens| {
-            let app = self.make(&stanza.kind, me, now_ns, tokens);
-            let app = app.unwrap_or_else(|error| {
-                failed = Some(error);
-                Box::new(Apps::default())
-            });
-            match (&stanza.by_user, cores) {
-                // On one lcore all users are at home.
-                (Some(extract), Some(cores)) => {
-                    let (extract, cores) = (extract.clone(), cores.clone());
-                    Box::new(ByUser::new(app, tokens, extract, cores, me))
-                }
-                _ => app,
+        tokens: Tokens,
+    ) -> Result<Box<dyn App>, app::Error> {
+        let app = self.of_kind(&stanza.kind, me, now_ns, tokens)?;
+        Ok(match (&stanza.by_user, &self.cores) {
+            // On one lcore all users are at home.
+            (Some(extract), Some(cores)) => {
+                let (extract, cores) = (extract.clone(), cores.clone());
+                Box::new(ByUser::new(app, tokens, extract, cores, me))
             }
-        });
-        failed.map_or(Ok(()), Err)
+            _ => app,
+        })
     }
 
-    /// The application of a stanza on lcore `me`.
-    fn make(
+    fn of_kind(
         &self,
         kind: &Kind,
         me: Member,
@@ -209,7 +240,7 @@ impl Maker<'_> {
             }
             Kind::HttpClient(job, meters) => {
                 // The seed tells those of several lcores apart.
-                let (most, seed) = (self.file.stack.connections, u64::from(me) + 1);
+                let (most, seed) = (self.connections, u64::from(me) + 1);
                 let job = (**job).clone();
                 Box::new(Client::new(job, most, seed, meters.add(), tokens)?)
             }
@@ -242,7 +273,7 @@ impl Lcore {
                 let host = steered.host();
                 Some(Parts {
                     stack: &mut host.stack,
-                    apps: &host.user,
+                    apps: &mut host.user,
                     now_ns: clock.ns(clock.now()),
                 })
             }

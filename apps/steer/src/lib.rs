@@ -11,6 +11,7 @@
 //! | [`lcore`], `forms` | what an lcore runs; which lcores receive, own and send |
 //! | [`core`] | a stack behind steering, and how connections move |
 //! | [`steering`] | who owns a connection, and how its packets get there |
+//! | `reload` | how a changed file is taken over while connections live |
 //! | `show` | what `linerate ctl` shows |
 #![forbid(unsafe_code)]
 
@@ -26,6 +27,7 @@ pub mod lcore;
 pub mod pattern;
 pub mod proxy;
 pub mod relay;
+mod reload;
 mod show;
 pub mod steering;
 pub mod stream;
@@ -49,8 +51,10 @@ use linerate_stack::host::InterfaceConfig;
 use linerate_tables::rss::Model;
 use linerate_wire::ethernet::HEADER_LEN;
 
+use app::Numbers;
 use config::File;
-use lcore::{Lcore, Maker, Several};
+use lcore::{AppMaker, Lcore, Maker, Several};
+use reload::Again;
 use steering::Cores;
 use steering::map::MapConfig;
 use steering::plan::{self, Arrival, Member, PortPlan};
@@ -95,7 +99,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     // clap requires it without `--print`.
     let path = args.config.as_deref().unwrap_or(Path::new(""));
-    let mut file = File::read(path)?;
+    let said = File::read(path)?;
+    let mut file = said.clone();
     let mut run = args.run.over(&file.all)?;
     let slots = *run.options.pool_slots.get_or_insert(POOL_SLOTS);
     // What waits to be read leaves slots for what arrives.
@@ -131,17 +136,28 @@ pub fn run(args: &Args) -> Result<(), Error> {
         .collect();
     let opened = OpenPorts::open_among(&mut separation.drivers(), &specs, Clock::calibrate())?;
     let opened = opened.with_large_slots();
-    run.watch.separation = Some(separation);
+    run.watch.separation = Some(separation.clone());
     let machine = MachineFacts::gather(&opened.clock)?;
     let io: Vec<&Placement> = plan.role(Role::Io).collect();
     let eu: Vec<&Placement> = plan.role(Role::Eu).collect();
-    let running = start(&file, &mut run.options, opened, (&io, &eu))?;
-    let more = Some(show::MORE);
+    let started = start(&file, &mut run.options, opened, (&io, &eu))?;
+    let again = Again {
+        path: path.into(),
+        separation,
+        // One number after the other, as lcores have given them.
+        numbers: (0..).take(file.apps.len()).collect(),
+        now: said,
+        in_use: started.numbers,
+        members: started.members,
+        maker: started.apps,
+        replaced: Vec::new(),
+    };
+    let (read, more) = (Some(again.reading()), Some(show::MORE));
     watch(
-        running,
+        started.running,
         &run.watch,
         describe,
-        None,
+        read,
         more,
         &machine,
         &interrupts,
@@ -172,13 +188,21 @@ pub fn named(path: &Path) -> Option<Result<Named, Error>> {
     named.transpose()
 }
 
+/// What has been started.
+struct Started {
+    running: runtime::Running<Lcore>,
+    members: Vec<Member>,
+    apps: AppMaker,
+    numbers: Arc<Numbers>,
+}
+
 /// Starts the lcores, of those of the roles io and eu that the file's mode takes.
 fn start(
     file: &File,
     options: &mut Options,
     opened: OpenPorts,
     (io, eu): (&[&Placement], &[&Placement]),
-) -> Result<runtime::Running<Lcore>, Error> {
+) -> Result<Started, Error> {
     let lcores = forms::lcores(&file.mode, io, eu)?;
     let forms::Form { shares, members } = forms::form(&file.mode, options, &opened, &lcores);
     let first = opened.ports.len() as u16;
@@ -213,21 +237,37 @@ fn start(
             })
         }
     };
+    let numbers = Arc::new(Numbers::default());
+    for _ in &file.apps {
+        // There are 256 at most, as the file was checked.
+        numbers.take(owners);
+    }
     let mut maker = Maker {
         file,
         interfaces: interfaces(file, &opened),
         clock: opened.clock,
         several,
     };
+    let apps = maker.apps();
     let mut failed = None;
     let running = opened.start_shares(shares, &lcores.placements, options, |index, out| {
-        maker.lcore(members[index], out).unwrap_or_else(|error| {
+        let made = maker.lcore(members[index], out);
+        let mut lcore = made.unwrap_or_else(|error| {
             failed.get_or_insert(error);
             Lcore::Nothing
-        })
+        });
+        if let Some(parts) = lcore.parts() {
+            parts.apps.set_numbers(numbers.clone());
+        }
+        lcore
     })?;
     match failed {
-        None => Ok(running),
+        None => Ok(Started {
+            running,
+            members,
+            apps,
+            numbers,
+        }),
         Some((stanza, problem)) => Err(Error::Usage {
             problem: format!("{stanza}: {problem}"),
             fix: format!("change {stanza} in the file"),

@@ -214,6 +214,14 @@ fn steer_as_a_service() {
             assert!(page.contains(&format!("event=\"{event}\"")), "{event}");
         }
     }
+    service.signal(Signal::HUP);
+    service.reloads("last reload: nothing changed");
+    std::fs::write(&service.file, config.replace("listen = 9", "listen = 10")).unwrap();
+    service.signal(Signal::HUP);
+    service.reloads("last reload: changed: 1 application");
+    std::fs::write(&service.file, config.replace("192.0.2.1", "192.0.2.2")).unwrap();
+    service.signal(Signal::HUP);
+    service.reloads("not while steer runs: [[interface]] is another");
     service.ends();
 }
 

@@ -151,6 +151,30 @@ fn taken(file: &Section<'_>, all: &[AppStanza]) {
     }
 }
 
+impl AppStanza {
+    /// Whether it says the same as another one; a node of an EPC has secrets of its own, and is
+    /// another one each time.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let user = match (&self.by_user, &other.by_user) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.is_same(other),
+            _ => false,
+        };
+        let kind = match (&self.kind, &other.kind) {
+            (Kind::Echo(one), Kind::Echo(other)) => one == other,
+            (Kind::Source(to, amount), Kind::Source(other, much)) => (to, amount) == (other, much),
+            (Kind::Sink(one), Kind::Sink(other)) => one == other,
+            (Kind::Http(on, site, limits), Kind::Http(other, other_site, other_limits)) => {
+                (on, site, limits) == (other, other_site, other_limits)
+            }
+            (Kind::HttpClient(one, _), Kind::HttpClient(other, _)) => one == other,
+            (Kind::Proxy(on, to), Kind::Proxy(other, other_to)) => (on, to) == (other, other_to),
+            _ => false,
+        };
+        self.name == other.name && user && kind
+    }
+}
+
 impl Kind {
     /// What it listens to, if it does.
     fn listens(&self) -> Option<Listen> {

@@ -3,7 +3,7 @@
 use linerate_appliance::config::Section;
 use linerate_stack::socket::StackConfig;
 use linerate_stack::tcp::config::EcnMode;
-use linerate_stack::tcp::congestion::Algorithm;
+use linerate_stack::tcp::congestion::{Algorithm, Congestion};
 use linerate_stack::tcp::mtu_search::MtuProbing;
 
 use super::said;
@@ -119,6 +119,56 @@ pub(super) fn read(file: &Section<'_>) -> StackConfig {
     }
     section.end();
     stack
+}
+
+/// The keys that say another thing in `new`. What is no key of the file is not compared: secrets,
+/// and what the program makes of sizes.
+pub(crate) fn differences(old: &StackConfig, new: &StackConfig) -> Vec<String> {
+    let values = |stack: &StackConfig| {
+        let tcp = &stack.tcp;
+        let number = u64::from;
+        [
+            ("sack", number(tcp.sack)),
+            ("timestamps", number(tcp.timestamps)),
+            ("window_scaling", number(tcp.window_scaling)),
+            ("rack", number(tcp.rack)),
+            ("frto", number(tcp.frto)),
+            ("pacing", number(tcp.pacing)),
+            ("fast_open", number(tcp.fast_open.server)),
+            ("path_metrics", number(tcp.path_metrics)),
+            ("slow_start_after_idle", number(tcp.slow_start_after_idle)),
+            ("ecn", tcp.ecn as u64),
+            ("mtu_probing", tcp.mtu_probing as u64),
+            ("receive_bytes", tcp.receive_bytes.into()),
+            ("receive_bytes_max", tcp.receive_bytes_max.into()),
+            ("send_bytes_max", tcp.send_bytes_max.into()),
+            ("syn_retries", tcp.syn_retries.into()),
+            ("syn_ack_retries", tcp.syn_ack_retries.into()),
+            ("retries1", tcp.retries1.into()),
+            ("retries", tcp.retries.into()),
+            ("orphan_retries", tcp.orphan_retries.into()),
+            ("keep_count", tcp.keep_count.into()),
+            ("keep_idle", tcp.keep_idle_s.into()),
+            ("keep_interval", tcp.keep_interval_s.into()),
+            ("fin_timeout", tcp.fin_timeout_ms.into()),
+            ("connections", stack.connections.into()),
+            ("send_chunks", stack.send_chunks.into()),
+            ("received_packets", stack.received_pkts.into()),
+            ("sent_frames", stack.sent_frames as u64),
+            ("challenges_per_second", stack.challenges_per_s.into()),
+            (
+                "ports",
+                ((*stack.ports.start() as u64) << 16) | *stack.ports.end() as u64,
+            ),
+        ]
+    };
+    let both = values(old).into_iter().zip(values(new));
+    let differing = both.filter(|(old, new)| old != new);
+    let is_other = old.tcp.algorithm.name() != new.tcp.algorithm.name();
+    let keys = differing.map(|((key, _), _)| key);
+    keys.chain(is_other.then_some("congestion"))
+        .map(|key| format!("tcp.{key}"))
+        .collect()
 }
 
 fn ports(text: &str) -> Result<std::ops::RangeInclusive<u16>, String> {

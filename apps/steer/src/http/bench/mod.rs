@@ -279,7 +279,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let specs = [(None, args.port.clone())];
     let opened = OpenPorts::open(&specs, Clock::calibrate())?.with_large_slots();
     let machine = MachineFacts::gather(&opened.clock)?;
-    let running = crate::start(&file, &mut options, opened, (&placed, &[]))?;
+    let started = crate::start(&file, &mut options, opened, (&placed, &[]))?;
+    let running = started.running;
     let read = || Reading::of(&meters.all());
     let is_interrupted = interrupts.wait_until(Instant::now() + warmup);
     let (began, before) = (Instant::now(), read());

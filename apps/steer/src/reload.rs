@@ -1,0 +1,246 @@
+//! A reload: applications come, go and change while connections live, and so do routes.
+//!
+//! The file is read and checked, and new applications are made for all lcores, on the thread that
+//! asks; then each lcore takes them over between two bursts ([`Apps::change`]). An application is
+//! known by its name. One whose stanza says the same stays as it is; one that says another thing is
+//! replaced: its listener with what waits there and connections between two exchanges go to the new
+//! one, and it ends what it has begun. What is fixed at the start is refused by key, and nothing
+//! changes.
+//!
+//! [`Apps::change`]: crate::app::Apps::change
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use linerate_appliance::config as config_file;
+use linerate_appliance::control::reload::{Changes, Read, TakeOver, refuse};
+use linerate_appliance::error::Error;
+use linerate_appliance::runtime::{Running, Separation};
+use linerate_core::run::Worker;
+use linerate_stack::host;
+
+use crate::app::{Change, Numbers, Tokens};
+use crate::config::{AppStanza, File, Kind, Route};
+use crate::lcore::{AppMaker, Lcore, Parts};
+use crate::steering::plan::Member;
+
+/// A running stack, as far as a reload knows it.
+pub(crate) struct Again {
+    pub(crate) path: PathBuf,
+    pub(crate) separation: Separation,
+    /// What the run goes by.
+    pub(crate) now: File,
+    /// By `[[app]]`: its number.
+    pub(crate) numbers: Vec<u8>,
+    pub(crate) in_use: Arc<Numbers>,
+    /// By worker: its number in steering.
+    pub(crate) members: Vec<Member>,
+    pub(crate) maker: AppMaker,
+    /// Applications that were replaced since the last reload: what they have is freed with the next
+    /// one, and not by an lcore in the midst of its packets.
+    pub(crate) replaced: Vec<Kind>,
+}
+
+/// What a route is on each lcore: by the number of its interface's port.
+type By = (Route, u16);
+
+/// What an lcore takes over.
+struct Taken {
+    apps: Change,
+    gone: Vec<By>,
+    new: Vec<By>,
+}
+
+impl Again {
+    /// How a reload reads.
+    pub(crate) fn reading(mut self) -> Read<Lcore> {
+        Box::new(move || self.read())
+    }
+
+    fn read(&mut self) -> Result<(Changes, TakeOver<Lcore>), Error> {
+        let text = self.separation.configuration(&self.path)?;
+        let new = config_file::parse(&text, File::of).checked(&self.path)?;
+        self.refuse(&new)?;
+        let old = &self.now;
+        let number_of = |name: &str| {
+            let place = old.apps.iter().position(|app| app.name == name);
+            place.map(|place| self.numbers[place])
+        };
+        // The same as they are; others are new, in the place of one of their name or not.
+        let stays = |app: &AppStanza| old.apps.iter().any(|other| other.is_same(app));
+        let begins: Vec<&AppStanza> = new.apps.iter().filter(|app| !stays(app)).collect();
+        let taken = self.take_numbers(begins.len())?;
+        let number = |app: &AppStanza| match begins.iter().position(|one| one.name == app.name) {
+            Some(place) => Some(taken[place]),
+            None => number_of(&app.name),
+        };
+        let numbers: Vec<u8> = new.apps.iter().filter_map(number).collect();
+        let is_new = |name: &str| begins.iter().position(|one| one.name == name);
+        let ends: Vec<(u8, Option<u8>)> = old
+            .apps
+            .iter()
+            .zip(&self.numbers)
+            .filter_map(|(app, &number)| {
+                let successor = is_new(&app.name).map(|place| taken[place]);
+                let is_there = new.apps.iter().any(|other| other.name == app.name);
+                (successor.is_some() || !is_there).then_some((number, successor))
+            })
+            .collect();
+        let (gone, came) = (routes(old, &new), routes(&new, old));
+        let mut all = Vec::with_capacity(self.members.len());
+        for &member in &self.members {
+            let made = self.made(&begins, &taken, member);
+            let begins = made.inspect_err(|_| self.give_back(&taken))?;
+            let ends = ends.clone();
+            all.push(Taken {
+                apps: Change { ends, begins },
+                gone: gone.clone(),
+                new: came.clone(),
+            });
+        }
+        let changed = ends.iter().filter(|(_, next)| next.is_some()).count();
+        let changes = Changes::default()
+            .and("apps_added", "application added", begins.len() - changed)
+            .and("apps_changed", "application", changed)
+            .and("apps_removed", "application removed", ends.len() - changed)
+            .and("routes_added", "route added", came.len())
+            .and("routes_removed", "route removed", gone.len());
+        let is_gone = |number: &u8| ends.iter().any(|(ended, _)| ended == number);
+        let both = self.now.apps.iter().zip(&self.numbers);
+        self.replaced = both
+            .filter(|(_, number)| is_gone(number))
+            .map(|(app, _)| app.kind.clone())
+            .collect();
+        (self.now, self.numbers) = (new, numbers);
+        Ok((changes, Box::new(move |running| take_over(running, all))))
+    }
+
+    /// What cannot change is refused by key.
+    fn refuse(&self, new: &File) -> Result<(), Error> {
+        let old = &self.now;
+        old.all.refuse_changes(&new.all, &self.path, "steer")?;
+        let mut keys = old.mode.differences(&new.mode);
+        let differing = [
+            ("steer.user", old.user != new.user),
+            ("[[interface]]", old.interfaces != new.interfaces),
+        ];
+        let differing = differing.into_iter().filter(|(_, differs)| *differs);
+        keys.extend(differing.map(|(key, _)| key.to_owned()));
+        keys.extend(crate::config::tcp_differences(&old.stack, &new.stack));
+        refuse(&self.path, "steer", &keys)?;
+        // Their users, tunnels and secrets are this run's.
+        let is_node = |app: &&AppStanza| matches!(app.kind, Kind::Epc(_));
+        match old.apps.iter().chain(&new.apps).find(is_node) {
+            Some(AppStanza { name, .. }) => Err(Error::Usage {
+                problem: format!(
+                    "{}: [[app]] {name} is a node of an EPC, whose users a reload would lose",
+                    self.path.display()
+                ),
+                fix: "restart it, or have other applications in a run of their own".into(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Numbers for so many new applications.
+    fn take_numbers(&self, count: usize) -> Result<Vec<u8>, Error> {
+        let lcores = self.members.iter();
+        let lcores = lcores.filter(|&&member| member < self.maker.owners).count();
+        let mut taken = Vec::with_capacity(count);
+        for _ in 0..count {
+            match self.in_use.take(lcores) {
+                Some(number) => taken.push(number),
+                None => {
+                    self.give_back(&taken);
+                    return Err(Error::Usage {
+                        problem: "256 applications run or have connections left".into(),
+                        fix: "reload again when some have ended: linerate ctl show apps".into(),
+                    });
+                }
+            }
+        }
+        Ok(taken)
+    }
+
+    fn give_back(&self, taken: &[u8]) {
+        taken
+            .iter()
+            .for_each(|&number| self.in_use.give_back(number));
+    }
+
+    /// New applications of an lcore.
+    fn made(
+        &self,
+        begins: &[&AppStanza],
+        numbers: &[u8],
+        member: Member,
+    ) -> Result<Vec<(u8, String, Box<dyn crate::app::App>)>, Error> {
+        if member >= self.maker.owners {
+            return Ok(Vec::new());
+        }
+        let make = |(&stanza, &number): (&&AppStanza, &u8)| {
+            let made = self.maker.make(stanza, member, 0, Tokens::of(number));
+            let app = made.map_err(|error| Error::Usage {
+                problem: format!("[[app]] {}: {error}", stanza.name),
+                fix: format!("change [[app]] {} in the file", stanza.name),
+            })?;
+            Ok((number, stanza.name.clone(), app))
+        };
+        begins.iter().zip(numbers).map(make).collect()
+    }
+}
+
+/// The routes of a file that another one has not.
+fn routes(of: &File, other: &File) -> Vec<By> {
+    let by = |file: &File, route: &Route| (*route, file.interfaces[route.interface].port);
+    let others: Vec<By> = other.routes.iter().map(|route| by(other, route)).collect();
+    let all = of.routes.iter().map(|route| by(of, route));
+    all.filter(|route| !others.contains(route)).collect()
+}
+
+/// Has each worker take its part over; one that has ended needs none.
+fn take_over(running: &Running<Lcore>, all: Vec<Taken>) {
+    for (worker, taken) in running.handles().zip(all) {
+        let take = move |worker: &mut Worker<Lcore>| {
+            let Worker { stage, egress, .. } = worker;
+            let Some(Parts {
+                stack,
+                apps,
+                now_ns,
+            }) = stage.parts()
+            else {
+                return Vec::new();
+            };
+            let mut failed = Vec::new();
+            // First those that are new: no destination is without a route meanwhile.
+            for by in &taken.new {
+                if let Some(route) = route(stack.host(), by)
+                    && let Err(error) = stack.host().add_route(route)
+                {
+                    failed.push(format!("[[route]] {}: {error}", by.0.via));
+                }
+            }
+            for by in &taken.gone {
+                if let Some(route) = route(stack.host(), by) {
+                    stack.host().remove_route(&route);
+                }
+            }
+            let others = apps.change(taken.apps, &mut stack.io(now_ns, egress));
+            failed.extend(
+                others
+                    .iter()
+                    .map(|(name, error)| format!("[[app]] {name}: {error}")),
+            );
+            failed
+        };
+        for problem in worker.call(take).unwrap_or_default() {
+            eprintln!("warning: {}: {problem}", worker.name());
+        }
+    }
+}
+
+/// A route of the file as a stack has it.
+fn route(host: &mut host::Host, (route, port): &By) -> Option<host::Route> {
+    let interface = host.interface_of(*port)?;
+    Some(host::Route::by(route.to, route.via, interface))
+}

@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
 use linerate_core::port::{Port, PortConfig, RxQueue};
-use linerate_core::run::{Egress, Stage, TxPath};
+use linerate_core::run::{Egress, NEVER, Stage, TxPath};
 use linerate_drivers::Drivers;
 use linerate_stack::host::InterfaceConfig;
-use linerate_stack::socket::{Listen, Stack, StackConfig};
-use linerate_steer::app::{Apps, StackStage};
+use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, Stack, StackConfig};
+use linerate_steer::app::{App, Apps, Error, StackStage, listen};
 use linerate_steer::echo::Echo;
 use linerate_steer::http::server::{Limits, Server};
 use linerate_steer::http::site::Site;
@@ -40,7 +40,72 @@ struct Lcore {
     out: Egress,
     rx: Box<dyn RxQueue>,
     clock: Clock,
-    _port: Box<dyn Port>,
+    port: Box<dyn Port>,
+}
+
+/// Reads nothing until it may, then to the end.
+struct Sloth {
+    may_read: Arc<AtomicBool>,
+    token: u64,
+    waiting: Vec<(SocketId, u64)>,
+    bytes: u64,
+    wrong: u64,
+    ended: u64,
+}
+
+impl App for Sloth {
+    fn start(&mut self, io: &mut Io<'_>) -> Result<(), Error> {
+        let token = self.token;
+        listen(
+            io,
+            Listen {
+                token,
+                ..Listen::on(5)
+            },
+        )
+        .map(|_| ())
+    }
+
+    fn ready(&mut self, io: &mut Io<'_>, events: &[Event]) {
+        for event in events {
+            if let Source::Listener(listener) = event.source {
+                while let Some((id, _)) = io.accept(listener) {
+                    self.waiting.push((id, 0));
+                }
+            }
+        }
+    }
+
+    fn turn(&mut self, io: &mut Io<'_>) -> u64 {
+        if !self.may_read.load(Ordering::Acquire) {
+            return NEVER;
+        }
+        let mut buffer = [0; 16 << 10];
+        self.waiting.retain_mut(|(id, at)| {
+            loop {
+                match io.read(*id, &mut buffer) {
+                    Ok(0) => {
+                        self.ended += 1;
+                        io.close(*id);
+                        return false;
+                    }
+                    Ok(count) => {
+                        self.wrong += u64::from(!pattern::is(*at, &buffer[..count]));
+                        *at += count as u64;
+                        self.bytes += count as u64;
+                    }
+                    Err(_) => return true,
+                }
+            }
+        });
+        // It is asked for no events.
+        io.now_ns() + 100_000
+    }
+
+    fn counts(&self) -> Vec<(&'static str, u64)> {
+        let (bytes, wrong, ended) = (self.bytes, self.wrong, self.ended);
+        vec![("bytes", bytes), ("wrong", wrong), ("ended", ended)]
+    }
 }
 
 impl Lcore {
@@ -100,14 +165,19 @@ impl Lcore {
                 Box::new(Proxy::new(Listen::on(at), to, tokens))
             });
         }
-        apps.start_all(&mut stack.io(now_ns, &mut out)).unwrap();
         Self {
             stage: StackStage::new(stack, apps, clock),
             out,
             rx: queues.rx.remove(0),
             clock,
-            _port: port,
+            port,
         }
+    }
+
+    fn start(&mut self) {
+        let now_ns = self.clock.ns(self.clock.now());
+        let StackStage { stack, app, .. } = &mut self.stage;
+        app.start_all(&mut stack.io(now_ns, &mut self.out)).unwrap();
     }
 
     fn round(&mut self) {
@@ -130,9 +200,21 @@ impl Lcore {
 
 /// Runs `work` in a namespace beside an lcore whose port is `spec`.
 fn beside(spec: &str, work: impl FnOnce() + Send) {
+    beside_with(spec, |_| (), work);
+}
+
+/// The same with an lcore that something is added to; what has become of it, where it could run.
+fn beside_with(
+    spec: &str,
+    add: impl FnOnce(&mut Lcore),
+    work: impl FnOnce() + Send,
+) -> Option<Lcore> {
     let namespace = match Unnamed::new() {
         Ok(namespace) => namespace,
-        Err(reason) => return skip(&reason),
+        Err(reason) => {
+            skip(&reason);
+            return None;
+        }
     };
     namespace.ip("link set lo up");
     if spec.starts_with("af_packet:v0") {
@@ -142,6 +224,8 @@ fn beside(spec: &str, work: impl FnOnce() + Send) {
     }
     let inside = namespace.enter();
     let mut lcore = Lcore::new(spec);
+    add(&mut lcore);
+    lcore.start();
     namespace.ip(&format!("addr add {}/24 dev t0", KERNELS[0]));
     namespace.ip(&format!("addr add {}/64 dev t0 nodad", KERNELS[1]));
     namespace.ip("link set t0 up");
@@ -166,6 +250,7 @@ fn beside(spec: &str, work: impl FnOnce() + Send) {
     drop(inside);
     let counts = lcore.stage.app.counts_by_app();
     result.unwrap_or_else(|_| panic!("{spec}: {counts:?} {:?}", lcore.stage.stack.tcp_stats()));
+    Some(lcore)
 }
 
 fn connect(ours: &str, port: u16) -> TcpStream {
@@ -327,4 +412,69 @@ fn the_proxy_passes_bytes_and_half_closes_both_ways() {
             }
         });
     }
+}
+
+/// What 48 connections have sent that nobody reads leaves large slots for the frames of others: no
+/// frame is dropped for want of one, another connection goes on, and at last each byte is read.
+#[test]
+fn slow_readers_leave_large_slots_to_others() {
+    const SLOW: usize = 48;
+    const EACH: usize = 1 << 20;
+    let may_read = Arc::new(AtomicBool::new(false));
+    let reads = may_read.clone();
+    let add = |lcore: &mut Lcore| {
+        lcore.stage.app.add("sloth".into(), |tokens| {
+            Box::new(Sloth {
+                may_read: reads,
+                token: tokens.token(0),
+                waiting: Vec::new(),
+                bytes: 0,
+                wrong: 0,
+                ended: 0,
+            })
+        });
+    };
+    let lcore = beside_with("tap:t0", add, || {
+        let all = many();
+        std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..SLOW)
+                .map(|_| {
+                    let mut stream = connect(OURS[0], 5);
+                    let mut writer = stream.try_clone().unwrap();
+                    // As much as goes without being read.
+                    writer.set_nonblocking(true).unwrap();
+                    let mut sent = 0;
+                    while sent < EACH {
+                        match writer.write(&all[sent..EACH]) {
+                            Ok(count) => sent += count,
+                            Err(_) => break,
+                        }
+                    }
+                    writer.set_nonblocking(false).unwrap();
+                    let rest = &all[sent..EACH];
+                    scope.spawn(move || {
+                        writer.write_all(rest).unwrap();
+                        writer.shutdown(Shutdown::Write).unwrap();
+                        // Until the other end has read it all.
+                        assert_eq!(stream.read(&mut [0]).unwrap(), 0);
+                    })
+                })
+                .collect();
+            assert!(exchange(connect(OURS[0], 7), &all) == all);
+            may_read.store(true, Ordering::Release);
+            writers.into_iter().for_each(|one| one.join().unwrap());
+        });
+    });
+    let Some(lcore) = lcore else { return };
+    let counts = lcore.stage.app.counts_by_app();
+    let (_, sloth) = counts.last().unwrap();
+    let expected = [
+        ("bytes", (SLOW * EACH) as u64),
+        ("wrong", 0),
+        ("ended", SLOW as u64),
+    ];
+    assert_eq!(sloth[..], expected);
+    let drops = lcore.port.stats().rx_drops;
+    let oversize = drops.iter().find(|(reason, _)| *reason == "oversize");
+    assert_eq!(oversize.map_or(0, |(_, count)| *count), 0, "{drops:?}");
 }

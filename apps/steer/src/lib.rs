@@ -31,6 +31,8 @@ mod reload;
 mod show;
 pub mod steering;
 pub mod stream;
+#[cfg(test)]
+mod tests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -19,7 +19,7 @@ use linerate_appliance::runtime::{Running, Separation};
 use linerate_core::run::Worker;
 use linerate_stack::host;
 
-use crate::app::{Change, Numbers, Tokens};
+use crate::app::{Change, New, Numbers, Tokens};
 use crate::config::{AppStanza, File, Kind, Route};
 use crate::lcore::{AppMaker, Lcore, Parts};
 use crate::steering::plan::Member;
@@ -174,7 +174,7 @@ impl Again {
         begins: &[&AppStanza],
         numbers: &[u8],
         member: Member,
-    ) -> Result<Vec<(u8, String, Box<dyn crate::app::App>)>, Error> {
+    ) -> Result<Vec<New>, Error> {
         if member >= self.maker.owners {
             return Ok(Vec::new());
         }

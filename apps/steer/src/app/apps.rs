@@ -49,13 +49,16 @@ impl Numbers {
     }
 }
 
+/// An application that is to begin: number, name, and itself, made for the tokens of this number.
+pub type New = (u8, String, Box<dyn App>);
+
 /// What is to become of the applications of an lcore.
 #[derive(Default)]
 pub struct Change {
     /// Numbers of those that retire, and of those that come in their place.
     pub ends: Vec<(u8, Option<u8>)>,
-    /// New ones: number, name, and itself, made for the tokens of this number.
-    pub begins: Vec<(u8, String, Box<dyn App>)>,
+    /// Those that begin.
+    pub begins: Vec<New>,
 }
 
 /// Whether an application goes on.

@@ -6,7 +6,7 @@
 
 mod apps;
 
-pub use apps::{Apps, Change, Numbers};
+pub use apps::{Apps, Change, New, Numbers};
 
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet};

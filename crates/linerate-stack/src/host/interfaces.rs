@@ -185,6 +185,7 @@ impl Host {
         }
         let all = (0..).zip(&self.interfaces);
         let all = all.filter_map(|(number, slot)| Some((InterfaceId(number), slot.as_ref()?)));
+        self.own_version = self.own_version.wrapping_add(1);
         self.own = OwnAddresses::of(all.flat_map(|(id, interface)| {
             let own = interface.usable.iter();
             own.map(move |&(address, len)| (address, len, id))

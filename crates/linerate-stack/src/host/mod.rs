@@ -162,6 +162,8 @@ pub struct Host {
     /// Interface by port.
     by_port: Vec<Option<InterfaceId>>,
     own: OwnAddresses,
+    /// Of `own`: another after each change.
+    own_version: u32,
     routes: Routes,
     hops: Hops,
     /// A route with a router, by its number, and the path along it. It holds as long as the path
@@ -214,6 +216,7 @@ impl Host {
             interfaces: Vec::new(),
             by_port: Vec::new(),
             own: OwnAddresses::default(),
+            own_version: 0,
             routes: Routes::default(),
             hops: Hops::new(config.neighbours.max_entries)?,
             last_routed: (0, Path::UNKNOWN),

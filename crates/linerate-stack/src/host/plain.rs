@@ -90,7 +90,7 @@ impl Host {
     /// `None`: [`receive`](Self::receive) finds out.
     #[inline]
     pub(crate) fn plain_segment(&self, packet: &Packet) -> Option<(FlowKey4, Arrived)> {
-        let plain = self.look(packet)?;
+        let plain = self.look(packet, false)?;
         let arrived = Arrived {
             l4_len: plain.l4.len() as u32,
             l4: BELOW as u16,
@@ -107,10 +107,16 @@ impl Host {
     }
 
     /// The same of one that is of this connection and whose only option are time stamps, read; it
-    /// begins at [`BELOW`].
+    /// begins at [`BELOW`]. `is_known`: a segment of the connection was plain before, by the
+    /// addresses of [now](Self::own_version).
     #[inline(always)]
-    pub(crate) fn usual_segment(&self, packet: &Packet, of: &FlowKey4) -> Option<Segment> {
-        let plain = self.look(packet)?;
+    pub(crate) fn usual_segment(
+        &self,
+        packet: &Packet,
+        of: &FlowKey4,
+        is_known: bool,
+    ) -> Option<Segment> {
+        let plain = self.look(packet, is_known)?;
         match is_of(plain.ip, of) {
             true => Segment::read_usual(plain.l4, plain.ip[1]),
             false => None,
@@ -118,7 +124,7 @@ impl Host {
     }
 
     #[inline(always)]
-    fn look<'a>(&self, packet: &'a Packet) -> Option<Plain<'a>> {
+    fn look<'a>(&self, packet: &'a Packet, is_known: bool) -> Option<Plain<'a>> {
         let offload = packet.meta().offload;
         if offload.intersects(Offload::VLAN) {
             return None;
@@ -149,7 +155,7 @@ impl Host {
             return None;
         }
         let (src, dst) = (words[3], words[4]);
-        if !is_plain4(&self.own, src, dst) {
+        if !is_known && !is_plain4(&self.own, src, dst) {
             return None;
         }
         let is_partial = offload.intersects(Offload::CSUM_PARTIAL);
@@ -166,6 +172,12 @@ impl Host {
             interface,
             is_partial,
         })
+    }
+
+    /// Of the addresses that are ours: another after each change.
+    #[inline(always)]
+    pub(crate) fn own_version(&self) -> u32 {
+        self.own_version
     }
 
     /// As [`receive`](Self::receive), of a burst that is nothing but plain segments. False, and

@@ -243,14 +243,13 @@ impl Stack {
             // As long as somebody waits it is ready.
             self.ready.listeners.push_back(index);
         }
-        let waiting = self.ready.len;
-        for _ in 0..waiting {
-            if count == events.len() {
-                break;
-            }
-            let Some(index) = self.next_ready() else {
-                break;
-            };
+        // Those that become ready again meanwhile come next time.
+        let mut waiting = self.ready.len;
+        while waiting > 0
+            && count < events.len()
+            && let Some(index) = self.next_ready()
+        {
+            waiting -= 1;
             let (slot, connection) = self.slots.both(index);
             let wanted = slot.interest;
             let happened = std::mem::take(&mut slot.events);

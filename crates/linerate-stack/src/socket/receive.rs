@@ -69,7 +69,9 @@ impl Stack {
         let Some(first) = burst.as_packets().first() else {
             return;
         };
-        let found = self.slots.last_of(first).or_else(|| {
+        let version = self.host.own_version();
+        let last = self.slots.last_of(first, version);
+        let found = last.or_else(|| {
             let key = key_of(first).filter(|_| burst.len() == 1)?;
             self.slots.find_one4(&key)
         });
@@ -82,8 +84,8 @@ impl Stack {
                 return 0;
             };
             let mut packets = 0;
-            while let Some(segment) =
-                (front.peek()).and_then(|packet| cx.wire.host.usual_segment(packet, key))
+            while let Some(segment) = (front.peek())
+                .and_then(|packet| cx.wire.host.usual_segment(packet, key, last.is_some()))
                 && let Some(packet) = front.next()
             {
                 connection.on_segment(cx, &segment, packet, BELOW as u32);
@@ -95,7 +97,7 @@ impl Stack {
             packets
         });
         if packets > 0 {
-            self.slots.note_last(found);
+            self.slots.note_last(found, version);
             self.host.count_plain(packets);
             out.consumed(packets);
             self.settle(index, now_ns, out);
@@ -136,6 +138,7 @@ impl Stack {
         burst.parts().take(tcp & all, &mut segments);
         out.consumed(segments.len() as u64);
         let inserted = self.slots.inserted;
+        let version = self.host.own_version();
         for (packet, index) in segments.drain().zip(ones(tcp & all)) {
             let (key, arrived) = (inbound.key(index), inbound.arrived(index));
             let found = match found[index] {
@@ -144,7 +147,7 @@ impl Stack {
                 found => found,
             };
             self.on_segment(packet, key, arrived, found, now_ns, out);
-            self.slots.note_last(found);
+            self.slots.note_last(found, version);
         }
         inbound.keep(all & !tcp);
     }

@@ -102,8 +102,9 @@ pub(super) struct Slots {
     limit: u32,
     index4: Exact<16, u32>,
     index6: Exact<40, u32>,
-    /// The one that was found last; any, or none, at first.
+    /// The one that was found last, and by which addresses of ours; any, or none, at first.
     last: u32,
+    last_version: u32,
     /// What records are made by, before they get what theirs are.
     config: Config,
     /// By chance, so that ids of other stacks mean nothing here.
@@ -128,6 +129,7 @@ impl Slots {
             index4: Exact::new(&index_config("tcp4", limit))?,
             index6: Exact::new(&index_config("tcp6", limit))?,
             last: NIL,
+            last_version: 0,
             config: config.clone(),
             first_generation: Seed::random().0 as u32,
             ended: VecDeque::new(),
@@ -270,9 +272,12 @@ impl Slots {
     }
 
     /// The one that was found last, if it may be that of this segment: what comes next is often of
-    /// the same connection (4.4BSD's one-behind cache).
+    /// the same connection (4.4BSD's one-behind cache). `version` is that of the addresses of ours.
     #[inline(always)]
-    pub(super) fn last_of(&self, packet: &Packet) -> Option<u32> {
+    pub(super) fn last_of(&self, packet: &Packet, version: u32) -> Option<u32> {
+        if self.last_version != version {
+            return None;
+        }
         let slot = self.all.get(self.last as usize)?;
         let is_it = match &slot.key {
             FlowKey::V4(key) => may_be_of(packet, key),
@@ -283,8 +288,8 @@ impl Slots {
 
     /// Notes which was found last.
     #[inline(always)]
-    pub(super) fn note_last(&mut self, found: Option<u32>) {
-        self.last = found.unwrap_or(self.last);
+    pub(super) fn note_last(&mut self, found: Option<u32>, version: u32) {
+        (self.last, self.last_version) = (found.unwrap_or(NIL), version);
     }
 
     #[inline]

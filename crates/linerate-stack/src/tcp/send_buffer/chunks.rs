@@ -79,6 +79,22 @@ impl Chunks {
         Some(at)
     }
 
+    /// One with these bytes, which fit.
+    #[inline(always)]
+    pub(super) fn take_with(&mut self, bytes: &[u8]) -> Option<u32> {
+        let at = self.free;
+        let link = self.links.get_mut(at as usize)?;
+        let room = self.chunks.get_mut(at as usize)?.0.get_mut(..bytes.len())?;
+        room.copy_from_slice(bytes);
+        self.free = link.next;
+        *link = Link {
+            next: NIL,
+            len: bytes.len() as u32,
+        };
+        self.in_use += 1;
+        Some(at)
+    }
+
     /// Gives one back. Returns the following one.
     #[inline]
     pub(super) fn release(&mut self, at: u32) -> u32 {

@@ -113,6 +113,16 @@ impl SendBuffer {
     pub fn write(&mut self, chunks: &mut Chunks, bytes: &[u8], limit: u32) -> usize {
         let wanted = bytes.len().min(self.room(limit));
         let mut left = &bytes[..wanted];
+        // What nearly all writes are: few bytes, and nothing waits.
+        if self.tail == NIL
+            && left.len() <= CHUNK_BYTES
+            && !left.is_empty()
+            && let Some(chunk) = chunks.take_with(left)
+        {
+            (self.head, self.tail) = (chunk, chunk);
+            self.len = left.len() as u32;
+            return left.len();
+        }
         while !left.is_empty() {
             if self.tail_room(chunks) == 0 && !self.grow(chunks) {
                 break;

@@ -8,6 +8,7 @@ pub use parts::Parts;
 use super::meta::{Handle, Line, line_at};
 use super::packet::Packet;
 use crate::ring::Batch;
+use std::borrow::BorrowMut;
 use std::fmt;
 use std::mem::MaybeUninit;
 use std::num::NonZeroU32;
@@ -154,7 +155,7 @@ impl Burst {
 
     /// To take packets from the front, looking at each before.
     #[inline(always)]
-    pub fn front(&mut self) -> Front<'_> {
+    pub fn front(&mut self) -> Front<&mut Self> {
         Front {
             burst: self,
             next: 0,
@@ -166,7 +167,7 @@ impl Burst {
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Packet> {
         let taken = std::mem::replace(self, Self::with_room(self.limit as usize));
         (self.now, self.port) = (taken.now, taken.port);
-        Drain {
+        Front {
             burst: taken,
             next: 0,
         }
@@ -279,58 +280,31 @@ impl Burst {
 
 /// A burst that is being taken apart.
 /// The packets of a burst from the first on, as many as are taken; the others stay.
-pub struct Front<'a> {
-    burst: &'a mut Burst,
+pub struct Front<B: BorrowMut<Burst>> {
+    burst: B,
     /// Those before it are given out.
     next: usize,
 }
 
-impl Front<'_> {
+impl<B: BorrowMut<Burst>> Front<B> {
     /// The one that would be taken next.
     #[inline(always)]
     pub fn peek(&self) -> Option<&Packet> {
         // Those given out are not looked at: nobody but their new owner does.
-        self.burst.as_packets().get(self.next)
+        self.burst.borrow().as_packets().get(self.next)
     }
 }
 
-impl Iterator for Front<'_> {
+impl<B: BorrowMut<Burst>> Iterator for Front<B> {
     type Item = Packet;
 
     #[inline(always)]
     fn next(&mut self) -> Option<Packet> {
-        if self.next == self.burst.len() {
+        let burst: &Burst = self.burst.borrow();
+        if self.next == burst.len() {
             return None;
         }
-        let handle = self.burst.handle(self.next);
-        self.next += 1;
-        // SAFETY: each handle is given out once; `drop` forgets those given out.
-        Some(unsafe { Packet::from_handle(handle) })
-    }
-}
-
-impl Drop for Front<'_> {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: those were given out as packets.
-        unsafe { self.burst.forget_front(self.next) };
-    }
-}
-
-struct Drain {
-    burst: Burst,
-    next: usize,
-}
-
-impl Iterator for Drain {
-    type Item = Packet;
-
-    #[inline]
-    fn next(&mut self) -> Option<Packet> {
-        if self.next == self.burst.len() {
-            return None;
-        }
-        let handle = self.burst.handle(self.next);
+        let handle = burst.handle(self.next);
         self.next += 1;
         // SAFETY: each handle is given out once; `drop` forgets those given out.
         Some(unsafe { Packet::from_handle(handle) })
@@ -338,18 +312,18 @@ impl Iterator for Drain {
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.burst.len() - self.next;
+        let left = self.burst.borrow().len() - self.next;
         (left, Some(left))
     }
 }
 
-impl ExactSizeIterator for Drain {}
+impl<B: BorrowMut<Burst>> ExactSizeIterator for Front<B> {}
 
-impl Drop for Drain {
-    #[inline]
+impl<B: BorrowMut<Burst>> Drop for Front<B> {
+    #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: those were given out as packets.
-        unsafe { self.burst.forget_front(self.next) };
+        unsafe { self.burst.borrow_mut().forget_front(self.next) };
     }
 }
 

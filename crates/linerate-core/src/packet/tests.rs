@@ -163,7 +163,13 @@ fn bursts_keep_order() {
     let mut drained = odd.drain();
     assert_eq!(drained.next().unwrap().user::<u64>(), 3);
     drop(drained);
-    cache.free_front(&mut burst, 1);
+    let mut taking = burst.front();
+    assert_eq!(taking.peek().map(Packet::user::<u64>), Some(4));
+    assert_eq!(taking.len(), 3);
+    cache.free_one(taking.next().unwrap());
+    // What was looked at and not taken stays.
+    assert_eq!(taking.peek().map(Packet::user::<u64>), Some(6));
+    drop(taking);
     assert_eq!(users(&burst), [6, 8]);
     drop((burst, front));
     assert_eq!(take_all(&mut cache, &pool).len(), 64);

@@ -78,7 +78,7 @@ impl Table {
         }
     }
 
-    /// Reports that an upper layer gets no answers through a neighbour (RFC 1122 2.3.2.1 (3) calls it
+    /// Reports that an upper layer gets no answers through a neighbour (RFC 1122 2.3.2.1 (3):
     /// advice): it is probed at once, unless it is already.
     pub fn suspect(&mut self, interface: u16, address: IpAddr, now_ns: u64, out: &mut Out) {
         if let Some(at) = self.entries.find(interface, address)

@@ -114,6 +114,9 @@ pub struct Connect<'a> {
     /// Data for the SYN, where the stack [has](crate::tcp::config::FastOpenMode::client) Fast Open
     /// (RFC 7413). It may be delivered twice (6.1): only what can bear that belongs here.
     pub data: &'a [u8],
+    /// Whether its SYN asks for a cookie even without data, where the stack has Fast Open: later
+    /// connections can send data with theirs (Linux: `sendto` of nothing with `MSG_FASTOPEN`).
+    pub asks_cookie: bool,
     /// As of [`Listen`].
     pub max_segment: Option<u16>,
 }
@@ -125,6 +128,7 @@ impl Connect<'_> {
             local: None,
             remote,
             data: &[],
+            asks_cookie: false,
             max_segment: None,
         }
     }

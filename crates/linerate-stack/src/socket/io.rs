@@ -167,7 +167,8 @@ impl Io<'_> {
             return Err(Unreachable::NoRoute.into());
         };
         let own = own.limited(how.max_segment);
-        let is_fast = self.stack.shared.config.fast_open.client && !how.data.is_empty();
+        let wants_fast = how.asks_cookie || !how.data.is_empty();
+        let is_fast = self.stack.shared.config.fast_open.client && wants_fast;
         let mut taken = 0;
         let opened = self.stack.open(&key, path, self.now_ns, self.out, |cx| {
             if !is_fast {
@@ -392,7 +393,8 @@ impl Io<'_> {
         self.with(id, |connection, _| connection.set_urgent_apart(on))
     }
 
-    /// The last urgent byte, where it is kept apart; each is given once. `None` where there is none.
+    /// The last urgent byte, where it is kept apart; each is given once. `None` where there is
+    /// none.
     ///
     /// # Errors
     /// [`Error::WouldBlock`] where it was announced, and has not come yet; [`Error::NotConnected`]
@@ -539,7 +541,7 @@ impl Io<'_> {
     /// # Errors
     /// [`Error::NotConnected`] where there is no such connection.
     pub fn set_no_delay(&mut self, id: SocketId, on: bool) -> Result<(), Error> {
-        self.with(id, |connection, _| connection.set_no_delay(on))
+        self.with(id, |connection, cx| connection.set_no_delay(cx, on))
     }
 
     /// Only full segments are sent, until this is taken back (TCP_CORK).

@@ -254,10 +254,12 @@ impl Stack {
             let wanted = slot.interest;
             let happened = std::mem::take(&mut slot.events);
             let now = readiness(connection, &self.shared);
-            let ready = match wanted & interest::EDGE {
-                0 => now,
-                _ => now & interest::of_events(happened | event::ERROR),
-            } & wanted;
+            // As Linux: whatever has happened, all is told that is so now.
+            let is_news = now & wanted & interest::of_events(happened | event::ERROR) != 0;
+            let ready = match wanted & interest::EDGE == 0 || is_news {
+                true => now & wanted,
+                false => 0,
+            };
             if ready & interest::WRITE == 0 {
                 want_room(slot, connection);
             }

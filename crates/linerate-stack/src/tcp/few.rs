@@ -1,5 +1,5 @@
-//! What few connections of a stack have at a time: urgent data, a search for the path's MTU. It lies
-//! in an arena beside the connections, each of which has a number, 0 for none.
+//! What few connections of a stack have at a time: urgent data, a search for the path's MTU. It
+//! lies in an arena beside the connections, each of which has a number, 0 for none.
 
 /// At most so many have it at a time.
 pub const FEW: usize = 4096;

@@ -8,7 +8,7 @@
 //! | threshold | its first slow start ends there; only if configured | see [`Ended`] |
 //! | window | nothing: it is what the path could carry, to be shown | half of old and new |
 //! | reordering | waits as long for what is overtaken, as Linux | the most |
-//! | path MTU | starts with it, and looks for more | the newest, for 10 minutes (RFC 1191 6.3, 8201 4) |
+//! | path MTU | starts with it, and looks for more | the newest, 10 minutes (RFC 1191 6.3, 8201 4) |
 //! | MSS of the peer | sizes the data of a SYN (RFC 7413 4.1.3) | the newest |
 //! | Fast Open cookie | its SYN carries data | the newest |
 //! | lost SYNs with data | no data for a while (RFC 7413 4.1.3.1) | counted |

@@ -11,7 +11,7 @@
 //! | [`cookie`], [`time_wait`], [`fast_open`] | connections without a record, or with a small one |
 //! | [`isn`], [`secret`], [`ports`], [`rate`] | what others must not guess, or must not exhaust |
 //! | [`metrics`] | what connections to one host learn from each other |
-//! | [`few`], [`urgent`], [`mtu_search`] | what few connections have: urgent data, a search for the MTU |
+//! | [`few`], [`urgent`], [`mtu_search`] | what few have: urgent data, a search for the MTU |
 //! | [`reset`] | the answer to a segment without a connection |
 //!
 //! Sequence numbers are plain `u32`s, compared by [`seq`]. Times are in nanoseconds.

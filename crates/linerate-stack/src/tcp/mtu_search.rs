@@ -29,8 +29,8 @@ pub struct Least {
 }
 
 impl Least {
-    /// Over IPv4: 1024 (RFC 4821 7.2; Linux: tcp_base_mss), 512. RFC 4821 7.7 goes down to an MTU of
-    /// 68, and Linux to segments of 48: a peer that was away for minutes would be met with those.
+    /// Over IPv4: 1024 (RFC 4821 7.2; Linux: tcp_base_mss), 512. RFC 4821 7.7 goes down to an MTU
+    /// of 68, and Linux to segments of 48: a peer that was away for minutes would be met with those.
     pub const V4: Self = Self {
         base: 1024,
         floor: 512,
@@ -81,8 +81,8 @@ impl MtuSearch {
         self.most == 0
     }
 
-    /// Whether segments arrive that are as long as link and peer take, so that there is nothing more
-    /// to be found.
+    /// Whether segments arrive that are as long as link and peer take, so that there is nothing
+    /// more to be found.
     pub fn is_over(&self) -> bool {
         self.most - self.low < THRESHOLD
     }

@@ -190,6 +190,17 @@ fn epoll_level_edge_and_one_shot() {
     let mut io = pair.ends[1].io(now_ns);
     assert_eq!(io.poll(&mut events), 1);
     assert_eq!(io.poll(&mut events), 0);
+    // As Linux: an edge of one tells of the other as well.
+    let both = interest::READ | interest::WRITE;
+    io.register(server, both | interest::EDGE, 6).unwrap();
+    assert_eq!((io.poll(&mut events), events[0].ready), (1, both));
+    assert_eq!(io.poll(&mut events), 0);
+    pair.ends[0].io(now_ns).write(opened, b"123").unwrap();
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[1].io(now_ns);
+    assert_eq!((io.poll(&mut events), events[0].ready), (1, both));
+    assert_eq!(io.poll(&mut events), 0);
     io.register(server, interest::READ | interest::ONE_SHOT, 7)
         .unwrap();
     assert_eq!((io.poll(&mut events), events[0].token), (1, 7));
@@ -202,7 +213,7 @@ fn epoll_level_edge_and_one_shot() {
     io.register(server, interest::READ | interest::HANG_UP, 8)
         .unwrap();
     let mut all = [0; 100];
-    assert_eq!(io.read(server, &mut all), Ok(9));
+    assert_eq!(io.read(server, &mut all), Ok(12));
     assert_eq!(io.poll(&mut events), 0);
     pair.ends[0].io(now_ns).abort(opened);
     pair.calm();

@@ -290,3 +290,67 @@ fn a_hang_up_is_told_before_all_is_read() {
     assert_eq!((io.poll(&mut events), events[0].ready), (1, wanted));
     assert_eq!(io.readable(server), 10);
 }
+
+/// RFC 7413 4.1.3: a client may ask for a cookie without data, for the connections after.
+#[test]
+fn rfc_7413_4_1_3_a_cookie_can_be_asked_for_without_data() {
+    let (mut pair, _) = pair(16);
+    let now_ns = pair.now_ns;
+    let ask = Connect {
+        asks_cookie: true,
+        ..Connect::to(Pair::at(1, false, 80))
+    };
+    let (_, taken) = pair.ends[0].io(now_ns).open(&ask).unwrap();
+    assert_eq!(taken, 0);
+    pair.calm();
+    let given = |pair: &Pair| pair.ends[1].stack.shared.stats.fast_open_cookies_given;
+    assert_eq!(given(&pair), 1);
+    // The next has one, and takes its data along; without data it has nothing to ask for.
+    let (_, taken) = open(&mut pair, false);
+    assert_eq!(taken, DATA.len());
+    pair.calm();
+    let now_ns = pair.now_ns;
+    pair.ends[0].io(now_ns).open(&ask).unwrap();
+    pair.calm();
+    assert_eq!(given(&pair), 1);
+}
+
+/// As Linux: what does not fit the SYN is left to its user.
+#[test]
+fn a_syn_takes_as_much_data_as_it_has_room_for() {
+    let (mut pair, _) = pair(16);
+    let _ = open(&mut pair, false);
+    pair.calm();
+    let bytes = [7; 5000];
+    let how = Connect {
+        data: &bytes,
+        ..Connect::to(Pair::at(1, false, 80))
+    };
+    let now_ns = pair.now_ns;
+    let (_, taken) = pair.ends[0].io(now_ns).open(&how).unwrap();
+    assert_eq!(taken, 1460 - 40);
+}
+
+/// RFC 2525 2.17, before the handshake is over: data that nobody will read is reset.
+#[test]
+fn rfc_2525_2_17_a_close_with_unread_data_of_a_syn_resets() {
+    let (mut pair, listener) = pair(16);
+    let _ = open(&mut pair, false);
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let _ = pair.ends[1].io(now_ns).accept(listener);
+    let (client, taken) = open(&mut pair, false);
+    assert_eq!(taken, DATA.len());
+    // Nothing of the server's arrives, so that it does not get the handshake's end.
+    pair.loses = Box::new(|frame| frame[29] == 2);
+    pair.round();
+    let now_ns = pair.now_ns;
+    let (server, _) = pair.ends[1].io(now_ns).accept(listener).unwrap();
+    let before = pair.ends[1].stack.shared.stats.resets_out;
+    pair.ends[1].io(now_ns).close(server);
+    assert_eq!(pair.ends[1].stack.shared.stats.resets_out, before + 1);
+    pair.loses = Box::new(|_| false);
+    pair.round();
+    let now_ns = pair.now_ns;
+    assert!(pair.ends[0].io(now_ns).error(client).is_some());
+}

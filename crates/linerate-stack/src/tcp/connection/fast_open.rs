@@ -30,8 +30,9 @@ pub struct FastSyn {
 
 impl Connection {
     /// Opens a connection with data for its SYN (RFC 7413 4.2). Where no cookie is known the SYN
-    /// asks for one, and nothing of `data` is taken. Returns how many bytes were: the first go with
-    /// the SYN, the others wait.
+    /// asks for one, and nothing of `data` is taken; where one is known and there is no data the
+    /// SYN has neither. Returns how many bytes were taken: those that the SYN has room for, as in
+    /// Linux.
     pub fn connect_fast<W: Wire>(
         cx: &mut Context<'_, W>,
         own: &Active,
@@ -40,7 +41,8 @@ impl Connection {
         let mut new = Self::calling(cx, own);
         let known = cx.shared.metrics.lookup(cx.wire.peer(), cx.now_ns);
         let known = known.unwrap_or_default();
-        if known.is_fast_open_paused || data.is_empty() {
+        let is_plain = data.is_empty() && known.cookie.is_some();
+        if known.is_fast_open_paused || is_plain {
             new.begin(cx, None, 0);
             return (new, 0);
         }
@@ -51,8 +53,9 @@ impl Connection {
         };
         let mss = new.path_mss.min(known.mss.unwrap_or(DEFAULT_MSS));
         let room = u32::from(mss.saturating_sub(OPTIONS_MAX));
-        let taken = new.write(cx, data).unwrap_or(0);
-        let len = room.min(new.buffer.len());
+        let most = data.len().min(room as usize);
+        let taken = new.write(cx, &data[..most]).unwrap_or(0);
+        let len = new.buffer.len();
         new.begin(cx, Some(FastOpen::with(cookie)), len);
         (new, taken)
     }

@@ -1,5 +1,5 @@
-//! The path's MTU without ICMP (RFC 4821): segments become shorter where nothing is acknowledged any
-//! more, and then longer again, one probe at a time, as in Linux (`tcp_mtu_probing`).
+//! The path's MTU without ICMP (RFC 4821): segments become shorter where nothing is acknowledged
+//! any more, and then longer again, one probe at a time, as in Linux (`tcp_mtu_probing`).
 //!
 //! A probe is a segment of new data that is longer than the others: if it is lost, only it, that is
 //! no sign of congestion. It is the only frame under way that is longer than a segment may be.
@@ -140,8 +140,8 @@ impl Connection {
         cx.shared.searches.set(&mut self.search, rest);
     }
 
-    /// Something is lost while a probe is under way. Whether it is the probe, and nothing else: then
-    /// its data goes again in segments that arrive, and the window stays (RFC 4821 7.6.2).
+    /// Something is lost while a probe is under way. Whether it is the probe, and nothing else:
+    /// then its data goes again in segments that arrive, and the window stays (RFC 4821 7.6.2).
     #[cold]
     pub(super) fn is_only_mtu_probe_lost<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
         let mut search = cx.shared.searches.get(self.search);

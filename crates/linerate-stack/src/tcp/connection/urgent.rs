@@ -2,7 +2,8 @@
 //! what is said of it is where it ends; or its last byte is kept apart, as BSD and Linux do unless
 //! SO_OOBINLINE is set.
 //!
-//! Sequence numbers `end` lie behind the last urgent byte (RFC 9293 3.8.5: MUST-62). The *mark* is in front of that byte.
+//! Sequence numbers `end` lie behind the last urgent byte (RFC 9293 3.8.5: MUST-62). The *mark* is
+//! in front of that byte.
 
 use linerate_wire::tcp::flag;
 

@@ -316,7 +316,8 @@ impl Connection {
         self.set(is::ORPHAN, true);
         let is_unread = self.queue.readable() > 0;
         self.queue.clear(&mut cx.shared.pieces, cx.wire.cache());
-        if is_unread && self.state.is_synchronized() && self.state != State::TimeWait {
+        let is_open = self.state.is_synchronized() || self.is_open_early();
+        if is_unread && is_open && self.state != State::TimeWait {
             self.send_reset(cx);
             return self.finish(cx, Some(Error::Aborted));
         }
@@ -361,9 +362,15 @@ impl Connection {
         }
     }
 
-    /// Small segments do not wait for others' ACKs (RFC 9293 3.7.4: MUST-17).
-    pub fn set_no_delay(&mut self, on: bool) {
+    /// Small segments do not wait for others' ACKs (RFC 9293 3.7.4: MUST-17). What waits now is
+    /// sent, even if it is [corked](Self::set_cork), as in Linux.
+    pub fn set_no_delay<W: Wire>(&mut self, cx: &mut Context<'_, W>, on: bool) {
         self.set(is::NO_DELAY, on);
+        if on && self.is(is::CORK) {
+            self.set(is::CORK, false);
+            self.push(cx);
+            self.set(is::CORK, true);
+        }
     }
 
     /// Only full segments are sent, until this is taken back (Linux: TCP_CORK).

@@ -24,7 +24,9 @@ fn rfc_9293_3_7_4_small_segments_wait_for_each_other() {
     assert_eq!(out[0].len, 10);
     // MUST-17: it can be turned off.
     let mut script = Script::open(config());
-    script.call(|c| c.set_no_delay(true));
+    script
+        .end
+        .with(script.now_ns, |c, cx| c.set_no_delay(cx, true));
     assert_eq!(script.write(10).len() + script.write(10).len(), 2);
     // A FIN does not wait.
     let mut script = Script::open(config());
@@ -335,4 +337,17 @@ fn rfc_5927_5_errors_end_only_what_is_not_established() {
             .end
             .with(script.now_ns, |c, cx| c.on_unreachable(cx, wrong, true))
     );
+}
+
+/// As Linux: what is corked goes when Nagle's algorithm is turned off; what is written then waits.
+#[test]
+fn what_is_corked_goes_once_when_nagle_is_turned_off() {
+    let mut script = Script::open(config());
+    script.call(|c| c.set_cork(true));
+    assert!(script.write(40).is_empty());
+    script
+        .end
+        .with(script.now_ns, |c, cx| c.set_no_delay(cx, true));
+    assert_eq!(starts(&script.out()), [0]);
+    assert!(script.write(40).is_empty());
 }

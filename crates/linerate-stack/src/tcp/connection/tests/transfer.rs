@@ -110,8 +110,8 @@ fn nor_without_sack_time_stamps_or_rack() {
     }
 }
 
-/// RFC 9040, as Linux: a path that reorders is known to the next connection, which waits for what is
-/// overtaken from its start.
+/// RFC 9040, as Linux: a path that reorders is known to the next connection, which waits for what
+/// is overtaken from its start.
 #[test]
 fn rfc_9040_reordering_is_shared_with_the_next_connection() {
     let recoveries = |path_metrics| {

@@ -53,7 +53,11 @@ pub(crate) fn of_command(command: &str) -> Result<Vec<Line>, String> {
     let mut lines = Vec::new();
     let command = command.replace("\\\n", " "); // a shell's line goes on behind a backslash
     for line in command.split(['\n', ';']).map(str::trim) {
-        let words = words(line);
+        let mut words = words(line);
+        // A comment.
+        if let Some(at) = words.iter().position(|word| word.starts_with('#')) {
+            words.truncate(at);
+        }
         let Some(program) = words.first() else {
             continue;
         };

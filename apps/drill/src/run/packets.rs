@@ -248,6 +248,7 @@ impl<W: World> Runner<'_, W> {
         if wanted == 0 {
             return Ok(at_us);
         }
+        let mut are_several = false;
         while bytes(sent).is_some_and(|bytes| (1..wanted).contains(&bytes)) {
             let more = match self.next_of(event, spec, flow, until) {
                 Ok(more) => more,
@@ -259,6 +260,14 @@ impl<W: World> Runner<'_, W> {
                 self.aside.push_front((index, *other));
                 break;
             }
+            are_several = true;
+        }
+        // Linux has PSH in every frame of several segments, so that receivers pass it on at once;
+        // one that sends them singly has it where its data ends (RFC 9293 3.9.1: MUST-61).
+        if let Layer4::Tcp(segment) = &mut sent.seen.layer4
+            && are_several
+        {
+            segment.flags |= tcp.flags & flag::PSH;
         }
         if let Some(rest) = cut(sent, tcp, wanted) {
             self.aside.push_front((index, rest));

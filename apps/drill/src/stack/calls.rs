@@ -35,6 +35,8 @@ pub(super) struct Stream {
     pub(super) is_error_told: bool,
     /// Its reader wants no more.
     is_read_shut: bool,
+    /// Of a listener, as its script has it.
+    backlog: i32,
 }
 
 /// What a TCP socket has become.
@@ -66,6 +68,7 @@ impl Stream {
             options: Options::new(),
             is_error_told: false,
             is_read_shut: false,
+            backlog: 0,
         }
     }
 
@@ -96,7 +99,7 @@ impl OwnStack {
             Call::Accept(handle) => self.accept(now_ns, *handle),
             Call::Connect(handle, remote) => {
                 let remote = remote.map(canonical);
-                self.connect(now_ns, *handle, remote, &[])
+                self.connect(now_ns, *handle, remote, None)
                     .map(|_| Reply::ok(0))
             }
             Call::Read(handle, bytes, flags) => self.read(now_ns, *handle, *bytes, *flags),
@@ -197,8 +200,19 @@ impl OwnStack {
         }
         let listener = self.stack.io(now_ns, &mut self.out).listen(listen);
         let listener = listener.ok_or(libc::EADDRINUSE)?;
-        self.stream(handle)?.role = Role::Listener(listener);
+        let stream = self.stream(handle)?;
+        (stream.role, stream.backlog) = (Role::Listener(listener), backlog);
         Ok(Reply::ok(0))
+    }
+
+    /// Listens anew, with options that were set meanwhile.
+    pub(super) fn listen_again(&mut self, now_ns: u64, handle: Handle) -> Answer {
+        let stream = self.stream(handle)?;
+        let (Role::Listener(id), backlog) = (stream.role, stream.backlog) else {
+            return Ok(Reply::ok(0));
+        };
+        self.stack.io(now_ns, &mut self.out).close_listener(id);
+        self.listen(now_ns, handle, backlog)
     }
 
     fn accept(&mut self, now_ns: u64, handle: Handle) -> Answer {
@@ -231,7 +245,7 @@ impl OwnStack {
         now_ns: u64,
         handle: Handle,
         remote: Option<SocketAddr>,
-        data: &[u8],
+        data: Option<&[u8]>,
     ) -> Answer {
         if let Some(Socket::Datagram(_)) = self.sockets.get(&handle) {
             let remote = remote.ok_or(libc::EAFNOSUPPORT)?;
@@ -266,7 +280,8 @@ impl OwnStack {
         let how = Connect {
             local: bound,
             remote,
-            data,
+            data: data.unwrap_or(&[]),
+            asks_cookie: data.is_some(),
             max_segment,
         };
         let (id, taken) = io.open(&how).map_err(|error| match error {
@@ -313,9 +328,7 @@ impl OwnStack {
         }
         let stream = self.stream(handle)?;
         let id = stream.connection()?;
-        if stream.is_read_shut {
-            return Ok(Reply::with(0, Out::Bytes(Vec::new())));
-        }
+        let is_read_shut = stream.is_read_shut;
         let mut io = self.stack.io(now_ns, &mut self.out);
         if flags & libc::MSG_OOB != 0 {
             return match io.read_urgent(id) {
@@ -341,6 +354,8 @@ impl OwnStack {
                 buffer.truncate(len);
                 Ok(Reply::with(len as i64, Out::Bytes(buffer)))
             }
+            // As Linux: what has come nevertheless is read, and then there is an end.
+            Err(Error::WouldBlock) if is_read_shut => Ok(Reply::with(0, Out::Bytes(Vec::new()))),
             Err(Error::WouldBlock) => Err(libc::EAGAIN),
             // An error is told once; after it is the end.
             Err(error) => match std::mem::replace(&mut self.stream(handle)?.is_error_told, true) {
@@ -372,7 +387,7 @@ impl OwnStack {
             return Err(libc::EOPNOTSUPP);
         }
         if flags & libc::MSG_FASTOPEN != 0 && self.stream(handle)?.role == Role::Fresh {
-            return self.connect(now_ns, handle, to, data);
+            return self.connect(now_ns, handle, to, Some(data));
         }
         let id = id.map_err(|_| libc::EPIPE)?;
         let cork = (libc::IPPROTO_TCP, libc::TCP_CORK);

@@ -85,7 +85,12 @@ impl OwnStack {
             let all = stream.options.clone();
             self.apply(now_ns, id, &one, &all)?;
         }
-        Ok(Reply::ok(0))
+        match option {
+            (IPPROTO_TCP, libc::TCP_MAXSEG | libc::TCP_FASTOPEN) => {
+                self.listen_again(now_ns, handle)
+            }
+            _ => Ok(Reply::ok(0)),
+        }
     }
 
     /// Makes a connection as the options say that its socket had before.
@@ -137,6 +142,10 @@ impl OwnStack {
                 OptionForm::Linger => {
                     let value = OptionValue::Linger(*value != 0, 0);
                     Ok(Reply::with(0, Out::Value(value)))
+                }
+                // As Linux tells it (socket(7)): with the overhead that it adds.
+                _ if matches!(option, (SOL_SOCKET, libc::SO_SNDBUF | libc::SO_RCVBUF)) => {
+                    Ok(int(value.saturating_mul(2)))
                 }
                 _ => Ok(int(*value)),
             };

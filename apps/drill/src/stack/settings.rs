@@ -84,6 +84,8 @@ impl OwnStack {
             "tcp_no_metrics_save" => settings.path_metrics = !is_on(value)?,
             // RFC 1337 3, fix F1: resets never end TIME-WAIT here.
             "tcp_rfc1337" if is_on(value)? => {}
+            // Into how large frames segments are put, which none of ours are.
+            "tcp_min_tso_segs" | "tcp_tso_win_divisor" => {}
             // Each timeout of a SYN is twice the one before (RFC 6298 5.5).
             "tcp_syn_linear_timeouts" if value == "0" => {}
             // What is as all scripts start is no change, whether there is such a setting or not.

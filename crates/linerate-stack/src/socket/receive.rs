@@ -60,8 +60,8 @@ impl Stack {
         self.settle_touched(now_ns, out);
     }
 
-    /// Takes the segments at the front of a burst that have time stamps as their only option and are
-    /// of the connection whose segment came last: a flow's come one behind the other, and what is
+    /// Takes the segments at the front of a burst with no option but time stamps that are of the
+    /// connection whose segment came last: a flow's come one behind the other, and what is
     /// common to them is done once. Each is read where it is judged. One that is alone is looked
     /// up; of a burst all are, together, where the first is of another.
     #[inline(always)]

@@ -30,7 +30,7 @@ pub struct Least {
 
 impl Least {
     /// Over IPv4: 1024 (RFC 4821 7.2; Linux: tcp_base_mss), 512. RFC 4821 7.7 goes down to an MTU
-    /// of 68, and Linux to segments of 48: a peer that was away for minutes would be met with those.
+    /// of 68, and Linux to segments of 48: a peer that was away for minutes would then get those.
     pub const V4: Self = Self {
         base: 1024,
         floor: 512,

@@ -125,7 +125,7 @@ impl Segment {
         Some(segment)
     }
 
-    /// The same of one whose only option are time stamps, written as nearly all write them; `tos` is
+    /// The same of one with no option but time stamps, written as nearly all write them; `tos` is
     /// its IP header's. `None` where it is not.
     #[inline(always)]
     pub fn read_usual(bytes: &[u8], tos: u8) -> Option<Self> {

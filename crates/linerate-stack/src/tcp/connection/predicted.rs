@@ -144,7 +144,7 @@ impl Connection {
         self.set_pace(cx);
     }
 
-    /// Frees the records below SND.UNA, as far as they were sent once, for an algorithm that goes by
+    /// Frees the records below SND.UNA, as far as they were sent once, for an algorithm that needs
     /// no samples of the delivery rate.
     #[inline(always)]
     fn clean_usual<W: Wire>(&mut self, cx: &mut Context<'_, W>, trips: &mut Trips) {

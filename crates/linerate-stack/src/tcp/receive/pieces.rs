@@ -9,7 +9,7 @@ use linerate_core::packet::Packet;
 /// No piece.
 pub(super) const NIL: u32 = u32::MAX;
 
-/// Slots of more bytes are large: a pool has few of them, for frames that a kernel has put together.
+/// Slots of more bytes are large: a pool has few of them, for frames that a kernel put together.
 const LARGE_BYTES: u32 = 16_384;
 
 /// Where in a packet's data its TCP payload lies.
@@ -212,7 +212,7 @@ impl Pieces {
         })
     }
 
-    /// The same with at most so many large slots, of 64 KiB: what comes in more is copied into small
+    /// The same with at most so many large slots, of 64 KiB: what comes in more is copied to small
     /// ones, so that connections whose data nobody reads leave slots for frames to come.
     #[must_use]
     pub fn with_large_slots(mut self, most: u32) -> Self {

@@ -14,8 +14,9 @@ pub trait Store<N> {
     /// Works on a part; `None`: it is another core's, which has to do it.
     fn with<R>(&mut self, part: u8, work: impl FnOnce(&mut N) -> R) -> Option<R>;
 
-    /// The part on which this core does what belongs to no user.
-    fn own(&self) -> u8;
+    /// The part that does what belongs to no user, such as what a message says of the connection
+    /// that it came by.
+    fn home(&self, from: Link) -> u8;
 }
 
 /// One part, which belongs to this core alone.
@@ -42,7 +43,7 @@ impl<N> Store<N> for Shard<N> {
         (part == self.core).then(|| work(&mut self.node))
     }
 
-    fn own(&self) -> u8 {
+    fn home(&self, _: Link) -> u8 {
         self.core
     }
 }
@@ -79,8 +80,14 @@ impl<N> Store<N> for Locked<N> {
         Some(work(&mut node))
     }
 
-    fn own(&self) -> u8 {
-        self.core % self.parts.len().max(1) as u8
+    /// A connection is the part's that its number is dealt to, whichever core it arrives at: that
+    /// part was told that it is open, and knows what it has asked.
+    fn home(&self, from: Link) -> u8 {
+        let number = match from {
+            Link::S1(number) | Link::S6a(number) => number,
+            _ => self.core.into(),
+        };
+        (usize::from(number) % self.parts.len().max(1)) as u8
     }
 }
 
@@ -103,7 +110,7 @@ pub fn take<N: Node, S: Store<N>>(
     out: &mut impl Sink,
 ) -> Taken {
     let part = match N::owner(cores, from, message) {
-        Owner::Home => store.own(),
+        Owner::Home => store.home(from),
         Owner::Core(core) => core,
         Owner::User(imsi) => cores.owner(imsi),
     };
@@ -124,4 +131,58 @@ pub fn parts<N>(
 ) -> Result<Vec<N>, EpcError> {
     let cores = Cores::new(count)?;
     (0..cores.count()).map(|core| make(cores, core)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Notice;
+
+    /// Notes whose messages it has got; none names a user.
+    #[derive(Default)]
+    struct Heard(Vec<Link>);
+
+    impl Node for Heard {
+        fn owner(_: Cores, _: Link, _: &[u8]) -> Owner {
+            Owner::Home
+        }
+
+        fn receive(&mut self, _: u64, from: Link, _: &mut [u8], _: &mut impl Sink) {
+            self.0.push(from);
+        }
+
+        fn notice(&mut self, _: u64, _: Notice, _: &mut impl Sink) {}
+
+        fn poll(&mut self, _: u64, _: usize, _: &mut impl Sink) -> Option<u64> {
+            None
+        }
+    }
+
+    struct Nowhere;
+
+    impl Sink for Nowhere {
+        fn send(&mut self, _: Link, _: &[u8]) {}
+
+        fn tell(&mut self, _: Notice) {}
+    }
+
+    #[test]
+    fn what_is_about_a_connection_is_its_parts_with_more_parts_than_cores() {
+        let cores = Cores::new(8).unwrap();
+        let first = Locked::new((0..8).map(|_| Heard::default()));
+        let mut all = [first.share(0), first.share(1)];
+        for number in 0..16_u16 {
+            for link in [Link::S6a(number), Link::S1(number)] {
+                // It arrives at the core of its number.
+                let store = &mut all[usize::from(number) % 2];
+                let taken = take(store, cores, 0, link, &mut [], &mut Nowhere);
+                assert_eq!(taken, Taken::Here);
+            }
+        }
+        for part in 0..8_u16 {
+            let heard = all[0].with(part as u8, |node| node.0.clone());
+            let of = |number| [Link::S6a(number), Link::S1(number)];
+            assert_eq!(heard, Some([of(part), of(part + 8)].concat()));
+        }
+    }
 }

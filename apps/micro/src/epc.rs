@@ -23,7 +23,7 @@ use linerate_epc::ran::{Ran, RanConfig, State};
 use linerate_epc::s6a::{Identity, Subscription};
 use linerate_epc::sgw::{BufferConfig, Sgw, SgwConfig};
 use linerate_epc::store::{Locked, Shard, Store, Taken, parts, take};
-use linerate_epc::{Cores, EpcError, Link, Node, Notice, Owner, Sink};
+use linerate_epc::{Cores, EpcError, Link, Node, Notice, Sink};
 use linerate_wire::gtpc;
 use linerate_wire::gtpc::ie::{Imsi, plmn};
 
@@ -393,13 +393,6 @@ fn one<N: Node, S: Store<N>>(
     let bytes = &mut message.bytes[..len];
     if message.is_handed {
         store.with(me, |node| node.receive(now, link, bytes, &mut out));
-        return Taken::Here;
-    }
-    // What is about a connection of Diameter itself is its part's, whose number it has.
-    if let (Link::S6a(number), Owner::Home) = (link, N::owner(cores, link, bytes)) {
-        store.with(number as u8, |node| {
-            node.receive(now, link, bytes, &mut out)
-        });
         return Taken::Here;
     }
     take(store, cores, now, link, bytes, &mut out)

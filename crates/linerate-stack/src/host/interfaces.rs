@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use linerate_core::packet::Packet;
 use linerate_core::run::Egress;
 use linerate_wire::{MacAddr, ipv6, ndp};
 
@@ -122,6 +123,15 @@ impl Host {
     /// The interface of a port.
     pub fn interface_of(&self, port: u16) -> Option<InterfaceId> {
         self.by_port.get(usize::from(port)).copied().flatten()
+    }
+
+    /// Whether a received frame is to the MAC address of its port's interface.
+    #[inline]
+    pub fn is_to_us(&self, packet: &Packet) -> bool {
+        let interface = self.by_port.get(usize::from(packet.port()));
+        let interface = interface.copied().flatten().and_then(|id| self.at(id));
+        let to = packet.data().first_chunk::<6>();
+        interface.is_some_and(|interface| to == Some(&interface.config.mac.0))
     }
 
     /// The port that a path leaves by; `None` to our own addresses, or where the interface is gone.

@@ -303,8 +303,13 @@ impl Host {
     }
 
     /// Sends a frame whose IP header, at byte 14, is complete, in fragments where it is too long
-    /// for the path and allows it.
-    pub(super) fn send_frame(
+    /// for the path and allows it: an answer, or a packet that passes through, of which the caller
+    /// has told the egress. The Ethernet header is written here.
+    ///
+    /// # Errors
+    /// Why it was not sent: as [`transmit`](Self::transmit).
+    #[inline]
+    pub fn send_frame(
         &mut self,
         path: Path,
         packet: Packet,

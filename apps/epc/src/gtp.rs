@@ -6,6 +6,7 @@
 
 pub mod endpoint;
 pub mod paths;
+pub(crate) mod sessions;
 pub mod user;
 
 use linerate_wire::gtpc::ie::{self, Ambr, BearerQos, Cause, FTeid, Imsi, MAX_LEN, Paa, Uli};

@@ -6,18 +6,18 @@
 
 use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig, EndpointCounts};
 use crate::gtp::paths::Paths;
+use crate::gtp::sessions::{self, Sessions};
 use crate::gtp::user::{ROOM, echo_response, error_indication};
 use crate::gtp::{Contents, Refusal, missing, put, put_cause, put_f_teid, refusal};
-use crate::link::{Link, MS, Node, Notice, Owner, Sink};
-use crate::records::Records;
+use crate::link::{Link, Node, Notice, Owner, Sink};
 use crate::sgw::tunnel;
-use crate::tunnels::{AddressPool, Refused, Tunnels};
+use crate::tunnels::{AddressPool, Plane, Refused, Tunnels, Ways};
 use crate::{Cores, EpcError};
-use linerate_tables::exact::{Exact, ExactConfig, Seed};
+use linerate_core::packet::Burst;
 use linerate_wire::gtpc::ie::{
     self, Ambr, BearerQos, Cause, FTeid, Paa, apn_is, cause, interface, pdn_type,
 };
-use linerate_wire::gtpc::{Gtpc, Writer, message};
+use linerate_wire::gtpc::{Gtpc, message};
 use linerate_wire::gtpu::{self, Gtpu};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -50,7 +50,7 @@ pub struct PgwCounts {
     pub lost: u64,
     /// Requests refused, for want of room or by their contents.
     pub refused: u64,
-    /// Packets of users, one by one; those of bursts are in their tunnels' counters.
+    /// Packets of users.
     pub up_packets: u64,
     pub down_packets: u64,
     pub error_indications: u64,
@@ -67,16 +67,24 @@ struct Session {
     ebi: u8,
 }
 
+impl sessions::Session for Session {
+    fn imsi(&self) -> [u8; 8] {
+        self.imsi
+    }
+
+    fn stands(&self, paths: &Paths) -> bool {
+        paths.is_current(self.sgw.into(), self.epoch)
+    }
+}
+
 /// One core's part of a PGW.
 pub struct Pgw {
     user: Ipv4Addr,
     apn: String,
     gtp: Endpoint<()>,
-    sessions: Records<Session>,
-    by_imsi: Exact<8, [u8; 4]>,
-    /// Users' tunnels, for [`Plane`](crate::tunnels::Plane) too.
+    sessions: Sessions<Session>,
+    /// Users' tunnels.
     pub tunnels: Tunnels,
-    sweep: Option<usize>,
     /// What was counted.
     pub counts: PgwCounts,
 }
@@ -94,16 +102,13 @@ impl Pgw {
         let (prefix, prefix_len) = config.addresses;
         let pool = AddressPool::new(prefix, prefix_len, cores, config.sessions)?;
         let secret = config.secret;
-        let sessions = Records::new("pgw sessions", config.sessions, cores, core, secret)?;
-        let users = ExactConfig::new("pgw users", config.sessions, Seed::random());
+        let sessions = Sessions::new("pgw sessions", config.sessions, cores, core, secret)?;
         Ok(Self {
             user: config.user,
             apn: config.apn.clone(),
             gtp: Endpoint::new(config.control.clone(), cores, core, now_ns)?,
             tunnels: Tunnels::new(sessions.space(), pool, core, config.sessions)?,
             sessions,
-            by_imsi: Exact::new(&users)?,
-            sweep: None,
             counts: PgwCounts::default(),
         })
     }
@@ -115,7 +120,7 @@ impl Pgw {
 
     /// Whether every table is empty.
     pub fn is_empty(&self) -> bool {
-        self.sessions.is_empty() && self.by_imsi.is_empty()
+        self.sessions.is_empty()
     }
 
     /// The end of GTP-C, for its counters and peers.
@@ -125,19 +130,26 @@ impl Pgw {
 
     fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) {
         if self.gtp.heard(address, restarts, out) {
-            self.sweep = Some(0);
+            self.sessions.doubt();
         }
     }
 
     fn remove(&mut self, id: u32) -> bool {
         self.tunnels.close(id);
-        let Some(session) = self.sessions.remove(id) else {
-            return false;
-        };
-        if self.by_imsi.lookup(&session.imsi) == Some(id.to_be_bytes()) {
-            self.by_imsi.remove(&session.imsi);
-        }
-        true
+        self.sessions.remove(id).is_some()
+    }
+
+    fn refuse(
+        &mut self,
+        now_ns: u64,
+        ask: (SocketAddrV4, u32),
+        kind: u8,
+        teid: u32,
+        refusal: Refusal,
+        out: &mut impl Sink,
+    ) {
+        self.counts.refused += 1;
+        self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
     }
 
     fn request(
@@ -169,7 +181,7 @@ impl Pgw {
                     .and(contents)
                     .and_then(|found| self.modify(id, &found));
                 match done {
-                    Ok(()) => self.accept(now_ns, ask, kind, teid, out, |_| {}),
+                    Ok(()) => self.gtp.accept(now_ns, ask, kind, teid, out, |_| {}),
                     Err(refusal) => self.refuse(now_ns, ask, kind, teid, refusal, out),
                 }
             }
@@ -179,42 +191,13 @@ impl Pgw {
                     Ok(_) => {
                         self.remove(id);
                         self.counts.deleted += 1;
-                        self.accept(now_ns, ask, kind, teid, out, |_| {});
+                        self.gtp.accept(now_ns, ask, kind, teid, out, |_| {});
                     }
                     Err(refusal) => self.refuse(now_ns, ask, kind, teid, refusal, out),
                 }
             }
             _ => self.gtp.counts.stray += 1,
         }
-    }
-
-    fn accept(
-        &mut self,
-        now_ns: u64,
-        ask: (SocketAddrV4, u32),
-        kind: u8,
-        teid: u32,
-        out: &mut impl Sink,
-        fill: impl FnOnce(&mut Writer<'_>),
-    ) {
-        self.gtp.answer(now_ns, ask, kind, teid, out, |to| {
-            put_cause(to, Cause::new(cause::ACCEPTED));
-            fill(to);
-        });
-    }
-
-    fn refuse(
-        &mut self,
-        now_ns: u64,
-        ask: (SocketAddrV4, u32),
-        kind: u8,
-        teid: u32,
-        refusal: Refusal,
-        out: &mut impl Sink,
-    ) {
-        self.counts.refused += 1;
-        self.gtp
-            .answer(now_ns, ask, kind, teid, out, |to| put_cause(to, refusal));
     }
 
     fn create(
@@ -246,15 +229,13 @@ impl Pgw {
             _ => return Err(Cause::new(cause::PREFERRED_PDN_TYPE_NOT_SUPPORTED)),
         };
         let address = Ipv4Addr::from(sgw.address);
-        let full = Cause::new(cause::NO_RESOURCES);
-        self.gtp.paths.epoch(now_ns / MS, address).ok_or(full)?;
-        if let Some(restarts) = found.recovery {
-            self.heard(address, restarts, out);
+        let (epoch, is_restart) = self.gtp.peer(now_ns, address, found.recovery, out)?;
+        if is_restart {
+            self.sessions.doubt();
         }
-        let epoch = self.gtp.paths.epoch(now_ns / MS, address).ok_or(full)?;
-
-        if let Some(old) = self.by_imsi.lookup(&imsi.bytes()) {
-            self.remove(u32::from_be_bytes(old));
+        // TS 29.274 7.2.1: a session of the same user is replaced.
+        if let Some(old) = self.sessions.of_user(&imsi.bytes()) {
+            self.remove(old);
             self.counts.replaced += 1;
         }
         let session = Session {
@@ -264,16 +245,9 @@ impl Pgw {
             epoch,
             ebi,
         };
+        // As many sessions as addresses: with no place there is no address either.
         let occupied = Cause::new(cause::ADDRESSES_OCCUPIED);
-        let id = self.sessions.insert(session).ok_or(occupied)?;
-        if self
-            .by_imsi
-            .insert(&imsi.bytes(), id.to_be_bytes())
-            .is_err()
-        {
-            self.remove(id);
-            return Err(full);
-        }
+        let id = self.sessions.insert(session).map_err(|_| occupied)?;
         let user = self.tunnels.open(id, sgw_user.teid, sgw_user.address);
         self.counts.created += 1;
 
@@ -352,8 +326,18 @@ impl Pgw {
         }
     }
 
-    /// A user's packet from beyond. `message` is copied behind a header; bursts of frames, where
-    /// there is headroom, go through [`Plane`](crate::tunnels::Plane).
+    /// Takes users' packets in their tunnels and from beyond, in frames of a burst, as far as they
+    /// are in the common form: see [`Plane`]. What leaves is in `done`; the rest stays, to be
+    /// [received](Node::receive) one by one.
+    pub fn forward(&mut self, burst: &mut Burst, done: &mut Burst, ways: &mut impl Ways) {
+        let plane = Plane { own: self.user };
+        let up = plane.decapsulate(&mut self.tunnels, burst, done, ways);
+        let down = plane.encapsulate(&mut self.tunnels, burst, done, ways);
+        self.counts.up_packets += up as u64;
+        self.counts.down_packets += down as u64;
+    }
+
+    /// A user's packet from beyond, which is copied behind a header.
     fn beyond(&mut self, packet: &[u8], out: &mut impl Sink) {
         /// Of the packet, above which nothing is sent: what fits a jumbo frame.
         const MOST: usize = 9000;
@@ -370,22 +354,6 @@ impl Pgw {
         let to = SocketAddrV4::new(tunnel.peer_address.into(), gtpu::PORT);
         self.counts.down_packets += 1;
         out.send(Link::Gtpu(to), &room[..gtpu::HEADER_LEN + len]);
-    }
-
-    /// Looks on for sessions of peers that restarted: at most `budget` places.
-    fn look_on(&mut self, budget: usize) {
-        let Some(start) = self.sweep else { return };
-        let end = (start + budget).min(self.sessions.capacity());
-        for at in start..end {
-            let Some((id, session)) = self.sessions.at(at) else {
-                continue;
-            };
-            if !self.gtp.paths.is_current(session.sgw.into(), session.epoch) {
-                self.remove(id);
-                self.counts.lost += 1;
-            }
-        }
-        self.sweep = (end < self.sessions.capacity()).then_some(end);
     }
 
     /// The core whose user an IP packet from beyond goes to.
@@ -426,12 +394,16 @@ impl Node for Pgw {
     }
 
     fn poll(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> Option<u64> {
-        self.look_on(budget);
+        let mut left = budget;
+        while let Some(id) = self.sessions.next_lost(&self.gtp.paths, &mut left) {
+            self.remove(id);
+            self.counts.lost += 1;
+        }
         let mut left = budget;
         while self.gtp.poll(now_ns, &mut left, out).is_some() {}
-        match self.sweep {
-            Some(_) => Some(now_ns),
-            None => self.gtp.next_ns(),
+        match self.sessions.is_in_doubt() {
+            true => Some(now_ns),
+            false => self.gtp.next_ns(),
         }
     }
 }

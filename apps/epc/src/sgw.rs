@@ -14,8 +14,9 @@ pub(crate) use control::tunnel;
 pub(crate) use user::link;
 
 use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig};
+use crate::gtp::paths::Paths;
+use crate::gtp::sessions::{self, Sessions};
 use crate::link::{Link, MS, Node, Notice, Owner, Sink};
-use crate::records::Records;
 use crate::s1::Tunnel;
 use crate::{Cores, EpcError};
 use buffers::{Buffers, Queue};
@@ -108,6 +109,17 @@ struct Session {
     queue: Queue,
 }
 
+impl sessions::Session for Session {
+    fn imsi(&self) -> [u8; 8] {
+        self.imsi
+    }
+
+    fn stands(&self, paths: &Paths) -> bool {
+        let mut peers = [self.mme, self.pgw].into_iter();
+        peers.all(|peer| paths.is_current(peer.address.into(), peer.epoch))
+    }
+}
+
 impl Session {
     fn asker(&self) -> (SocketAddrV4, u32) {
         let (address, port, sequence) = self.asker;
@@ -133,13 +145,10 @@ enum About {
 pub struct Sgw {
     user: Ipv4Addr,
     gtp: Endpoint<About>,
-    sessions: Records<Session>,
-    by_imsi: Exact<8, [u8; 4]>,
+    sessions: Sessions<Session>,
     /// By the base station's end of S1-U, for its error indications.
     by_station: Exact<8, [u8; 4]>,
     buffers: Buffers,
-    /// Where the search for sessions of peers that restarted is.
-    sweep: Option<usize>,
     /// What was counted.
     pub counts: SgwCounts,
 }
@@ -151,15 +160,13 @@ impl Sgw {
     /// [`EpcError`] for what does not fit identifiers, and for want of memory.
     pub fn new(config: &SgwConfig, cores: Cores, core: u8, now_ns: u64) -> Result<Self, EpcError> {
         let (sessions, secret) = (config.sessions, config.secret);
-        let index = |name| Exact::new(&ExactConfig::new(name, sessions, Seed::random()));
+        let stations = ExactConfig::new("sgw tunnels", sessions, Seed::random());
         Ok(Self {
             user: config.user,
             gtp: Endpoint::new(config.control.clone(), cores, core, now_ns)?,
-            sessions: Records::new("sgw sessions", sessions, cores, core, secret)?,
-            by_imsi: index("sgw users")?,
-            by_station: index("sgw tunnels")?,
+            sessions: Sessions::new("sgw sessions", sessions, cores, core, secret)?,
+            by_station: Exact::new(&stations)?,
             buffers: Buffers::new(&config.buffers),
-            sweep: None,
             counts: SgwCounts::default(),
         })
     }
@@ -175,19 +182,13 @@ impl Sgw {
     }
 
     /// The end of GTP-C, for its counters and peers.
-    pub fn control(
-        &self,
-    ) -> (
-        &crate::gtp::endpoint::EndpointCounts,
-        &crate::gtp::paths::Paths,
-    ) {
+    pub fn control(&self) -> (&crate::gtp::endpoint::EndpointCounts, &Paths) {
         (&self.gtp.counts, &self.gtp.paths)
     }
 
     /// Whether every table is empty, and nothing waits.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
-            && self.by_imsi.is_empty()
             && self.by_station.is_empty()
             && self.buffers.len() == 0
             && self.gtp.in_flight() == 0
@@ -202,9 +203,6 @@ impl Sgw {
         self.counts.buffer_drops += self.buffers.clear(&mut session.queue);
         self.gtp.end(session.request);
         self.gtp.end(session.notification);
-        if self.by_imsi.lookup(&session.imsi) == Some(id.to_be_bytes()) {
-            self.by_imsi.remove(&session.imsi);
-        }
     }
 
     /// Forgets the base station's end of a session.
@@ -217,26 +215,6 @@ impl Sgw {
                 self.by_station.remove(&key);
             }
         }
-    }
-
-    /// Looks on for sessions of peers that restarted: at most `budget` places.
-    fn sweep(&mut self, budget: usize) {
-        let Some(start) = self.sweep else { return };
-        let end = (start + budget).min(self.sessions.capacity());
-        for at in start..end {
-            let Some((id, session)) = self.sessions.at(at) else {
-                continue;
-            };
-            let stands = |peer: &Peer| {
-                let address = peer.address.into();
-                self.gtp.paths.is_current(address, peer.epoch)
-            };
-            if !stands(&session.mme) || !stands(&session.pgw) {
-                self.remove(id);
-                self.counts.lost += 1;
-            }
-        }
-        self.sweep = (end < self.sessions.capacity()).then_some(end);
     }
 }
 
@@ -283,15 +261,19 @@ impl Node for Sgw {
     }
 
     fn poll(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> Option<u64> {
-        self.sweep(budget);
+        let mut left = budget;
+        while let Some(id) = self.sessions.next_lost(&self.gtp.paths, &mut left) {
+            self.remove(id);
+            self.counts.lost += 1;
+        }
         let mut left = budget;
         while let Some((_, about, _)) = self.gtp.poll(now_ns, &mut left, out) {
             self.overdue(now_ns, about, out);
         }
         let next_ns = self.gtp.next_ns();
-        match self.sweep {
-            Some(_) => Some(now_ns),
-            None => next_ns.map(|next| next.max(now_ns / MS * MS)),
+        match self.sessions.is_in_doubt() {
+            true => Some(now_ns),
+            false => next_ns.map(|next| next.max(now_ns / MS * MS)),
         }
     }
 }

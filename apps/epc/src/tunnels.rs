@@ -7,7 +7,8 @@
 
 mod burst;
 
-pub use burst::{Moved, Plane};
+pub(crate) use burst::Joined;
+pub use burst::{Plane, Way, Ways};
 
 use crate::ids::IdSpace;
 use crate::{Cores, EpcError};
@@ -228,7 +229,8 @@ impl Tunnels {
     /// Why it does not pass, which is counted.
     pub fn up<'a>(&mut self, gtpu: &'a Gtpu<&[u8]>) -> Result<&'a [u8], Refused> {
         debug_assert_eq!(gtpu.message(), message::G_PDU);
-        let Ok(ip) = Ipv4::new_checked(gtpu.payload()) else {
+        // RFC 1812 5.2.2: nothing is done with a header that may say something else.
+        let Some(ip) = Ipv4::new_checked(gtpu.payload()).ok().filter(Ipv4::verify) else {
             return Err(self.refusals.count(Refused::Malformed));
         };
         let (source, len) = (ip.src().octets(), ip.total_len());
@@ -247,7 +249,7 @@ impl Tunnels {
     /// # Errors
     /// Why it does not pass, which is counted.
     pub fn down(&mut self, packet: &[u8]) -> Result<(usize, Tunnel), Refused> {
-        let Ok(ip) = Ipv4::new_checked(packet) else {
+        let Some(ip) = Ipv4::new_checked(packet).ok().filter(Ipv4::verify) else {
             return Err(self.refusals.count(Refused::Malformed));
         };
         let (address, len) = (ip.dst().octets(), ip.total_len());

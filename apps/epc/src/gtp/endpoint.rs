@@ -4,11 +4,12 @@
 //! Echoes and messages of another version are dealt with here (TS 29.274 7.1, 7.7.1).
 
 use super::paths::{Heard, Paths};
-use super::{Contents, ROOM};
+use super::{Contents, ROOM, Refusal, put_cause};
 use crate::answers::{Answers, Seen};
 use crate::link::{Link, MS, Notice, Owner, Sink};
 use crate::pending::{Patience, Pending};
 use crate::{Cores, EpcError};
+use linerate_wire::gtpc::ie::{Cause, cause};
 use linerate_wire::gtpc::{Gtpc, Writer, ie, message};
 use linerate_wire::{Layer, Malformed};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -364,6 +365,55 @@ impl<P: Copy + Default> Endpoint<P> {
         };
         self.answers.put(now_ns / MS, to, sequence, message);
         out.send(Link::Gtpc(self.answers_to(to)), message);
+    }
+
+    /// Answers that a request was accepted, with what `fill` adds.
+    pub fn accept(
+        &mut self,
+        now_ns: u64,
+        ask: (SocketAddrV4, u32),
+        kind: u8,
+        teid: u32,
+        out: &mut impl Sink,
+        fill: impl FnOnce(&mut Writer<'_>),
+    ) {
+        self.answer(now_ns, ask, kind, teid, out, |to| {
+            put_cause(to, Cause::new(cause::ACCEPTED));
+            fill(to);
+        });
+    }
+
+    /// Answers that a request was refused, and why.
+    pub fn refuse(
+        &mut self,
+        now_ns: u64,
+        ask: (SocketAddrV4, u32),
+        kind: u8,
+        teid: u32,
+        refusal: Refusal,
+        out: &mut impl Sink,
+    ) {
+        self.answer(now_ns, ask, kind, teid, out, |to| put_cause(to, refusal));
+    }
+
+    /// The epoch of a peer that a session is made with, after the restart counter that came with
+    /// the request; true: that says that it has restarted.
+    ///
+    /// # Errors
+    /// No Resources Available: so many peers are known as may be.
+    pub fn peer(
+        &mut self,
+        now_ns: u64,
+        address: Ipv4Addr,
+        restarts: Option<u8>,
+        out: &mut impl Sink,
+    ) -> Result<(u16, bool), Refusal> {
+        let full = Cause::new(cause::NO_RESOURCES);
+        // Strangers' counters are ignored: it is learnt first.
+        self.paths.epoch(now_ns / MS, address).ok_or(full)?;
+        let is_restart = restarts.is_some_and(|restarts| self.heard(address, restarts, out));
+        let epoch = self.paths.epoch(now_ns / MS, address).ok_or(full)?;
+        Ok((epoch, is_restart))
     }
 
     /// The next wait that is over, or that the caller has to do something for; `true`: the latter.

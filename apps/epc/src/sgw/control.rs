@@ -2,7 +2,7 @@
 
 use super::{About, Peer, Session, Sgw, State};
 use crate::gtp::{Contents, Refusal, missing, put_cause, put_f_teid, refusal};
-use crate::link::{MS, Sink};
+use crate::link::Sink;
 use crate::s1::Tunnel;
 use linerate_wire::gtpc::ie::{self, Cause, FTeid, Imsi, cause, interface};
 use linerate_wire::gtpc::{Gtpc, ies, message};
@@ -19,7 +19,7 @@ impl Sgw {
     /// Takes a restart counter: sessions of a peer that restarted are looked for from the start.
     pub(super) fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) {
         if self.gtp.heard(address, restarts, out) {
-            self.sweep = Some(0);
+            self.sessions.doubt();
         }
     }
 
@@ -50,8 +50,7 @@ impl Sgw {
                     Ok(ebi) => {
                         let own = self.own_s1u(id);
                         let teid = self.mme_teid(id);
-                        self.gtp.answer(now_ns, ask, kind, teid, out, |to| {
-                            put_cause(to, Cause::new(cause::ACCEPTED));
+                        self.gtp.accept(now_ns, ask, kind, teid, out, |to| {
                             to.group(ie::BEARER_CONTEXT, 0, |bearer| {
                                 bearer.ie(ie::EBI, 0, &[ebi]);
                                 put_cause(bearer, Cause::new(cause::ACCEPTED));
@@ -71,9 +70,7 @@ impl Sgw {
                 self.leave_station(id);
                 let teid = self.mme_teid(id);
                 match known.and(contents) {
-                    Ok(_) => self.gtp.answer(now_ns, ask, kind, teid, out, |to| {
-                        put_cause(to, Cause::new(cause::ACCEPTED));
-                    }),
+                    Ok(_) => self.gtp.accept(now_ns, ask, kind, teid, out, |_| {}),
                     Err(refusal) => self.refuse(now_ns, ask, kind, teid, refusal, out),
                 }
             }
@@ -98,8 +95,7 @@ impl Sgw {
         out: &mut impl Sink,
     ) {
         self.counts.refused += 1;
-        self.gtp
-            .answer(now_ns, ask, kind, teid, out, |to| put_cause(to, refusal));
+        self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
     }
 
     fn mme_teid(&self, id: u32) -> u32 {
@@ -137,22 +133,15 @@ impl Sgw {
         let mme = tunnel(mme).ok_or(wrong(0))?;
         let pgw_address = Ipv4Addr::from(pgw.v4.ok_or(wrong(1))?);
 
-        let full = Cause::new(cause::NO_RESOURCES);
-        let mut epoch = |address| self.gtp.paths.epoch(now_ns / MS, address).ok_or(full);
         let mme_address = Ipv4Addr::from(mme.address);
-        let (mme_epoch, pgw_epoch) = (epoch(mme_address)?, epoch(pgw_address)?);
-        if let Some(restarts) = found.recovery {
-            self.heard(mme_address, restarts, out);
+        let (mme_epoch, is_restart) = self.gtp.peer(now_ns, mme_address, found.recovery, out)?;
+        let (pgw_epoch, _) = self.gtp.peer(now_ns, pgw_address, None, out)?;
+        if is_restart {
+            self.sessions.doubt();
         }
-        let mme_epoch = self
-            .gtp
-            .paths
-            .epoch(now_ns / MS, mme_address)
-            .unwrap_or(mme_epoch);
-
         // TS 29.274 7.2.1: a session of the same user is replaced.
-        if let Some(old) = self.by_imsi.lookup(&imsi.bytes()) {
-            self.remove(u32::from_be_bytes(old));
+        if let Some(old) = self.sessions.of_user(&imsi.bytes()) {
+            self.remove(old);
             self.counts.replaced += 1;
         }
         let mut session = Session {
@@ -176,15 +165,7 @@ impl Sgw {
             message::CREATE_SESSION_REQUEST,
             pgw.teid,
         );
-        let id = self.sessions.insert(session).ok_or(full)?;
-        if self
-            .by_imsi
-            .insert(&imsi.bytes(), id.to_be_bytes())
-            .is_err()
-        {
-            self.remove(id);
-            return Err(full);
-        }
+        let id = self.sessions.insert(session)?;
         let own = FTeid::v4(
             interface::S5C_SGW,
             id,
@@ -214,7 +195,7 @@ impl Sgw {
         });
         let Some(request) = sent else {
             self.remove(id);
-            return Err(full);
+            return Err(Cause::new(cause::NO_RESOURCES));
         };
         if let Some(session) = self.sessions.get_mut(id) {
             session.request = request;
@@ -389,9 +370,7 @@ impl Sgw {
         let (ask, teid) = (session.asker(), session.mme.teid);
         self.counts.deleted += 1;
         let kind = message::DELETE_SESSION_RESPONSE;
-        self.gtp.answer(now_ns, ask, kind, teid, out, |to| {
-            put_cause(to, Cause::new(cause::ACCEPTED));
-        });
+        self.gtp.accept(now_ns, ask, kind, teid, out, |_| {});
         self.remove(id);
     }
 

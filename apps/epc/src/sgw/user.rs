@@ -5,6 +5,8 @@ use crate::gtp::put;
 use crate::gtp::user::{ROOM, echo_response, end_marker, error_indication, gone};
 use crate::link::{Link, Sink};
 use crate::s1::Tunnel;
+use crate::tunnels::{Joined, Plane, Ways};
+use linerate_core::packet::Burst;
 use linerate_wire::gtpc::ie;
 use linerate_wire::gtpc::message::DOWNLINK_DATA_NOTIFICATION;
 use linerate_wire::gtpu::{self, Gtpu, message};
@@ -15,7 +17,39 @@ pub(crate) fn link(tunnel: Tunnel) -> Link {
     Link::Gtpu(SocketAddrV4::new(tunnel.address.into(), gtpu::PORT))
 }
 
+impl Joined for Sgw {
+    #[inline]
+    fn prefetch(&self, teid: u32) {
+        let (id, _) = self.sessions.space().split_side(teid);
+        self.sessions.prefetch(id);
+    }
+
+    #[inline]
+    fn next(&self, teid: u32) -> Option<(u32, [u8; 4])> {
+        let (id, is_down) = self.sessions.space().split_side(teid);
+        let session = self.sessions.get(id)?;
+        let to = if is_down { session.s1u } else { session.s5u };
+        let is_there = session.state != State::Creating && to.teid != 0;
+        is_there.then_some((to.teid, to.address))
+    }
+
+    #[inline]
+    fn count(&mut self, teid: u32) {
+        match self.sessions.space().split_side(teid) {
+            (_, true) => self.counts.down_packets += 1,
+            (_, false) => self.counts.up_packets += 1,
+        }
+    }
+}
+
 impl Sgw {
+    /// Takes users' packets in their tunnels, in frames of a burst, as far as they are in the
+    /// common form and the user is not idle: see [`Plane`]. What leaves is in `done`; the rest
+    /// stays, to be [received](crate::Node::receive) one by one.
+    pub fn forward(&mut self, burst: &mut Burst, done: &mut Burst, ways: &mut impl Ways) {
+        Plane { own: self.user }.pass_on(self, burst, done, ways);
+    }
+
     /// Takes a datagram of GTP-U.
     pub(super) fn packet(
         &mut self,

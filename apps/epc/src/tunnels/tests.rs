@@ -1,5 +1,5 @@
 use super::*;
-use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
+use linerate_core::packet::{Burst, Offload, Packet, Pool, PoolCache, PoolConfig};
 use linerate_testkit::Random;
 use linerate_wire::{Headers, parse_tunnelled};
 
@@ -7,11 +7,18 @@ const OWN: [u8; 4] = [10, 1, 0, 1];
 const PEER: [u8; 4] = [10, 2, 0, 1];
 
 fn plane() -> Plane {
-    Plane {
-        own: OWN.into(),
-        to_net: [2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0],
-        to_peers: [2, 0, 0, 0, 0, 3, 2, 0, 0, 0, 0, 4, 8, 0],
-        mtu: 1500,
+    Plane { own: OWN.into() }
+}
+
+/// Every way takes 1500 bytes, but that to our own address.
+struct Direct;
+
+impl Ways for Direct {
+    fn way(&mut self, to: [u8; 4]) -> Option<Way> {
+        (to != [9, 9, 9, 9]).then_some(Way {
+            mtu: 1500,
+            is_own: to == OWN,
+        })
     }
 }
 
@@ -68,11 +75,12 @@ fn packets_down_and_up_again_are_the_same() {
             .iter()
             .map(|&user| frame(net, users[user].1, random.below(1400)))
             .collect();
-        let (mut burst, mut rest) = (burst_of(&mut cache, &down), Burst::new());
-        let moved = plane().encapsulate(&mut tunnels, &mut burst, &mut rest);
-        assert_eq!((moved.packets, moved.left), (32, 0));
-        for ((packet, &user), sent) in burst.iter().zip(&chosen).zip(&down) {
+        let (mut burst, mut done) = (burst_of(&mut cache, &down), Burst::new());
+        let moved = plane().encapsulate(&mut tunnels, &mut burst, &mut done, &mut Direct);
+        assert_eq!((moved, burst.len(), done.len()), (32, 0, 32));
+        for ((packet, &user), sent) in done.iter().zip(&chosen).zip(&down) {
             let data = packet.data();
+            assert_eq!(data[12..14], [8, 0]);
             let found = parse_tunnelled(data).unwrap();
             let tunnel = found.tunnels().next().unwrap();
             let index = records.index(users[user].0);
@@ -89,15 +97,15 @@ fn packets_down_and_up_again_are_the_same() {
             .iter()
             .map(|&user| encapsulated(users[user].0, &frame(users[user].1, net, 100)[14..]))
             .collect();
-        cache.free(&mut burst);
+        cache.free(&mut done);
         let mut burst = burst_of(&mut cache, &up);
-        let moved = plane().decapsulate(&mut tunnels, &mut burst, &mut rest);
-        assert_eq!((moved.packets, moved.left), (32, 0));
-        for (packet, sent) in burst.iter().zip(&up) {
+        let moved = plane().decapsulate(&mut tunnels, &mut burst, &mut done, &mut Direct);
+        assert_eq!((moved, burst.len()), (32, 0));
+        for (packet, sent) in done.iter().zip(&up) {
+            assert_eq!(bytes(packet)[12..14], [8, 0]);
             assert_eq!(bytes(packet)[14..], sent[14 + 36..]);
-            assert_eq!(bytes(packet)[..14], plane().to_net);
         }
-        cache.free(&mut burst);
+        cache.free(&mut done);
     }
     let all: u64 = tunnels
         .entries
@@ -137,7 +145,16 @@ fn lying_tunnels_lengths_and_addresses_stay_behind() {
     let other_sender = frame([100, 64, 0, 99], [192, 0, 2, 1], 20)[14..].to_vec();
     let mut bad_sum = good.clone();
     bad_sum[24] ^= 1;
+    let to_us = frame(user, OWN, 20)[14..].to_vec();
+    let nowhere = frame(user, [9, 9, 9, 9], 20)[14..].to_vec();
+    let to_all = frame(user, [224, 0, 0, 1], 20)[14..].to_vec();
+    let mut broken = inner.clone();
+    broken[8] ^= 1; // the header's checksum is that of another time to live
     let bad = [
+        encapsulated(id, &to_us),
+        encapsulated(id, &nowhere),
+        encapsulated(id, &to_all),
+        encapsulated(id, &broken),
         encapsulated(id ^ 1 << 12, &inner), // another tag
         encapsulated(id + 1, &inner),       // a place without a tunnel
         encapsulated(0, &inner),
@@ -159,20 +176,34 @@ fn lying_tunnels_lengths_and_addresses_stay_behind() {
         good[..60].to_vec(),
         good[..14].to_vec(),
     ];
-    let (mut burst, mut rest) = (burst_of(&mut cache, &bad), Burst::new());
-    let moved = plane().decapsulate(&mut tunnels, &mut burst, &mut rest);
-    assert_eq!((moved.packets, moved.left), (0, bad.len()));
-    for (packet, sent) in rest.iter().zip(&bad) {
+    let (mut burst, mut done) = (burst_of(&mut cache, &bad), Burst::new());
+    let moved = plane().decapsulate(&mut tunnels, &mut burst, &mut done, &mut Direct);
+    assert_eq!((moved, burst.len()), (0, bad.len()));
+    for (packet, sent) in burst.iter().zip(&bad) {
         assert_eq!(bytes(packet), *sent);
     }
-    cache.free(&mut rest);
-    let mut burst = burst_of(&mut cache, std::slice::from_ref(&good));
-    let moved = plane().decapsulate(&mut tunnels, &mut burst, &mut rest);
-    assert_eq!((moved.packets, moved.left), (1, 0));
     cache.free(&mut burst);
+    // The slow path counts what it refuses.
+    assert_eq!(tunnels.refusals, Refusals::default());
+    let mut odd = burst_of(&mut cache, std::slice::from_ref(&good));
+    for flag in [Offload::GSO_UDP, Offload::VLAN] {
+        odd.as_packets_mut()[0].meta_mut().offload = flag;
+        let moved = plane().decapsulate(&mut tunnels, &mut odd, &mut done, &mut Direct);
+        assert_eq!((moved, odd.len()), (0, 1));
+    }
+    cache.free(&mut odd);
+    let mut burst = burst_of(&mut cache, std::slice::from_ref(&good));
+    burst.as_packets_mut()[0].meta_mut().offload = Offload::CSUM_VALID | Offload::RSS;
+    let moved = plane().decapsulate(&mut tunnels, &mut burst, &mut done, &mut Direct);
+    assert_eq!((moved, burst.len()), (1, 0));
+    assert_eq!(done.as_packets()[0].meta().offload, Offload::NONE);
+    cache.free(&mut done);
 
+    let mut broken = frame([192, 0, 2, 1], user, 20);
+    broken[22] ^= 1;
     let far = tunnels.pool.address(1, 0);
     let down = [
+        broken,
         frame([192, 0, 2, 1], far, 20),
         frame([192, 0, 2, 1], [100, 64, 0, 0], 20),
         frame([192, 0, 2, 1], [9, 9, 9, 9], 20),
@@ -181,14 +212,14 @@ fn lying_tunnels_lengths_and_addresses_stay_behind() {
         vec![0; 14],
     ];
     let mut burst = burst_of(&mut cache, &down);
-    let moved = plane().encapsulate(&mut tunnels, &mut burst, &mut rest);
-    assert_eq!((moved.packets, moved.left), (0, down.len()));
-    cache.free(&mut rest);
+    let moved = plane().encapsulate(&mut tunnels, &mut burst, &mut done, &mut Direct);
+    assert_eq!((moved, burst.len()), (0, down.len()));
+    cache.free(&mut burst);
     assert_eq!(tunnels.close(id).map(|tunnel| tunnel.up.packets), Some(1));
     let mut burst = burst_of(&mut cache, &[good]);
-    let moved = plane().decapsulate(&mut tunnels, &mut burst, &mut rest);
-    assert_eq!((moved.packets, moved.left), (0, 1));
-    cache.free(&mut rest);
+    let moved = plane().decapsulate(&mut tunnels, &mut burst, &mut done, &mut Direct);
+    assert_eq!((moved, burst.len()), (0, 1));
+    cache.free(&mut burst);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use linerate_core::packet::Packet;
+use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::NEVER;
 use linerate_stack::socket::{Event, Io, SocketId};
 
@@ -257,6 +257,22 @@ impl App for Apps {
 
     fn is_gateway(&self) -> bool {
         !self.gateways.is_empty()
+    }
+
+    fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst) -> bool {
+        let mut is_for_others = true;
+        // What one has sent to another may be the next one's again: a packet goes by each once.
+        for _ in 0..self.gateways.len() {
+            if !is_for_others || burst.is_empty() {
+                break;
+            }
+            is_for_others = false;
+            for index in 0..self.gateways.len() {
+                let app = self.at(self.gateways[index]);
+                is_for_others |= app.is_some_and(|app| app.burst(io, burst));
+            }
+        }
+        is_for_others
     }
 
     fn claims(&self, packet: &Packet) -> bool {

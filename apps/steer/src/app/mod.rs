@@ -86,8 +86,16 @@ pub trait App: Send {
         Vec::new()
     }
 
-    /// Whether it takes packets that are to none of the stack's addresses: asked once.
+    /// Whether it takes packets before the stack does: asked once.
     fn is_gateway(&self) -> bool {
+        false
+    }
+
+    /// A gateway takes of a burst, whole frames to our MAC address, what it can deal with at once.
+    /// What it has turned into packets to an address of this host stays in the burst, and it
+    /// returns true: other gateways are to look.
+    fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst) -> bool {
+        let _ = (io, burst);
         false
     }
 
@@ -226,11 +234,16 @@ impl Served {
         out: &mut Egress,
     ) {
         if app.is_gateway() {
-            let mut claimed = Burst::new();
+            let (mut others, mut claimed) = (Burst::new(), Burst::new());
+            let host = stack.host();
+            burst.retain(&mut others, |packet| host.is_to_us(packet));
+            let mut io = stack.io(now_ns, out);
+            app.burst(&mut io, burst);
             burst.retain(&mut claimed, |packet| !app.claims(packet));
             for packet in claimed.drain() {
-                app.packet(&mut stack.io(now_ns, out), packet);
+                app.packet(&mut io, packet);
             }
+            others.move_front(others.len(), burst);
         }
         stack.receive(burst, now_ns, out);
     }

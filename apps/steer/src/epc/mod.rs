@@ -6,6 +6,7 @@
 //! | this | what an lcore does with a node's messages: read [`Epc`] first |
 //! | [`role`] | what is peculiar to each node: whose packets are, what is counted |
 //! | `packets` | packets of users at SGi, and the rule that brings packets to lcores |
+//! | `ways` | paths of users' packets |
 //! | [`streams`] | connections of S1 and S6a, and messages cut out of them |
 //! | [`parcel`] | messages that go to another lcore of the node |
 //! | [`settings`] | the file |
@@ -25,6 +26,7 @@ pub mod streams;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests;
+mod ways;
 
 use std::collections::VecDeque;
 use std::mem;
@@ -35,6 +37,7 @@ use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::NEVER;
 use linerate_epc::{Cores, Link, Notice, Owner, Sink};
+use linerate_stack::host::InterfaceId;
 use linerate_stack::host::udp::{Bind, UdpId};
 use linerate_stack::socket::{Event, Io, Listen, Source};
 use linerate_tables::parse::Checksums;
@@ -47,7 +50,10 @@ use packets::{Beyond, send_datagram, send_packet};
 use parcel::Parcel;
 use role::Role;
 use streams::{Carrier, Front, Place, Streams};
+use ways::{HostWays, Known};
 
+/// The destination of an IPv4 packet in a frame.
+const TO: usize = ethernet::HEADER_LEN + 16;
 /// Datagrams of a socket in a round.
 const DATAGRAMS: usize = 64;
 /// Steps that a node takes in a round, of what is due.
@@ -113,6 +119,7 @@ pub struct Epc<R> {
     /// Which of the latter has got what is being worked on.
     by: usize,
     streams: Streams,
+    known: Known,
     outbox: Outbox,
     leaving: VecDeque<(Member, Packet)>,
     checksums: Checksums,
@@ -134,6 +141,7 @@ impl<R: Role> Epc<R> {
             by: 0,
             streams: Streams::new(at.carriers, cores.count(), me),
             at,
+            known: Known::new(),
             outbox: Outbox::default(),
             leaving: VecDeque::new(),
             checksums: Checksums::new(Isa::detect()),
@@ -432,7 +440,44 @@ impl<R: Role> App for Epc<R> {
     }
 
     fn is_gateway(&self) -> bool {
-        self.node.pool().is_some()
+        self.node.is_gateway()
+    }
+
+    fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst) -> bool {
+        let (now_ns, mut done) = (io.now_ns(), Burst::new());
+        let (_, host, out) = io.udp();
+        let mut ways = HostWays {
+            host,
+            known: &mut self.known,
+            now_ns,
+        };
+        self.node.forward(burst, &mut done, &mut ways);
+        let mut is_for_others = false;
+        for mut packet in done.drain() {
+            let to = packet.data().get(TO..).and_then(|to| to.first_chunk());
+            let to = to.copied().unwrap_or_default();
+            match ways.path(to) {
+                Some(path) if path.is_loopback() => {
+                    packet.set_port(InterfaceId::LOOPBACK.number());
+                    // There is room: it has come out of it.
+                    if let Err(packet) = burst.push(packet) {
+                        out.consume_one(packet);
+                    }
+                    is_for_others = true;
+                }
+                Some(path) => {
+                    let to = Ipv4Addr::from(to).into();
+                    let sent = ways.host.send_frame(path, packet, to, now_ns, out);
+                    self.counts.unsent += u64::from(sent.is_err());
+                }
+                // There was one when the packet was looked at.
+                None => {
+                    out.consume_one(packet);
+                    self.counts.unsent += 1;
+                }
+            }
+        }
+        is_for_others
     }
 
     fn claims(&self, packet: &Packet) -> bool {

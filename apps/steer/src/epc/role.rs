@@ -1,12 +1,13 @@
 //! What is peculiar to each node of an EPC, for `super::Epc`.
 
+use linerate_core::packet::Burst;
 use linerate_epc::hss::Hss;
 use linerate_epc::load::Load;
 use linerate_epc::mme::{self, Mme};
 use linerate_epc::pgw::Pgw;
 use linerate_epc::ran::{self, Ran};
 use linerate_epc::sgw::Sgw;
-use linerate_epc::tunnels::AddressPool;
+use linerate_epc::tunnels::{AddressPool, Ways};
 use linerate_epc::{Cores, Link, Node, Notice, Owner, Sink};
 
 /// Names and values.
@@ -16,6 +17,17 @@ pub type Named = Vec<(&'static str, u64)>;
 pub trait Role: Node + Send {
     /// What it has and what it has counted.
     fn counts(&self) -> Named;
+
+    /// Whether users' packets pass through it.
+    fn is_gateway(&self) -> bool {
+        false
+    }
+
+    /// Takes frames with users' packets out of a burst, as far as they are in the common form;
+    /// what leaves is in `done`, whole but for the Ethernet header.
+    fn forward(&mut self, burst: &mut Burst, done: &mut Burst, ways: &mut impl Ways) {
+        let _ = (burst, done, ways);
+    }
 
     /// The addresses of its users, if packets from beyond go to them here.
     fn pool(&self) -> Option<AddressPool> {
@@ -83,6 +95,14 @@ impl Role for Hss {
 }
 
 impl Role for Sgw {
+    fn is_gateway(&self) -> bool {
+        true
+    }
+
+    fn forward(&mut self, burst: &mut Burst, done: &mut Burst, ways: &mut impl Ways) {
+        self.forward(burst, done, ways);
+    }
+
     fn counts(&self) -> Named {
         let counts = &self.counts;
         let mut all = vec![
@@ -108,6 +128,14 @@ impl Role for Sgw {
 }
 
 impl Role for Pgw {
+    fn is_gateway(&self) -> bool {
+        true
+    }
+
+    fn forward(&mut self, burst: &mut Burst, done: &mut Burst, ways: &mut impl Ways) {
+        self.forward(burst, done, ways);
+    }
+
     fn counts(&self) -> Named {
         let (counts, refused) = (&self.counts, &self.tunnels.refusals);
         let mut all = vec![

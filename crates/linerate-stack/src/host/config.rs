@@ -36,6 +36,11 @@ impl Default for HostConfig {
         Self {
             neighbours: neighbour::Config {
                 max_entries: 16_384,
+                // What waits is the host's own, as a rule the SYNs of connections that begin
+                // together: of one that is dropped, the next comes a second later. As many bytes
+                // as with Linux (unres_qlen_bytes), and half of all packets.
+                queue_pkts: 512,
+                queue_bytes: 212_992,
                 ..neighbour::Config::default()
             },
             reassembly: reassembly::Config::default(),

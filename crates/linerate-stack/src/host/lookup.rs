@@ -74,18 +74,33 @@ impl Host {
     /// that it was sent to. Those behind one router share the path that was found last.
     #[inline]
     pub(crate) fn path_back(&mut self, ours: IpAddr, peer: IpAddr) -> Option<Path> {
+        self.path_to_host(Some(ours), peer)
+    }
+
+    /// The path to a single host of a packet that passes through, whose source is another's. Those
+    /// behind one router share the path that was found last.
+    #[inline]
+    pub fn path_through(&mut self, to: IpAddr) -> Option<Path> {
+        match self.is_own(to) {
+            true => Some(self.hops.loopback()),
+            false => self.path_to_host(None, to),
+        }
+    }
+
+    #[inline]
+    fn path_to_host(&mut self, ours: Option<IpAddr>, peer: IpAddr) -> Option<Path> {
         let routed = match address::is_link_scoped(peer) {
             true => None,
             false => self.routes.find_routed(peer),
         };
         let Some(number) = routed else {
-            return self.path(Some(ours), peer).ok().map(|(path, _)| path);
+            return self.path(ours, peer).ok().map(|(path, _)| path);
         };
         let (known, path) = self.last_routed;
         if known == number && self.hops.get(path).is_some() {
             return Some(path);
         }
-        let (path, _) = self.path(Some(ours), peer).ok()?;
+        let (path, _) = self.path(ours, peer).ok()?;
         self.last_routed = (number, path);
         Some(path)
     }

@@ -635,3 +635,46 @@ fn pings_have_identifiers_of_their_own() {
     s.ping.close(&s.host, b, &mut s.out).unwrap();
     assert_eq!(s.ping.take_fault(b), Err(PingError::Closed));
 }
+
+#[test]
+fn all_that_begins_together_waits_for_the_neighbour_that_is_asked_for() {
+    let mut s = Station::new(OWN, &["192.0.2.1/24"]);
+    let id = s.bind_port(7000);
+    // Its own address was announced.
+    s.sent();
+    let to = Some(socket("192.0.2.7:80"));
+    for number in 0..400_u32 {
+        let sent = s.udp.send_to(
+            &mut s.host,
+            id,
+            &number.to_be_bytes(),
+            to,
+            s.now_ns,
+            &mut s.out,
+        );
+        sent.unwrap();
+    }
+    let asked = s.sent();
+    assert!(
+        asked.len() == 1 && asked[0].bytes[12..14] == [8, 6],
+        "{asked:?}"
+    );
+    // RFC 826: the answer.
+    let (mac, own) = (PEER.0, OWN.0);
+    let arp = [
+        &own[..],
+        &mac,
+        &[8, 6, 0, 1, 8, 0, 6, 4, 0, 2],
+        &mac,
+        &[192, 0, 2, 7],
+        &own,
+        &[192, 0, 2, 1],
+    ];
+    s.take(arp.concat());
+    let sent = s.sent();
+    assert_eq!(sent.len(), 400);
+    for (frame, number) in sent.iter().zip(0..400_u32) {
+        assert_eq!(frame.bytes[42..46], number.to_be_bytes());
+    }
+    s.check_slots();
+}

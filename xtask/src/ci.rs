@@ -134,7 +134,7 @@ fn loom() -> Result<Outcome, TaskError> {
 /// A sanitizer of the compiler's, and what is run under it.
 struct Sanitizer {
     name: &'static str,
-    /// Parts of the names of the tests; none for all.
+    /// Parts of the names of the tests, none for all, and how they are run.
     tests: &'static [&'static str],
     /// Its environment variable, and what to put there.
     options: (&'static str, fn() -> String),
@@ -144,7 +144,16 @@ struct Sanitizer {
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
     // Workers give each other what std's `Arc` drops behind a fence, which is invisible to it.
-    tests: &["ring", "pool", "packet", "stress", "--skip", "run::"],
+    // One test at a time: each starts the threads that it is about.
+    tests: &[
+        "--test-threads=1",
+        "ring",
+        "pool",
+        "packet",
+        "stress",
+        "--skip",
+        "run::",
+    ],
     options: ("TSAN_OPTIONS", || {
         let known = process::root().join("xtask/tsan-suppressions.txt");
         format!("suppressions={}", known.display())
@@ -181,8 +190,7 @@ fn sanitizer(sanitizer: &Sanitizer) -> Result<Outcome, TaskError> {
         .args(["--package", "linerate-tables"])
         .args(["--lib", "--tests", "--target", SANITIZED, "--target-dir"])
         .arg(process::target_dir().join(format!("{}san", &name[..1])))
-        // One test at a time: each starts the threads that it is about.
-        .args(["--", "--test-threads=1"])
+        .arg("--")
         .args(sanitizer.tests)
         .env(
             "RUSTFLAGS",

@@ -117,6 +117,12 @@ fn provide_packages(options: &Options) -> Vec<String> {
 fn run_suites(all: bool, deadline: Instant, limit: Duration) -> Result<Tally, TaskError> {
     let mut command = process::cargo(&["test", "--workspace", "--no-fail-fast", "--"]);
     command.arg("--show-output");
+    // Suites that ask cargo for the program would have it build all crates once more: those that
+    // fuzzing needs have other features in the workspace than under the program alone.
+    let program = process::target_dir().join("debug/linerate");
+    if program.is_file() {
+        command.env("LINERATE_BINARY", program);
+    }
     if all {
         command.arg("--include-ignored");
     }

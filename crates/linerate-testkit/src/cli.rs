@@ -10,7 +10,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// The binary that cargo builds with the same profile as this test; building it is part of the
-/// test. In a guest, where nothing can be built, `LINERATE_BINARY` names it.
+/// test. Where it is built already, or nothing can be, as in a guest, `LINERATE_BINARY` names it.
 pub fn binary() -> &'static str {
     static BINARY: OnceLock<String> = OnceLock::new();
     BINARY.get_or_init(|| {

@@ -24,6 +24,9 @@ pub mod epc;
 mod forms;
 pub mod http;
 pub mod lcore;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod line;
 pub mod pattern;
 pub mod proxy;
 pub mod relay;

@@ -131,6 +131,8 @@ impl Worker {
         let now = self.clock.now();
         let next = self.stage.turn(now, &mut (), &mut self.out);
         self.out.flush();
+        // Slots that the kernel has done with come back, whatever else is sent.
+        self.out.reclaim();
         if came == 0 && next > now {
             std::thread::sleep(Duration::from_micros(200));
         }

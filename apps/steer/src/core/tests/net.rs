@@ -2,12 +2,11 @@
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use linerate_core::env::{Clock, Isa};
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
-use linerate_core::port::TxQueue;
-use linerate_core::run::{Egress, NEVER, Stage, TxPath};
+use linerate_core::run::{Egress, NEVER, Stage};
 use linerate_stack::host::{HostConfig, InterfaceConfig};
 use linerate_stack::socket::{Io, Listen, Stack, StackConfig};
 use linerate_stack::tcp::secret::Secret;
@@ -19,6 +18,7 @@ use linerate_wire::{MacAddr, parse};
 use super::user::{Checker, Echo, PEER};
 use crate::app::App;
 use crate::core::{HostCounts, StackHost, mesh};
+use crate::line::{Line, into};
 use crate::steering::map::MapConfig;
 use crate::steering::plan::{Arrival, Member, Plan};
 use crate::steering::stage::Nobody;
@@ -26,25 +26,6 @@ use crate::steering::{Counts, Setup, Steered};
 
 pub(super) const S: u64 = 1_000_000_000;
 pub(super) const US: u64 = 1_000;
-
-type Line = Arc<Mutex<VecDeque<Packet>>>;
-
-/// A ring or wire that the test empties.
-struct Into {
-    line: Line,
-    room: usize,
-}
-
-impl TxQueue for Into {
-    fn tx_burst(&mut self, burst: &mut Burst, _: &mut PoolCache) -> usize {
-        let mut line = self.line.lock().unwrap();
-        let count = burst.len().min(self.room - line.len().min(self.room));
-        let mut front = Burst::new();
-        burst.move_front(count, &mut front);
-        line.extend(front.drain());
-        count
-    }
-}
 
 /// An lcore: one with connections, or a distributor.
 enum Core {
@@ -141,17 +122,9 @@ impl Net {
         let mut posts = mesh(plan.owners(), 64).into_iter();
         for me in 0..members {
             let mut out = egress();
-            let wire = Into {
-                line: to_peer.clone(),
-                room: usize::MAX,
-            };
-            out.set_outlet(0, Some(TxPath::Queue(Box::new(wire))));
+            out.set_outlet(0, into(&to_peer, usize::MAX));
             for (to, line) in rings.iter().map(|rings| &rings[me]).enumerate() {
-                let ring = Into {
-                    line: line.clone(),
-                    room: 4096,
-                };
-                out.set_outlet(1 + to as u16, Some(TxPath::Queue(Box::new(ring))));
+                out.set_outlet(1 + to as u16, into(line, 4096));
             }
             let setup = Setup {
                 plan: plan.clone(),
@@ -193,11 +166,7 @@ impl Net {
         }
         let mut peer_out = egress();
         let from_peer = Line::default();
-        let wire = Into {
-            line: from_peer.clone(),
-            room: usize::MAX,
-        };
-        peer_out.set_outlet(0, Some(TxPath::Queue(Box::new(wire))));
+        peer_out.set_outlet(0, into(&from_peer, usize::MAX));
         let mut peer = Stack::new(&config(1024), now_ns, &mut peer_out).unwrap();
         let add = peer
             .host()

@@ -1,15 +1,13 @@
 //! Machines that run files, with as many lcores as they have plans for, joined by networks in
 //! memory, in virtual time.
 
-use std::collections::VecDeque;
 use std::net::Ipv4Addr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use linerate_appliance::config;
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
-use linerate_core::port::TxQueue;
-use linerate_core::run::{Egress, NEVER, Stage, TxPath};
+use linerate_core::run::{Egress, NEVER, Stage};
 use linerate_dispatch::Owners;
 use linerate_stack::host::InterfaceConfig;
 use linerate_testkit::Random;
@@ -18,31 +16,13 @@ use linerate_wire::MacAddr;
 use crate::config::File;
 use crate::core::mesh;
 use crate::lcore::{Lcore, Maker, Several};
+use crate::line::{Line, into};
 use crate::steering::Cores;
 use crate::steering::plan::{self, Arrival, Member, Plan, PortPlan};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
 /// Packets that a ring between lcores holds.
 const RING: usize = 4096;
-
-type Line = Arc<Mutex<VecDeque<Packet>>>;
-
-/// A ring or wire that the test empties.
-struct Into {
-    line: Line,
-    room: usize,
-}
-
-impl TxQueue for Into {
-    fn tx_burst(&mut self, burst: &mut Burst, _: &mut PoolCache) -> usize {
-        let mut line = self.line.lock().unwrap();
-        let count = burst.len().min(self.room - line.len().min(self.room));
-        let mut front = Burst::new();
-        burst.move_front(count, &mut front);
-        line.extend(front.drain());
-        count
-    }
-}
 
 struct Worker {
     stage: Lcore,
@@ -144,8 +124,7 @@ impl Net {
             let lines = sent.iter().map(|line| (line, usize::MAX));
             let rings = sources.iter().map(|of| (&of[ports + me], RING));
             for (outlet, (line, room)) in (0..).zip(lines.chain(rings)) {
-                let line = line.clone();
-                out.set_outlet(outlet, Some(TxPath::Queue(Box::new(Into { line, room }))));
+                out.set_outlet(outlet, into(line, room));
             }
             Worker {
                 stage: maker.lcore(me as Member, &mut out).unwrap(),

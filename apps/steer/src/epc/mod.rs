@@ -74,6 +74,8 @@ pub struct Counts {
     pub to_own: u64,
     /// Packets that came to users of `ran`.
     pub to_users: u64,
+    /// Users' packets that a gateway has passed on in bursts, past its sockets.
+    pub in_bursts: u64,
 }
 
 /// What a node sends in one call.
@@ -342,6 +344,7 @@ impl<R: Role> Epc<R> {
             unsent,
             to_own,
             to_users,
+            in_bursts,
         } = self.counts;
         let mut all = self.node.counts();
         all.extend([
@@ -350,6 +353,7 @@ impl<R: Role> Epc<R> {
             ("unsent", unsent),
             ("to_own", to_own),
             ("to_users", to_users),
+            ("in_bursts", in_bursts),
             ("connections", self.streams.open() as u64),
         ]);
         all
@@ -452,6 +456,7 @@ impl<R: Role> App for Epc<R> {
             now_ns,
         };
         self.node.forward(burst, &mut done, &mut ways);
+        self.counts.in_bursts += done.len() as u64;
         let mut is_for_others = false;
         for mut packet in done.drain() {
             let to = packet.data().get(TO..).and_then(|to| to.first_chunk());

@@ -41,7 +41,7 @@ impl HostWays<'_> {
         if known == number && self.host.is_current(path) {
             return Some(path);
         }
-        let (path, _) = self.host.path(None, Ipv4Addr::from(to).into()).ok()?;
+        let path = self.host.path_through(Ipv4Addr::from(to).into())?;
         self.known.places[at] = (number, path);
         Some(path)
     }

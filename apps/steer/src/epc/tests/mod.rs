@@ -72,7 +72,17 @@ fn apart(net: &mut Net, lcores: usize, profile: &str) -> usize {
 /// Users attach, send, are idle, ask for their bearer, and go.
 const LIFE: &str = "connected = 1.0\npackets = 5\nidle = 2.0\nrounds = 2\naway = 1000.0\n";
 
+/// Each gateway passes all packets that find their user connected on in bursts.
+fn assert_passed_in_bursts(net: &mut Net) {
+    let all = net.all_counts();
+    for app in ["sgw", "pgw"] {
+        let passed = net.count(app, "up_packets") + net.count(app, "down_packets");
+        assert_eq!(net.count(app, "in_bursts"), passed, "{app}\n{all}");
+    }
+}
+
 fn assert_lived(net: &mut Net) {
+    assert_passed_in_bursts(net);
     let all = net.all_counts();
     for (app, name, value) in [
         ("ran", "attached", USERS),

@@ -176,8 +176,24 @@ fn apps(running: &Running<Lcore>) -> Vec<Value> {
     rows
 }
 
+/// What an lcore is to the packets: it receives, or has connections, or both; or it sends what the
+/// others have made.
+fn role(worker: &mut Worker<Lcore>) -> Option<&'static str> {
+    let (steering, _) = worker.stage.steering()?;
+    let (plan, me) = (steering.plan(), steering.me());
+    Some(match (plan.is_home(me), plan.owns(me)) {
+        (true, true) => "receives, owns",
+        (true, false) => "receives",
+        (false, true) => "owns",
+        (false, false) => "sends",
+    })
+}
+
+/// Names and values of a row.
+type Counted = [(&'static str, u64); 16];
+
 /// What steering and moves of an lcore have counted, with the entries of its maps now.
-fn steered(worker: &mut Worker<Lcore>) -> Option<[(&'static str, u64); 16]> {
+fn steered(worker: &mut Worker<Lcore>) -> Option<Counted> {
     let (steering, moves) = worker.stage.steering()?;
     let (counts, map) = (steering.counts(), steering.map());
     let entries = |map: &Map, phases: &[Phase]| -> u64 {
@@ -208,13 +224,15 @@ fn steered(worker: &mut Worker<Lcore>) -> Option<[(&'static str, u64); 16]> {
 const OF_NOW: [&str; 3] = ["entries", "fin_entries", "map_bytes"];
 
 fn steering(running: &Running<Lcore>) -> Vec<Value> {
-    let row = |(lcore, counts): (String, [(&'static str, u64); 16])| {
+    let of = |worker: &mut Worker<Lcore>| Some((role(worker)?, steered(worker)?));
+    let row = |(lcore, (role, counts)): (String, (&str, Counted))| {
         let mut row = serde_json::Map::new();
         row.insert("lcore".into(), lcore.into());
+        row.insert("role".into(), role.into());
         row.extend(counts.map(|(name, value)| (name.into(), value.into())));
         Value::Object(row)
     };
-    ask(running, steered).into_iter().map(row).collect()
+    ask(running, of).into_iter().map(row).collect()
 }
 
 /// Sums over all lcores.

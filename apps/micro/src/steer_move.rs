@@ -1,19 +1,22 @@
 //! Connections that move from lcore to lcore while data flows: how long each stands still, and what
 //! is lost.
 //!
-//! Two lcores with stacks and a peer work in turns in one thread, joined by rings. The peer keeps
-//! data under way on every connection and compares what comes back. A connection stands still from
-//! the moment that its user gives it away until the other lcore's user is told of its next data.
+//! Two lcores with stacks have a CPU each, joined by rings; the peer works in turns with the first,
+//! which is the home of all. The peer keeps data under way on every connection and compares what
+//! comes back. A connection stands still from the moment that its user gives it away until the
+//! other lcore's user is told of its next data. That is what the two lcores have to do before they
+//! look into their rings, and the peer's turn: so it grows with the connections that are busy.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use linerate_appliance::error::Error;
-use linerate_core::env::{Clock, Isa};
+use linerate_core::env::{Clock, Isa, Lcore};
 use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
 use linerate_core::ring::{Pop, spsc};
-use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker};
+use linerate_core::run::{Egress, Inlet, NEVER, Stage, TxPath, Worker};
 use linerate_dispatch::Owners;
 use linerate_stack::host::InterfaceConfig;
 use linerate_stack::reassembly;
@@ -26,6 +29,7 @@ use linerate_steer::steering::plan::{Arrival, Member, Plan, PortPlan, secret};
 use linerate_steer::steering::{Setup, Steered};
 use linerate_wire::MacAddr;
 
+use super::probe::pause;
 use super::random::mixed;
 use super::tcp::lost;
 use super::{Row, Run, Sample};
@@ -38,6 +42,7 @@ pub(super) const ROWS: &[Row] = &[
             let moved = moves(run)?;
             let us = |of: usize| moved.pauses_us[moved.pauses_us.len() * of / 1000];
             let sample = Sample::new(row, us(990), "us", "as the machine gives");
+            let sample = sample.with("connections", CONNECTIONS);
             let sample = sample.with("p50_us", us(500)).with("p999_us", us(999));
             Ok(sample.with("moves", moved.pauses_us.len()))
         },
@@ -55,7 +60,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 const MOVES: usize = 10_000;
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: usize = 16;
 /// Bytes under way on each.
 const UNDER_WAY: u64 = 2 * 1448;
 const PORT: u16 = 7;
@@ -73,17 +78,44 @@ struct Moved {
     bytes: u64,
 }
 
+/// What the thread that measures and the users of the lcores tell each other.
+#[derive(Default)]
+struct Orders {
+    /// By lcore: a number by which it chooses a connection to give away; 0: none.
+    wanted: [AtomicU64; 2],
+    /// When one was given away, and when it had data at the other lcore: ticks, 0: not yet.
+    began: AtomicU64,
+    first: AtomicU64,
+    /// Times that an lcore had no connection that could go.
+    stayed: AtomicU64,
+    accepted: AtomicUsize,
+}
+
 /// Sends back what comes.
 struct Echo {
     clock: Clock,
+    me: usize,
+    orders: Arc<Orders>,
     all: Vec<SocketId>,
-    /// One that has come and has had no data yet, and since when one has.
+    /// One that has come and has had no data yet.
     came: Option<SocketId>,
-    first: Option<u64>,
     buffer: Box<[u8]>,
 }
 
 impl Echo {
+    /// Gives a connection away.
+    fn part(&mut self, io: &mut Io<'_>, drawn: u64) {
+        if self.all.is_empty() {
+            self.orders.stayed.fetch_add(1, Ordering::Release);
+            return;
+        }
+        let id = self.all.swap_remove(drawn as usize % self.all.len());
+        self.orders.began.store(self.clock.now(), Ordering::Relaxed);
+        if io.move_to(id, 1 - self.me as Member).is_err() {
+            self.orders.stayed.fetch_add(1, Ordering::Release);
+        }
+    }
+
     fn begin(&mut self, io: &mut Io<'_>, id: SocketId) {
         self.all.push(id);
         // It is there.
@@ -102,12 +134,14 @@ impl App for Echo {
                 Source::Listener(listener) => {
                     while let Some((id, _)) = io.accept(listener) {
                         self.begin(io, id);
+                        self.orders.accepted.fetch_add(1, Ordering::Release);
                     }
                 }
                 Source::Connection(id) => {
                     if self.came == Some(id) {
                         self.came = None;
-                        self.first = Some(self.clock.now());
+                        // Behind the time at which it began, which the other lcore has stored.
+                        self.orders.first.store(self.clock.now(), Ordering::Release);
                     }
                     while let Ok(count @ 1..) = io.read(id, &mut self.buffer) {
                         // There is room for all that is under way.
@@ -116,6 +150,15 @@ impl App for Echo {
                 }
             }
         }
+    }
+
+    fn turn(&mut self, io: &mut Io<'_>) -> u64 {
+        let wanted = &self.orders.wanted[self.me];
+        if wanted.load(Ordering::Relaxed) != 0 {
+            let drawn = wanted.swap(0, Ordering::Acquire);
+            self.part(io, drawn);
+        }
+        NEVER
     }
 }
 
@@ -128,6 +171,7 @@ impl User for Echo {
 
     fn stayed(&mut self, _: &mut Io<'_>, id: SocketId) {
         self.all.push(id);
+        self.orders.stayed.fetch_add(1, Ordering::Release);
     }
 }
 
@@ -152,8 +196,22 @@ fn place(connection: usize, at: u64) -> usize {
     (at + connection as u64 * 977) as usize % PERIOD
 }
 
+type Station = Worker<Steered<StackHost<Echo>>>;
+
+/// One turn of an lcore; how many packets came.
+fn turn(lcore: &mut Station, clock: Clock) -> usize {
+    let came = lcore.round();
+    let Worker { stage, egress, .. } = lcore;
+    stage.turn(clock.now(), &mut (), egress);
+    egress.flush();
+    came
+}
+
 struct Bench {
-    lcores: Vec<Worker<Steered<StackHost<Echo>>>>,
+    /// The lcore of this thread.
+    first: Station,
+    idle: u32,
+    orders: Arc<Orders>,
     clock: Clock,
     peer: Stack,
     out: Egress,
@@ -194,7 +252,9 @@ fn stack(number: u8, secret: Secret, now_ns: u64, out: &mut Egress) -> Result<St
 }
 
 impl Bench {
-    fn new() -> Result<Self, Error> {
+    /// The peer and the first lcore, and the second one.
+    fn new() -> Result<(Self, Station), Error> {
+        let orders = Arc::new(Orders::default());
         let pool = Pool::new(&PoolConfig::new("bench", 32_768))?;
         let clock = Clock::calibrate();
         let egress = || Egress::new(PoolCache::new(std::slice::from_ref(&pool)));
@@ -223,9 +283,10 @@ impl Bench {
             };
             let mut user = Echo {
                 clock,
+                me: me.into(),
+                orders: orders.clone(),
                 all: Vec::new(),
                 came: None,
-                first: None,
                 buffer: vec![0; 2 * CHUNK].into(),
             };
             let mut stack = stack(2, same, now_ns, &mut out)?;
@@ -255,8 +316,14 @@ impl Bench {
             lcores[to].add_inlet(Inlet::ring(1 + to as u16, 0, taker));
         }
         let peer = stack(1, Secret::random(), now_ns, &mut out)?;
-        Ok(Self {
-            lcores,
+        let mut lcores = lcores.into_iter();
+        let (Some(first), Some(second)) = (lcores.next(), lcores.next()) else {
+            return Err(lost("there are no two lcores"));
+        };
+        let bench = Self {
+            first,
+            idle: 0,
+            orders,
             clock,
             peer,
             out,
@@ -266,16 +333,14 @@ impl Bench {
             by_number: Vec::new(),
             pattern: pattern(),
             wrong: 0,
-        })
+        };
+        Ok((bench, second))
     }
 
-    /// One turn of all. The peer writes unless it is to end.
+    /// One turn of the first lcore and the peer, which writes unless it is to end.
     fn turn(&mut self, ends: bool) {
-        for lcore in &mut self.lcores {
-            lcore.round();
-            let Worker { stage, egress, .. } = lcore;
-            stage.turn(self.clock.now(), &mut (), egress);
-            egress.flush();
+        if turn(&mut self.first, self.clock) == 0 {
+            pause(&mut self.idle);
         }
         let now_ns = self.clock.ns(self.clock.now());
         let mut burst = Burst::new();
@@ -333,7 +398,7 @@ impl Bench {
             self.by_number.push((id, Talk::default()));
         }
         let mut patience = PATIENCE;
-        while self.accepted() < CONNECTIONS {
+        while self.orders.accepted.load(Ordering::Acquire) < CONNECTIONS {
             self.turn(true);
             patience -= 1;
             if patience == 0 {
@@ -343,35 +408,26 @@ impl Bench {
         Ok(())
     }
 
-    fn accepted(&mut self) -> usize {
-        let each = self.lcores.iter_mut();
-        each.map(|lcore| lcore.stage.host().user.all.len()).sum()
-    }
-
     /// Has a connection of lcore `from` move to the other one; how long it stood still, in us.
-    fn step(&mut self, from: usize, which: usize) -> Result<Option<f64>, Error> {
-        let to = 1 - from;
-        let now_ns = self.clock.ns(self.clock.now());
-        let lcore = &mut self.lcores[from];
-        let host = lcore.stage.host();
-        if host.user.all.is_empty() {
-            return Ok(None);
-        }
-        let which = which % host.user.all.len();
-        let id = host.user.all.swap_remove(which);
-        let stayed = host.counts().stayed;
-        let mut io = host.stack.io(now_ns, &mut lcore.egress);
-        let began = self.clock.now();
-        if io.move_to(id, to as Member).is_err() {
-            return Err(lost("a connection has ended"));
-        }
+    fn step(&mut self, from: usize, drawn: u64) -> Result<Option<f64>, Error> {
+        let Orders {
+            wanted,
+            began,
+            first,
+            stayed,
+            ..
+        } = &*self.orders.clone();
+        let before = stayed.load(Ordering::Acquire);
+        first.store(0, Ordering::Relaxed);
+        wanted[from].store(drawn | 1 << 63, Ordering::Release);
         for _ in 0..PATIENCE {
             self.turn(false);
-            if let Some(first) = self.lcores[to].stage.host().user.first.take() {
-                let ticks = first.saturating_sub(began);
+            let had = first.load(Ordering::Acquire);
+            if had != 0 {
+                let ticks = had.saturating_sub(began.load(Ordering::Relaxed));
                 return Ok(Some(ticks as f64 * 1e6 / self.clock.hz()));
             }
-            if self.lcores[from].stage.host().counts().stayed > stayed {
+            if stayed.load(Ordering::Acquire) > before {
                 return Ok(None);
             }
         }
@@ -390,7 +446,7 @@ impl Bench {
             if tries > 10 * moves {
                 return Err(lost("connections do not move"));
             }
-            let drawn = mixed(tries as u64) as usize;
+            let drawn = mixed(tries as u64);
             pauses_us.extend(self.step(tries % 2, drawn)?);
         }
         let is_whole = |(_, talk): &(SocketId, Talk)| talk.sent == talk.got;
@@ -412,5 +468,19 @@ impl Bench {
 
 fn moves(run: Run) -> Result<Moved, Error> {
     let count = if run.quick { 100 } else { MOVES };
-    run.pinned(move |_| Bench::new()?.run(count))?
+    let (mut bench, mut second) = Bench::new()?;
+    let (stop, clock) = (Arc::new(AtomicBool::new(false)), bench.clock);
+    let stopped = stop.clone();
+    let other = Lcore::spawn("second", Some(run.cpus[1]), move || {
+        let mut idle = 0;
+        while !stopped.load(Ordering::Relaxed) {
+            if turn(&mut second, clock) == 0 {
+                pause(&mut idle);
+            }
+        }
+    })?;
+    let moved = run.pinned(move |_| bench.run(count));
+    stop.store(true, Ordering::Relaxed);
+    other.join()?;
+    moved?
 }

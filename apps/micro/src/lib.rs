@@ -36,9 +36,11 @@ mod rss;
 mod shm;
 mod steer;
 mod steer_move;
+mod steer_talk;
 mod tcp;
 mod tcp_bulk;
 mod tcp_conn;
+mod tcp_flood;
 mod tcp_rr;
 mod tcp_rtt;
 mod timers;
@@ -196,6 +198,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         steer::ROWS,
         epc::ROWS,
         steer_move::ROWS,
+        steer_talk::ROWS,
         parse::ROWS,
         rss::ROWS,
         exact::ROWS,
@@ -215,6 +218,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         tcp_rtt::ROWS,
         tcp_bulk::ROWS,
         tcp_conn::ROWS,
+        tcp_flood::ROWS,
         http::ROWS,
     ];
     rooms.into_iter().flatten()

@@ -220,6 +220,11 @@ impl Pair {
         now - std::mem::replace(&mut self.turned, now)
     }
 
+    /// What has passed since the last turn is nobody's work.
+    pub(super) fn rest(&mut self) {
+        self.turned = self.clock.now();
+    }
+
     /// The time in nanoseconds.
     pub(super) fn now_ns(&self) -> u64 {
         self.clock.ns(self.clock.now())

@@ -38,18 +38,30 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 /// What an application does between two turns of the wire: open, ask, answer, close.
-struct Opening {
-    pair: Pair,
+pub(super) struct Opening {
+    pub(super) pair: Pair,
     /// Connections begun and ended.
     begun: u32,
-    ended: u64,
+    pub(super) ended: u64,
     under_way: usize,
     /// Four-tuples that are used in turns.
     kinds: u32,
 }
 
 impl Opening {
-    fn client_turn(&mut self) {
+    /// `quick`: over few four-tuples.
+    pub(super) fn new(quick: bool) -> Result<Self, Error> {
+        let kinds = if quick { 1000 } else { KINDS };
+        Ok(Self {
+            pair: Pair::new(kinds, |config| config.connections = 4096, |_| {})?,
+            begun: 0,
+            ended: 0,
+            under_way: 0,
+            kinds,
+        })
+    }
+
+    pub(super) fn client_turn(&mut self) {
         let Self {
             pair,
             begun,
@@ -95,7 +107,7 @@ impl Opening {
         });
     }
 
-    fn server_turn(&mut self) {
+    pub(super) fn server_turn(&mut self) {
         self.pair.server(|server, now_ns| {
             server.serve(now_ns, |io, event| match event.source {
                 Source::Listener(listener) => {
@@ -123,16 +135,8 @@ fn answer_and_close(io: &mut Io<'_>, id: SocketId) {
 const KINDS: u32 = 240_000;
 
 fn connections(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let kinds = if run.quick { 1000 } else { KINDS };
-    let pair = Pair::new(kinds, |config| config.connections = 4096, |_| {})?;
-    let pages = pair.pages;
-    let mut opening = Opening {
-        pair,
-        begun: 0,
-        ended: 0,
-        under_way: 0,
-        kinds,
-    };
+    let mut opening = Opening::new(run.quick)?;
+    let pages = opening.pair.pages;
     let (opening, ns) = run.pinned(move |run| {
         let turn = |opening: &mut Opening| {
             let before = opening.ended;
@@ -168,7 +172,7 @@ fn idle(row: &'static str, run: Run) -> Result<Sample, Error> {
 }
 
 /// Frames of SYNs from hosts that do not exist.
-fn syn(number: u64) -> Vec<u8> {
+pub(super) fn syn(number: u64) -> Vec<u8> {
     let random = mixed(number);
     // 10.0.0.0/8, of which nobody is a neighbour.
     let source = Ipv4Addr::from_bits(0x0a00_0000 | (random as u32 & 0x00ff_ffff));

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::checks;
 use super::full_table::frr;
+use super::lossy;
 use super::machine::Cpus;
 use super::ours::Linerate;
 use super::pair;
@@ -47,6 +48,7 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "tcp.rtt.p999",               unit: "us",     limit: Some(20.0),  on_request: false, measure: round_trip },
     Absolute { name: "tcp.idle.bytes",             unit: "bytes",  limit: Some(512.0), on_request: false, measure: idle_connection },
     Absolute { name: "tcp.flood.syn",              unit: "TSC cycles", limit: Some(250.0), on_request: false, measure: forged_syn },
+    Absolute { name: "tcp.fair",                   unit: "of 1",   limit: Some(0.1),   on_request: false, measure: fair },
     Absolute { name: "http.rr.ring",               unit: "TSC cycles", limit: Some(1500.0), on_request: false, measure: http_request },
     Absolute { name: "http.conn.ring",             unit: "TSC cycles", limit: Some(4000.0), on_request: false, measure: http_connection },
     Absolute { name: "memif.idle",                 unit: "%",      limit: Some(1.0),   on_request: false, measure: idle },
@@ -163,6 +165,12 @@ fn million(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
 /// A server's work on a TCP connection with a question and an answer, in TSC cycles.
 fn tcp_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     Ok(micro(linerate, "tcp.conn", 1.0, cpus)?.value)
+}
+
+/// How far the share of our CUBIC is from half, beside one of Linux on the same link.
+fn fair(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let linerate = linerate.ok_or_else(no_peer_side)?;
+    lossy::fair(linerate, cpus, linerate.shortened(25.0))
 }
 
 /// An HTTP server's work on a request on one of 1 K kept connections, in TSC cycles.

@@ -442,9 +442,14 @@ pub(super) struct Forwarder {
 
 impl Forwarder {
     /// Starts it and waits for its first line.
-    pub(super) fn start(mut command: Command) -> Result<Forwarder, TaskError> {
+    pub(super) fn start(command: Command) -> Result<Forwarder, TaskError> {
+        Self::start_as("forwarder", command)
+    }
+
+    /// The same, of several at a time: each has a log of this name.
+    pub(super) fn start_as(log: &str, mut command: Command) -> Result<Forwarder, TaskError> {
         let name = process::spelled(&command);
-        let log = process::target_dir().join("compare/forwarder.log");
+        let log = process::target_dir().join(format!("compare/{log}.log"));
         let errors = File::create(&log).map_err(TaskError::file(&log))?;
         let mut child = command
             .stdin(Stdio::null())

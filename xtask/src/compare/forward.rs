@@ -70,6 +70,8 @@ impl Setting<'_> {
             | Peer::Smoltcp
             | Peer::Linux(_)
             | Peer::LinuxTcp { .. }
+            | Peer::LinuxBulk(_)
+            | Peer::Lossy(_)
             | Peer::Nginx(_)
             | Peer::Guests
             | Peer::Conntrack { .. }

@@ -220,21 +220,7 @@ impl Http {
         command.arg("steer").arg(file);
         let mut server = Forwarder::start(command)?;
         let (asked, busy) = self.asked(Some(linerate), &self.ours, steered, seconds, || {
-            let mut ctl = Command::new(linerate.program());
-            ctl.args([
-                "ctl",
-                "--socket",
-                &socket.to_string(),
-                "show",
-                "lcores",
-                "--json",
-            ]);
-            let lcores: Option<Value> = serde_json::from_str(&process::read(&mut ctl)?).ok();
-            let busy = lcores.as_ref().and_then(|lcores| {
-                let rows = lcores["rows"].as_array()?;
-                rows.iter().find_map(|row| row["busy_share"].as_f64())
-            });
-            Ok(busy.unwrap_or(1.0))
+            linerate.busy_share(&socket.to_string())
         })?;
         server.stop();
         let mut sample = self.sample(asked, busy, steered);

@@ -4,10 +4,12 @@
 //! run ours, peer, ours, peer, for at least five rounds, one at a time, and the medians are
 //! compared. [`ours`] runs `linerate bench micro`, [`peer`] our C programs that drive DPDK,
 //! [`forward`] DPDK's own applications, [`pair`] two processes of either, [`crossing`] and [`tcp`]
-//! the kernel as a router, [`http`] web servers, [`guests`] two guests. What is changed on the
+//! the kernel as a router, [`bulk`] and [`lossy`] its TCP, [`http`] web servers, [`guests`] two
+//! guests. What is changed on the
 //! machine for it (huge pages, namespaces, the session's weight) is undone at the end.
 
 mod absolute;
+mod bulk;
 mod checks;
 mod conntrack;
 mod crossing;
@@ -17,6 +19,7 @@ mod full_table;
 mod guests;
 mod http;
 mod hugepages;
+mod lossy;
 mod machine;
 mod near;
 mod ours;
@@ -27,10 +30,13 @@ mod rows;
 mod sample;
 mod smoltcp;
 mod stats;
+mod stream;
 mod tcp;
 mod testpmd;
 mod veth;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -41,10 +47,12 @@ use rustix::fs::OFlags;
 use serde_json::json;
 
 use absolute::{ABSOLUTES, Absolute};
+use bulk::{Bulk, Way};
 use crossing::{Crossing, Job};
 use forward::Setting;
 use http::{Asking, Http};
 use hugepages::Hugepages;
+use lossy::Lossy;
 use machine::Cpus;
 use near::Patience;
 use ours::Linerate;
@@ -90,6 +98,10 @@ pub(crate) struct Options {
     #[arg(long)]
     strict: bool,
 }
+
+/// What each side of a row of losses measures in each round, in s: a loss in a hundred is a matter
+/// of chance for long.
+const LOSSY_SECONDS: f64 = 10.0;
 
 /// What each side measures in each round of a quick run, in s.
 const QUICK_SECONDS: f64 = 0.1;
@@ -297,6 +309,9 @@ struct Bench<'a> {
     xgen: Option<PathBuf>,
     /// The program of rows whose peer is smoltcp, likewise.
     smoltcp: Option<PathBuf>,
+    /// The selected rows of losses, and what they have measured.
+    lossy: Vec<Lossy>,
+    lossy_rounds: RefCell<BTreeMap<Lossy, Rounds>>,
     linerate: Option<Linerate>,
 }
 
@@ -320,6 +335,8 @@ impl<'a> Bench<'a> {
                     | Peer::Smoltcp
                     | Peer::Linux(_)
                     | Peer::LinuxTcp { .. }
+                    | Peer::LinuxBulk(_)
+                    | Peer::Lossy(_)
                     | Peer::Nginx(_)
                     | Peer::Guests
                     | Peer::Conntrack { .. }
@@ -352,6 +369,11 @@ impl<'a> Bench<'a> {
         let xgen = on_veth.then(peer::build_xgen).transpose()?;
         let needs_smoltcp = rows.iter().any(|row| row.peer == Peer::Smoltcp);
         let smoltcp = needs_smoltcp.then(smoltcp::build).transpose()?;
+        let lossy = rows.iter().filter_map(|row| match row.peer {
+            Peer::Lossy(lossy) => Some(lossy),
+            _ => None,
+        });
+        let lossy = lossy.collect();
         let has_input = rows.iter().any(|row| has_input(row.peer));
         let linerate = (!options.peer_only || has_input || rows.iter().any(is_own))
             .then(|| Linerate::build(options.quick))
@@ -375,6 +397,8 @@ impl<'a> Bench<'a> {
             port,
             xgen,
             smoltcp,
+            lossy,
+            lossy_rounds: RefCell::default(),
             linerate,
         })
     }
@@ -389,6 +413,8 @@ impl<'a> Bench<'a> {
                 | Peer::Veth { .. }
                 | Peer::Linux(_)
                 | Peer::LinuxTcp { .. }
+                | Peer::LinuxBulk(_)
+                | Peer::Lossy(_)
                 | Peer::Nginx(_)
                 | Peer::Guests
                 | Peer::Pair(_)
@@ -415,6 +441,12 @@ impl<'a> Bench<'a> {
         }
         if let Peer::LinuxTcp { plain } = row.peer {
             return self.tcp(row, plain, wanted, &mut undo, data);
+        }
+        if let Peer::LinuxBulk(way) = row.peer {
+            return self.bulk(row, way, wanted, &mut undo, data);
+        }
+        if let Peer::Lossy(lossy) = row.peer {
+            return self.lossy(lossy, wanted, data);
         }
         if let Peer::Nginx(asking) = row.peer {
             return self.http(row, asking, wanted, &mut undo, data);
@@ -585,6 +617,46 @@ impl<'a> Bench<'a> {
         Ok(())
     }
 
+    /// The rounds of a row of one TCP connection with an end of ours.
+    fn bulk(
+        &self,
+        row: &Row,
+        way: Way,
+        wanted: usize,
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let seconds = self.seconds(row);
+        let mut bulk = Bulk::create(undo, &self.cpus, way)?;
+        bulk.choose(row.name, linerate, seconds)?;
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            if let Some(linerate) = linerate {
+                data.ours.push(bulk.ours(linerate, seconds)?);
+            }
+            data.peer.push(bulk.peer(seconds)?);
+        }
+        Ok(())
+    }
+
+    /// The rounds of a row of losses: those of all selected ones are measured with the first.
+    fn lossy(&self, row: Lossy, wanted: usize, data: &mut Rounds) -> Result<(), TaskError> {
+        let Some(linerate) = self.linerate.as_ref().filter(|_| !self.options.peer_only) else {
+            return Err(TaskError::Missing {
+                what: "the links of this row are linerate's".into(),
+                fix: "leave out --peer-only".into(),
+            });
+        };
+        let mut measured = self.lossy_rounds.borrow_mut();
+        if measured.is_empty() {
+            let seconds = self.options.seconds(LOSSY_SECONDS);
+            *measured = lossy::measure(&self.lossy, linerate, &self.cpus, (wanted, seconds))?;
+        }
+        *data = measured.remove(&row).unwrap_or_default();
+        Ok(())
+    }
+
     /// The rounds of a row of web servers.
     fn http(
         &self,
@@ -752,6 +824,15 @@ mod tests {
         match cannot_run(&["cc", "ip", "ethtool", "iperf3", "taskset"]) {
             Some(reason) => println!("SKIP {reason}"),
             None => run("router.veth"),
+        }
+    }
+
+    #[test]
+    #[ignore = "long: builds linerate, and TCP over a TAP and over bad links"]
+    fn rows_of_tcp_beside_linux_run() {
+        match cannot_run(&["cc", "ip", "ethtool", "taskset"]) {
+            Some(reason) => println!("SKIP {reason}"),
+            None => run("tcp.bulk.tap,tcp.lossy,tcp.fair"),
         }
     }
 

@@ -14,6 +14,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use super::machine::Cpus;
 use super::rows::{Driver, Peer, Row};
 use super::sample::{self, Sample};
@@ -48,6 +50,18 @@ impl Linerate {
 
     pub(super) fn is_quick(&self) -> bool {
         self.quick
+    }
+
+    /// The share of its time that the first lcore of a running forwarder was busy.
+    pub(super) fn busy_share(&self, socket: &str) -> Result<f64, TaskError> {
+        let mut ctl = Command::new(&self.program);
+        ctl.args(["ctl", "--socket", socket, "show", "lcores", "--json"]);
+        let lcores: Option<Value> = serde_json::from_str(&process::read(&mut ctl)?).ok();
+        let busy = lcores.as_ref().and_then(|lcores| {
+            let rows = lcores["rows"].as_array()?;
+            rows.iter().find_map(|row| row["busy_share"].as_f64())
+        });
+        Ok(busy.unwrap_or(1.0))
     }
 
     /// `seconds`, or less in a quick run.

@@ -275,12 +275,17 @@ fn source(name: &str) -> PathBuf {
 
 /// The feeder and the dropper of the veth rows; needs no DPDK.
 pub(super) fn build_xgen() -> Result<PathBuf, TaskError> {
+    build_plain("xgen")
+}
+
+/// A program of one file that needs no DPDK.
+pub(super) fn build_plain(name: &str) -> Result<PathBuf, TaskError> {
     let folder = process::target_dir().join("compare");
     std::fs::create_dir_all(&folder).map_err(TaskError::file(&folder))?;
-    let output = folder.join("xgen");
+    let output = folder.join(name);
     let mut cc = Command::new("cc");
     cc.args(["-O2", "-w"])
-        .arg(source("xgen.c"))
+        .arg(source(&format!("{name}.c")))
         .arg("-o")
         .arg(&output);
     process::read(&mut cc)?;

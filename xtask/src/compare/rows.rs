@@ -1,7 +1,9 @@
 //! The table of what is compared, and the bar for each row. Later work adds its rows here.
 
+use super::bulk::Way;
 use super::crossing::Job as Middle;
 use super::http::Asking;
+use super::lossy::{Beside, Fault, Lossy};
 use super::pair::{Job, Joint, Pair};
 
 /// What a row counts, and with it which way is better.
@@ -13,6 +15,8 @@ pub(super) enum Unit {
     Mpps,
     /// Gigabits of payload per second.
     Gbps,
+    /// Megabits of payload per second.
+    Mbps,
     /// Thousand requests per second.
     Krps,
 }
@@ -23,6 +27,7 @@ impl Unit {
             Unit::Ns => "ns",
             Unit::Mpps => "Mpps",
             Unit::Gbps => "Gb/s",
+            Unit::Mbps => "Mb/s",
             Unit::Krps => "K/s",
         }
     }
@@ -31,7 +36,7 @@ impl Unit {
     pub(super) fn ratio(self, ours: f64, peer: f64) -> f64 {
         match self {
             Unit::Ns => peer / ours,
-            Unit::Mpps | Unit::Gbps | Unit::Krps => ours / peer,
+            Unit::Mpps | Unit::Gbps | Unit::Mbps | Unit::Krps => ours / peer,
         }
     }
 }
@@ -67,6 +72,10 @@ pub(super) enum Peer {
     Linux(Middle),
     /// The same, of one TCP connection between two hosts. `plain`: without offloads anywhere.
     LinuxTcp { plain: bool },
+    /// Linux to Linux over a veth pair; ours is to Linux over a TAP.
+    LinuxBulk(Way),
+    /// Another sender over a link like ours.
+    Lossy(Lossy),
     /// nginx, asked as we are.
     Nginx(Asking),
     /// Open vSwitch's connection tracking, on what `linerate bench input ROW` wrote; `nat`: with
@@ -154,6 +163,35 @@ const fn tcp(name: &'static str, target: f64, plain: bool) -> Row {
         unit: Unit::Gbps,
         target: Some(target),
         peer: Peer::LinuxTcp { plain },
+    }
+}
+
+const fn bulk(name: &'static str, way: Way) -> Row {
+    Row {
+        name,
+        unit: Unit::Gbps,
+        target: Some(0.8),
+        peer: Peer::LinuxBulk(way),
+    }
+}
+
+/// A long thin link, on which 0.95 is where the noise of losses ends.
+const fn lossy(name: &'static str, fault: Fault, beside: Beside) -> Row {
+    Row {
+        name,
+        unit: Unit::Mbps,
+        target: Some(0.95),
+        peer: Peer::Lossy(Lossy { fault, beside }),
+    }
+}
+
+/// Against another row of ours.
+const fn own(name: &'static str, unit: Unit, target: f64, row: &'static str) -> Row {
+    Row {
+        name,
+        unit,
+        target: Some(target),
+        peer: Peer::Own { row },
     }
 }
 
@@ -260,7 +298,9 @@ pub(super) const ROWS: &[Row] = &[
     one_core("rss.softrss.36",          Some(10.0)),
     one_core("rss.inverse",             Some(20.0)),
     one_core("steer.connect",           Some(10.0)),
-    Row { name: "epc.attach", unit: Unit::Ns, target: Some(1.15), peer: Peer::Own { row: "epc.attach.hash" } },
+    own("steer.talk.64",                Unit::Gbps, 1.0, "steer.talk.64.hardware"),
+    own("steer.talk.1448",              Unit::Gbps, 1.0, "steer.talk.1448.hardware"),
+    own("epc.attach",                   Unit::Ns, 1.15, "epc.attach.hash"),
     one_core("exact.lookup16.1k",       Some(1.5)),
     one_core("exact.lookup16.4m",       Some(1.5)),
     one_core("exact.miss16.1k",         None),
@@ -301,6 +341,17 @@ pub(super) const ROWS: &[Row] = &[
     smoltcp("tcp.rr.1",             1.5),
     smoltcp("tcp.rr.10k",           20.0),
     smoltcp("tcp.bulk.1448",        2.0),
+    bulk("tcp.bulk.tap.tx",         Way::Out),
+    bulk("tcp.bulk.tap.rx",         Way::In),
+    lossy("tcp.lossy.0",            Fault::Nothing,    Beside::Linux),
+    lossy("tcp.lossy.01",           Fault::Thousandth, Beside::Linux),
+    lossy("tcp.lossy.1",            Fault::Hundredth,  Beside::Linux),
+    lossy("tcp.lossy.reorder",      Fault::Reordered,  Beside::Linux),
+    lossy("tcp.lossy.0.rack",       Fault::Nothing,    Beside::WithoutRack),
+    lossy("tcp.lossy.01.rack",      Fault::Thousandth, Beside::WithoutRack),
+    lossy("tcp.lossy.1.rack",       Fault::Hundredth,  Beside::WithoutRack),
+    lossy("tcp.lossy.reorder.rack", Fault::Reordered,  Beside::WithoutRack),
+    own("tcp.flood.good",           Unit::Krps, 0.7, "tcp.flood.calm"),
     http("http.rr.veth",            1.5, true,  false),
     http("http.rr.veth.own",        3.0, true,  true),
     http("http.conn.veth",          1.5, false, false),

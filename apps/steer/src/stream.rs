@@ -186,14 +186,15 @@ impl Stream {
                 let _ = io.shutdown(id);
                 return wait(io, id, interest::READ, self.tokens.token(0));
             }
-            let from = at.sent;
+            let mut from = at.sent;
             let count = left.min(PIECE as u64) as usize;
             let fill = |room: &mut [u8]| {
-                let count = room.len().min(count);
-                pattern::fill(from, &mut room[..count]);
-                count
+                pattern::fill(from, room);
+                from += room.len() as u64;
+                room.len()
             };
-            match io.write_with(id, count, fill) {
+            // All of it at once: a port that cuts frames takes long ones.
+            match io.write_rooms(id, count, fill) {
                 Ok(count) if count > 0 => at.sent += count as u64,
                 // What has ended it is told as an event.
                 _ => break,

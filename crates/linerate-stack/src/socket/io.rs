@@ -441,6 +441,38 @@ impl Io<'_> {
         })?
     }
 
+    /// The same of up to `count` bytes that need not lie together: `fill` is called with room after
+    /// room, until it leaves some of one or there is no more. They leave as what one write has
+    /// written, in frames as long as the port takes.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write), where nothing was written.
+    pub fn write_rooms(
+        &mut self,
+        id: SocketId,
+        count: usize,
+        mut fill: impl FnMut(&mut [u8]) -> usize,
+    ) -> Result<usize, Error> {
+        self.with(id, |connection, cx| {
+            let mut sum = 0;
+            while sum < count {
+                let room = match connection.reserve(cx, count - sum) {
+                    Ok(room) => room,
+                    Err(_) if sum > 0 => break,
+                    Err(error) => return Err(error),
+                };
+                let len = room.len();
+                let written = fill(room).min(len);
+                connection.commit(cx, written);
+                sum += written;
+                if written < len {
+                    break;
+                }
+            }
+            Ok(sum)
+        })?
+    }
+
     /// Bytes that a write takes now, or fewer where the stack as a whole is short of room; 0 where
     /// there is no connection.
     #[inline]

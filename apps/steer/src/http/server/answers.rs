@@ -188,16 +188,17 @@ impl Server {
         if left == 0 {
             return Ok(0);
         }
-        let (from, status) = (connection.at, connection.status);
+        let (mut from, status) = (connection.at, connection.status);
         let resource = self.site.get(connection.resource);
         let written = match resource.map(|resource| &resource.content) {
             Some(Content::Bytes(bytes)) => {
                 let from = from as usize;
                 io.write(id, &bytes[from..from + left])?
             }
-            _ => io.write_with(id, left, |room| {
-                let count = left.min(room.len());
-                copy(resource, status, from, &mut room[..count])
+            _ => io.write_rooms(id, left, |room| {
+                let count = copy(resource, status, from, room);
+                from += count as u64;
+                count
             })?,
         };
         connection.at += written as u64;

@@ -358,3 +358,47 @@ fn a_path_that_takes_less_is_found_out() {
     );
     assert_eq!(pair.ends[1].io(now_ns).readable(server), 10_000);
 }
+
+#[test]
+fn rooms_are_filled_one_after_the_other_and_leave_together() {
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let (client, server) = pair.open(listener, false, 80);
+    let now_ns = pair.now_ns;
+    let bytes: Vec<u8> = (0..9000_u32).map(|at| (at % 251) as u8).collect();
+    let before = pair.ends[0].stack.tcp_stats().segments_out;
+    let (mut at, mut rooms) = (0, 0);
+    let mut io = pair.ends[0].io(now_ns);
+    let _ = io.set_no_delay(client, true);
+    let written = io.write_rooms(client, bytes.len(), |room| {
+        room.copy_from_slice(&bytes[at..at + room.len()]);
+        at += room.len();
+        rooms += 1;
+        room.len()
+    });
+    assert_eq!((written, at), (Ok(bytes.len()), bytes.len()));
+    assert!(rooms > 1, "chunks are shorter");
+    // Without Nagle's algorithm each room for itself would have left with a short segment.
+    let sent = pair.ends[0].stack.tcp_stats().segments_out - before;
+    assert_eq!(sent, (bytes.len() as u64).div_ceil(1448));
+    // Whoever leaves some of a room has no more.
+    let mut io = pair.ends[0].io(now_ns);
+    let mut calls = 0;
+    let written = io.write_rooms(client, 9000, |_| {
+        calls += 1;
+        0
+    });
+    assert_eq!((written, calls), (Ok(0), 1));
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let mut got = vec![0; 2 * bytes.len()];
+    let mut io = pair.ends[1].io(now_ns);
+    assert_eq!(io.read(server, &mut got), Ok(bytes.len()));
+    assert_eq!(got[..bytes.len()], bytes);
+    io.close(server);
+    assert_eq!(
+        io.write_rooms(server, 1, |room| room.len()),
+        Err(Error::NotConnected)
+    );
+}

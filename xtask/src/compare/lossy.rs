@@ -80,7 +80,7 @@ const SLOTS: usize = 131_072;
 /// How long connections have to get going, in s: beyond slow start.
 const WARM: f64 = 1.0;
 /// Connections that share a link have longer to find their shares.
-const WARM_SHARED: f64 = 5.0;
+const WARM_SHARED: f64 = 15.0;
 /// Shared links, at the same time.
 const SHARED: usize = 5;
 

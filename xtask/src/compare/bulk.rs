@@ -183,9 +183,9 @@ impl Bulk {
     }
 
     fn by_linux(&self, steered: bool, seconds: f64) -> Result<Sample, TaskError> {
-        for side in 0..2 {
-            let cpu = steered.then_some(self.cpus[side]);
-            steer_frames(&self.hosts[side], HOSTS[side], cpu)?;
+        let ends = self.hosts.iter().zip(HOSTS).zip(self.cpus);
+        for ((namespace, interface), cpu) in ends {
+            steer_frames(namespace, interface, steered.then_some(cpu))?;
         }
         let times = times(seconds);
         let (from, to) = match self.way {

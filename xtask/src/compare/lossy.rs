@@ -189,7 +189,7 @@ impl Stand {
         links: &[usize],
         rack: bool,
     ) -> Result<Forwarder, TaskError> {
-        let socket = self.folder.join(&format!("{name}.sock"));
+        let socket = self.folder.join(format!("{name}.sock"));
         let mut text = format!(
             "[plan]\nio = \"0\"\ncpus = \"{}\"\n[steer]\nperiod = 0\ncontrol = \"{}\"\n\
              [tcp]\nrack = {rack}\npath_metrics = false\n",
@@ -206,7 +206,7 @@ impl Stand {
                 PORT + *number as u16
             );
         }
-        let file = self.folder.join(&format!("{name}.toml"));
+        let file = self.folder.join(format!("{name}.toml"));
         stream::steer(linerate, &self.ours, &file, &text)
     }
 

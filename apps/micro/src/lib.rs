@@ -6,6 +6,7 @@
 mod acl;
 mod balance;
 mod epc;
+mod epc_gtpu;
 mod exact;
 mod flow;
 mod forward;
@@ -197,6 +198,7 @@ pub fn rows() -> impl Iterator<Item = &'static Row> {
         gateway_cps::ROWS,
         steer::ROWS,
         epc::ROWS,
+        epc_gtpu::ROWS,
         steer_move::ROWS,
         steer_talk::ROWS,
         parse::ROWS,

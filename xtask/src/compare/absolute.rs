@@ -34,6 +34,7 @@ pub(super) const ABSOLUTES: &[Absolute] = &[
     Absolute { name: "gateway.policy.100k",        unit: "packets", limit: Some(0.0),  on_request: false, measure: policy },
     Absolute { name: "gateway.dispatch",           unit: "cycles", limit: Some(40.0),  on_request: false, measure: dispatch },
     Absolute { name: "steer.hop",                  unit: "TSC cycles", limit: Some(80.0), on_request: false, measure: hop },
+    Absolute { name: "epc.gtpu",                   unit: "TSC cycles", limit: Some(150.0), on_request: false, measure: gtpu },
     Absolute { name: "steer.move.pause",           unit: "us",     limit: Some(100.0), on_request: false, measure: pause },
     Absolute { name: "steer.move.lost",            unit: "bytes",  limit: Some(0.0),   on_request: false, measure: lost_by_moves },
     Absolute { name: "gateway.balanced.simple",    unit: "%",      limit: Some(5.0),   on_request: false, measure: simple },
@@ -261,6 +262,11 @@ fn dispatch(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> 
 /// What a distributor does for a packet, with a million connections in its map.
 fn hop(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     Ok(on_two(linerate, "steer.hop", 1.0, cpus)?.value)
+}
+
+/// A user's packet from base station to the network beyond, with a million tunnels.
+fn gtpu(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    Ok(micro(linerate, "epc.gtpu", 1.0, cpus)?.value)
 }
 
 /// How long a connection stands still that moves to another lcore, p99 of 10 000 moves.

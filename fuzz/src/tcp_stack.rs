@@ -183,6 +183,7 @@ impl Run {
             ack: near(self.ack, b),
             flags,
             window: u16::from(c) << (a % 9),
+            urgent: near(u32::from(b), c) as u16,
             timestamps: (what < 128).then_some((near(self.clock, c), self.clock)),
             sacks,
             syn: is_syn.then_some(SynOptions {

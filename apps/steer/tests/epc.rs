@@ -1,5 +1,5 @@
-//! All nodes of an EPC by `linerate steer`, the program: one has the core, one the base stations and
-//! their users, and the kernel is the network beyond.
+//! All nodes of an EPC by `linerate steer`, the program: one has the core, one the base stations
+//! and their users, and the kernel is the network beyond.
 //!
 //! ```text
 //! ran: r0 ---- c0 :core: c1 ---- n0 :net

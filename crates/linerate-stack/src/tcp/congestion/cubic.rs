@@ -95,9 +95,9 @@ impl Cubic {
     }
 
     /// RFC 9438 4.3 figure 4: W_est grows by alpha segments for each window acknowledged; alpha is
-    /// 3 * (1 - beta) / (1 + beta) = 9/17. From the window at the last congestion on it SHOULD be
-    /// 1. Linux leaves it as it is, and so do we: who grows faster takes more than a share beside
-    /// those that do not.
+    /// 3 * (1 - beta) / (1 + beta) = 9/17. It SHOULD be 1 from the window at the last
+    /// congestion on. Linux leaves it as it is, and so do we: who grows faster takes more than a
+    /// share beside those that do not.
     fn grow_as_reno(&mut self, window: &Window, acked: u32) {
         let cwnd = u64::from(window.cwnd_bytes.max(1));
         let needed = cwnd * 17 / 9;

@@ -101,8 +101,11 @@ fn at(address: Ipv4Addr) -> Link {
     Link::Gtpc(SocketAddrV4::new(address, gtpc::PORT))
 }
 
+/// The sender's end for control, the ends of the bearer, and the user's address.
+type Said = (Option<FTeid>, [Option<FTeid>; 4], Option<[u8; 4]>);
+
 /// What an accepted request is answered with.
-fn contents(message: &[u8]) -> Result<(Option<FTeid>, [Option<FTeid>; 4], Option<[u8; 4]>), Error> {
+fn contents(message: &[u8]) -> Result<Said, Error> {
     let gtpc = Gtpc::new_checked(message).map_err(|_| broken("a message of no gateway"))?;
     let found = Contents::read(&gtpc).map_err(|_| broken("an answer that is broken"))?;
     let said = found
@@ -124,7 +127,7 @@ fn attach(sgw: &mut Sgw, pgw: &mut Pgw, number: u32) -> Result<User, Error> {
     let unknown = || broken("a number that is no user's");
     let imsi = Imsi::new(1_010_000_000_001 + u64::from(number), 15).ok_or_else(unknown)?;
     let (mut room, mut out) = ([0; 512], Last::default());
-    let sequence = number * 2 & 0x00ff_ffff;
+    let sequence = (number * 2) & 0x00ff_ffff;
     let mut to = Writer::new(
         &mut room,
         message::CREATE_SESSION_REQUEST,

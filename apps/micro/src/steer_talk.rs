@@ -121,6 +121,8 @@ impl App for Answers {
 type Owner = Worker<Steered<StackHost<Answers>>>;
 type OwnerHandle = WorkerHandle<Steered<StackHost<Answers>>>;
 type DistributorHandle = WorkerHandle<Steered<Nobody>>;
+/// A worker that distributes and owns nothing.
+type Distributing = Box<Worker<Steered<Nobody>>>;
 
 /// All roles, and who asks.
 struct Bench {
@@ -224,7 +226,7 @@ impl Made<'_> {
     }
 
     #[inline(never)]
-    fn distributor(&self) -> Result<(Box<Worker<Steered<Nobody>>>, DistributorHandle), Error> {
+    fn distributor(&self) -> Result<(Distributing, DistributorHandle), Error> {
         let (setup, mut out) = (self.setup(OWNERS), self.egress());
         let stage = Steered::new(&setup, 1, Nobody, &mut out).map_err(std::io::Error::other)?;
         let (worker, handle) = Worker::new("distributor", stage, out, self.clock)?;

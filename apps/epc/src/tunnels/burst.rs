@@ -131,7 +131,7 @@ impl Plane {
                 return true;
             };
             let way = ways.way(tunnel.peer_address);
-            if !way.is_some_and(|way| OUTER + len <= way.mtu) || packet.headroom() < OUTER {
+            if way.is_none_or(|way| OUTER + len > way.mtu) || packet.headroom() < OUTER {
                 return true;
             }
             tunnel.down.count(len);
@@ -168,7 +168,7 @@ impl Plane {
                 return true;
             };
             let total = word(packet.data(), ETHERNET + 2);
-            if !ways.way(address).is_some_and(|way| total <= way.mtu) {
+            if ways.way(address).is_none_or(|way| total > way.mtu) {
                 return true;
             }
             packet.truncate(ETHERNET + total);

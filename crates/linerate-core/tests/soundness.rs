@@ -28,6 +28,10 @@ const HANDED_OUT: &[(&str, &str)] = &[
         "packets_exchanged_between_bursts_keep_their_slots",
     ),
     (
+        "packet/burst.rs front",
+        "a_forgotten_front_gives_no_packet_twice",
+    ),
+    (
         "packet/burst.rs iter_mut",
         "packets_exchanged_between_bursts_keep_their_slots",
     ),
@@ -295,4 +299,19 @@ fn mutable_dereferences_give_what_safe_code_owns() {
     assert_eq!((one.len(), &other[0]), (5, &vec![14]));
     let mut padded = CachePadded::new(vec![1]);
     assert_eq!(replace(&mut *padded, vec![2]), [1]);
+}
+
+#[test]
+fn a_forgotten_front_gives_no_packet_twice() {
+    let pool = pool("front", 64, SlotClass::Small);
+    let mut cache = PoolCache::new(std::slice::from_ref(&pool));
+    let mut burst = Burst::new();
+    assert_eq!(cache.fill(&pool, &mut burst, 4), 4);
+    let mut front = burst.front();
+    let first = front.next().unwrap();
+    forget(front);
+    // The other three are lost; the one that was taken is nobody else's.
+    assert!(burst.is_empty());
+    cache.free_one(first);
+    drop(burst);
 }

@@ -156,10 +156,7 @@ impl Burst {
     /// To take packets from the front, looking at each before.
     #[inline(always)]
     pub fn front(&mut self) -> Front<&mut Self> {
-        Front {
-            burst: self,
-            next: 0,
-        }
+        Front::new(self)
     }
 
     /// Takes the packets out in order, one by one; those not taken are dropped.
@@ -167,10 +164,7 @@ impl Burst {
     pub fn drain(&mut self) -> impl ExactSizeIterator<Item = Packet> {
         let taken = std::mem::replace(self, Self::with_room(self.limit as usize));
         (self.now, self.port) = (taken.now, taken.port);
-        Front {
-            burst: taken,
-            next: 0,
-        }
+        Front::new(taken)
     }
 
     /// Keeps the packets for which `keep` is true, in order; the others go to `rejected`, which
@@ -279,19 +273,34 @@ impl Burst {
 }
 
 /// A burst that is being taken apart.
-/// The packets of a burst from the first on, as many as are taken; the others stay.
+/// The packets of a burst from the first on, as many as are taken; the others stay. The burst has
+/// none until this is dropped: who forgets it has lost the others, and the ledger says so.
 pub struct Front<B: BorrowMut<Burst>> {
     burst: B,
     /// Those before it are given out.
     next: usize,
+    /// Those before it are this one's.
+    len: usize,
 }
 
 impl<B: BorrowMut<Burst>> Front<B> {
+    #[inline(always)]
+    fn new(mut burst: B) -> Self {
+        let len = std::mem::take(&mut burst.borrow_mut().len) as usize;
+        Self {
+            burst,
+            next: 0,
+            len,
+        }
+    }
+
     /// The one that would be taken next.
     #[inline(always)]
     pub fn peek(&self) -> Option<&Packet> {
-        // Those given out are not looked at: nobody but their new owner does.
-        self.burst.borrow().as_packets().get(self.next)
+        let handle = self.burst.borrow().handles[..self.len].get(self.next)?;
+        // SAFETY: it was the burst's, so it is initialised, and is given out by `next` alone; a
+        // `Packet` is exactly such a handle (repr(transparent), never 0).
+        Some(unsafe { &*std::ptr::from_ref(handle).cast::<Packet>() })
     }
 }
 
@@ -300,19 +309,17 @@ impl<B: BorrowMut<Burst>> Iterator for Front<B> {
 
     #[inline(always)]
     fn next(&mut self) -> Option<Packet> {
-        let burst: &Burst = self.burst.borrow();
-        if self.next == burst.len() {
-            return None;
-        }
-        let handle = burst.handle(self.next);
+        let handle = self.burst.borrow().handles[..self.len].get(self.next)?;
+        // SAFETY: it was the burst's, so it is initialised.
+        let handle = unsafe { handle.assume_init() };
         self.next += 1;
-        // SAFETY: each handle is given out once; `drop` forgets those given out.
-        Some(unsafe { Packet::from_handle(handle) })
+        // SAFETY: each handle is given out once, handles are never 0, and the burst has none.
+        Some(unsafe { Packet::from_handle(NonZeroU32::new_unchecked(handle)) })
     }
 
     #[inline]
     fn size_hint(&self) -> (usize, Option<usize>) {
-        let left = self.burst.borrow().len() - self.next;
+        let left = self.len - self.next;
         (left, Some(left))
     }
 }
@@ -322,8 +329,10 @@ impl<B: BorrowMut<Burst>> ExactSizeIterator for Front<B> {}
 impl<B: BorrowMut<Burst>> Drop for Front<B> {
     #[inline(always)]
     fn drop(&mut self) {
+        let burst = self.burst.borrow_mut();
+        burst.len = self.len as u32;
         // SAFETY: those were given out as packets.
-        unsafe { self.burst.borrow_mut().forget_front(self.next) };
+        unsafe { burst.forget_front(self.next) };
     }
 }
 

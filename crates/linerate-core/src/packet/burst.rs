@@ -312,9 +312,10 @@ impl<B: BorrowMut<Burst>> Iterator for Front<B> {
         let handle = self.burst.borrow().handles[..self.len].get(self.next)?;
         // SAFETY: it was the burst's, so it is initialised.
         let handle = unsafe { handle.assume_init() };
+        let handle = NonZeroU32::new(handle).expect("handles are never 0");
         self.next += 1;
-        // SAFETY: each handle is given out once, handles are never 0, and the burst has none.
-        Some(unsafe { Packet::from_handle(NonZeroU32::new_unchecked(handle)) })
+        // SAFETY: each handle is given out once, and the burst has none meanwhile.
+        Some(unsafe { Packet::from_handle(handle) })
     }
 
     #[inline]

@@ -44,14 +44,13 @@ struct Plain<'a> {
     is_partial: bool,
 }
 
-impl Plain<'_> {
-    #[inline(always)]
-    fn key(&self) -> FlowKey4 {
-        let mut key = [0; 16];
-        key[..12].copy_from_slice(&self.ip[12..24]);
-        key[12] = protocol::TCP;
-        FlowKey4(key)
-    }
+/// The key of a TCP segment over IPv4.
+#[inline(always)]
+fn key_at(ip: &[u8; LEAST]) -> FlowKey4 {
+    let mut key = [0; 16];
+    key[..12].copy_from_slice(&ip[12..24]);
+    key[12] = protocol::TCP;
+    FlowKey4(key)
 }
 
 /// Whether a TCP segment over IPv4 is of this connection, by words as they lie there: what was put
@@ -77,11 +76,7 @@ pub(crate) fn may_be_of(packet: &Packet, key: &FlowKey4) -> bool {
 /// The connection of a frame, if it is of TCP over IPv4.
 #[inline(always)]
 pub(crate) fn key_of(packet: &Packet) -> Option<FlowKey4> {
-    let ip = unseen(packet)?;
-    let mut key = [0; 16];
-    key[..12].copy_from_slice(&ip[12..24]);
-    key[12] = protocol::TCP;
-    Some(FlowKey4(key))
+    unseen(packet).map(key_at)
 }
 
 impl Host {
@@ -103,7 +98,7 @@ impl Host {
             is_group: false,
             is_verified: !plain.is_partial,
         };
-        Some((plain.key(), arrived))
+        Some((key_at(plain.ip), arrived))
     }
 
     /// The same of one that is of this connection and whose only option are time stamps, read; it

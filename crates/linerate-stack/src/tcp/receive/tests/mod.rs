@@ -44,7 +44,8 @@ impl Fixture {
         let pages = PagePolicy::Only(PageKind::Base4K);
         let small = PoolConfig {
             pages,
-            ..PoolConfig::new("small", count)
+            // One more than may be kept: the segment that arrives when as many are.
+            ..PoolConfig::new("small", count + 1)
         };
         let large = PoolConfig {
             pages,

@@ -186,7 +186,7 @@ fn http_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, Task
 
 /// How long 99.9 % of questions over TCP wait for their answers at half load, in microseconds.
 fn round_trip(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
-    let sample = micro(linerate, "tcp.rtt.p999", 3.0, cpus)?;
+    let sample = on_two(linerate, "tcp.rtt.p999", 3.0, cpus)?;
     let detail = numbers(&sample);
     eprintln!(
         "tcp.rtt.p999: {:.1} us at the middle; {:.0} of {:.0} questions left out, {:.1} us with \
@@ -271,12 +271,12 @@ fn gtpu(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
 
 /// How long a connection stands still that moves to another lcore, p99 of 10 000 moves.
 fn pause(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
-    Ok(micro(linerate, "steer.move.pause", 1.0, cpus)?.value)
+    Ok(on_two(linerate, "steer.move.pause", 1.0, cpus)?.value)
 }
 
 /// Bytes that those lose.
 fn lost_by_moves(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
-    Ok(micro(linerate, "steer.move.lost", 1.0, cpus)?.value)
+    Ok(on_two(linerate, "steer.move.lost", 1.0, cpus)?.value)
 }
 
 /// How much slower two lcores are that share a gateway's work than two that divide it.

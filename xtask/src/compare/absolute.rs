@@ -171,7 +171,7 @@ fn tcp_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskE
 /// How far the share of our CUBIC is from half, beside one of Linux on the same link.
 fn fair(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     let linerate = linerate.ok_or_else(no_peer_side)?;
-    lossy::fair(linerate, cpus, linerate.shortened(25.0))
+    lossy::fair(linerate, cpus, linerate.shortened(60.0))
 }
 
 /// An HTTP server's work on a request on one of 1 K kept connections, in TSC cycles.

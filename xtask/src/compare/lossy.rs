@@ -219,13 +219,17 @@ impl Stand {
 
     /// Linux as the sender on a link, for as long as `end` lives.
     fn source(&self, number: usize, times: Times) -> Result<End, TaskError> {
+        self.source_in(&self.linux, number, times)
+    }
+
+    fn source_in(&self, namespace: &str, number: usize, times: Times) -> Result<End, TaskError> {
         let address = format!("198.18.{number}.2");
         let longer = Times {
             seconds: times.seconds + 10.0,
             ..times
         };
         let to = (address.as_str(), PORT + number as u16);
-        self.program.source((&self.linux, self.cpus[1]), to, longer)
+        self.program.source((namespace, self.cpus[1]), to, longer)
     }
 }
 
@@ -326,24 +330,27 @@ fn lossy_round(
 }
 
 /// How far the share of our CUBIC is from half, beside Linux' on the same link: the median of five
-/// links at the same time. On every second link Linux begins first.
+/// links at the same time. On every second link Linux begins first. Two of Linux on each of as many
+/// links show how even such a link is shared at best.
 pub(super) fn fair(linerate: &Linerate, cpus: &Cpus, seconds: f64) -> Result<f64, TaskError> {
     let mut undo = Undo::new()?;
     let stand = Stand::new(&mut undo, cpus)?;
-    for number in 0..SHARED {
+    let is_ours = |number: usize| number < SHARED;
+    for number in 0..2 * SHARED {
         let bridge = format!("b{number}");
         let inside = ["-n", &stand.middle];
         let add = ["link", "add", &bridge, "type", "bridge"];
         ip(&[&inside[..], &add].concat())?;
-        let (ours, linux) = (format!("o{number}"), format!("l{number}"));
-        let (in_ours, in_linux) = (format!("x{number}"), format!("y{number}"));
+        let (first, linux) = (format!("o{number}"), format!("l{number}"));
+        let (in_first, in_linux) = (format!("x{number}"), format!("y{number}"));
         let (end, port) = (format!("z{number}"), format!("p{number}"));
-        stand.wire((&stand.ours, &ours), None, &in_ours)?;
-        let address = format!("198.18.{number}.3/24");
-        stand.wire((&stand.linux, &linux), Some(address), &in_linux)?;
+        let address = |host| format!("198.18.{number}.{host}/24");
+        let of_first = (!is_ours(number)).then(|| address(1));
+        stand.wire((&stand.ours, &first), of_first, &in_first)?;
+        stand.wire((&stand.linux, &linux), Some(address(3)), &in_linux)?;
         stand.wire((&stand.middle, &end), None, &port)?;
         stand.receiver(number)?;
-        for member in [&in_ours, &in_linux, &end] {
+        for member in [&in_first, &in_linux, &end] {
             let join = ["link", "set", "dev", member, "master", &bridge];
             ip(&[&inside[..], &join].concat())?;
         }
@@ -353,30 +360,38 @@ pub(super) fn fair(linerate: &Linerate, cpus: &Cpus, seconds: f64) -> Result<f64
         warm: WARM_SHARED.min(seconds),
         seconds,
     };
-    let links: Vec<(Fault, usize)> = (0..SHARED).map(|seed| (Fault::Nothing, seed)).collect();
+    let links: Vec<(Fault, usize)> = (0..2 * SHARED).map(|seed| (Fault::Nothing, seed)).collect();
     let _links = stand.links(linerate, &links)?;
-    let sinks = (0..SHARED).map(|number| stand.sink(number, 2, times));
+    let sinks = (0..2 * SHARED).map(|number| stand.sink(number, 2, times));
     let sinks: Vec<End> = sinks.collect::<Result<_, _>>()?;
     let begin = |first: bool| {
-        let theirs = (0..SHARED).filter(|number| (number % 2 == 0) == first);
+        let theirs = (0..2 * SHARED).filter(|number| (number % 2 == 0) == first);
         let sources = theirs.map(|number| stand.source(number, times));
         sources.collect::<Result<Vec<End>, _>>()
     };
     let _first = begin(true)?;
-    let all: Vec<usize> = (0..SHARED).collect();
-    let _ours = stand.steer(linerate, "ours", &all, true)?;
+    let ours: Vec<usize> = (0..SHARED).collect();
+    let _ours = stand.steer(linerate, "ours", &ours, true)?;
+    let others = (SHARED..2 * SHARED).map(|number| stand.source_in(&stand.ours, number, times));
+    let _others: Vec<End> = others.collect::<Result<_, _>>()?;
     let _second = begin(false)?;
-    let mut distances = Vec::with_capacity(SHARED);
+    let mut distances = [Vec::new(), Vec::new()];
     for (number, sink) in sinks.into_iter().enumerate() {
         let sample = sink.sample()?;
         let address = format!("198.18.{number}.1");
-        let ours = sample.detail.get(&address).and_then(|gbps| gbps.as_f64());
-        let share = ours.unwrap_or(f64::NAN) / sample.value;
+        let first = sample.detail.get(&address).and_then(|gbps| gbps.as_f64());
+        let share = first.unwrap_or(f64::NAN) / sample.value;
+        let (of, whose) = match is_ours(number) {
+            true => (0, "ours has"),
+            false => (1, "one of two of Linux has"),
+        };
         eprintln!(
-            "tcp.fair: link {number}: {:.1} Mb/s in all, our share {share:.3}",
+            "tcp.fair: link {number}: {:.1} Mb/s in all, {whose} {share:.3}",
             sample.value * 1e3
         );
-        distances.push((share - 0.5).abs());
+        distances[of].push((share - 0.5).abs());
     }
-    Ok(super::stats::median(&distances).unwrap_or(f64::NAN))
+    let [ours, linux] = distances.map(|all| super::stats::median(&all).unwrap_or(f64::NAN));
+    eprintln!("tcp.fair: {ours:.3} from half; two of Linux: {linux:.3}");
+    Ok(ours)
 }

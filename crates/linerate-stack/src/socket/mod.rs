@@ -49,6 +49,7 @@
 //! }
 //! ```
 
+mod change;
 mod config;
 mod cookies;
 mod io;
@@ -183,7 +184,11 @@ impl Stack {
     /// # Errors
     /// No memory, or a limit that is not possible.
     pub fn new(config: &StackConfig, now_ns: u64, out: &mut Egress) -> Result<Self, StackError> {
-        let lingering = |config: &crate::tcp::time_wait::Config| config.clone();
+        let timestamps = config.tcp.timestamps;
+        let lingering = |config: &crate::tcp::time_wait::Config| crate::tcp::time_wait::Config {
+            has_ts: config.has_ts && timestamps,
+            ..config.clone()
+        };
         let slots = Slots::new(config.connections, &config.tcp)?;
         Ok(Self {
             host: Host::new(&config.host, now_ns, out)?,

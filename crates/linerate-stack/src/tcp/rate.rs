@@ -47,6 +47,11 @@ impl Challenges {
         challenges
     }
 
+    /// Allows so many a second on average, from the next second on.
+    pub fn set_per_s(&mut self, per_s: u32) {
+        self.per_s = per_s;
+    }
+
     /// Whether one more challenge ACK may be sent; counted as sent if so, as refused if not.
     pub fn allow(&mut self, now_ns: u64) -> bool {
         let second = now_ns / S_NS;

@@ -179,6 +179,11 @@ impl<const K: usize, T: Tuple<K>> TimeWait<K, T> {
         })
     }
 
+    /// Whether new connections have time stamps from now on, if their peers offer them.
+    pub fn set_has_ts(&mut self, has_ts: bool) {
+        self.terms.has_ts = has_ts;
+    }
+
     /// How many records there are. Some may be over and not [expired](Self::expire) yet.
     pub fn len(&self) -> usize {
         self.index.len()

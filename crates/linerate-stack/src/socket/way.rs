@@ -21,6 +21,8 @@ const ECT: u8 = 0b10;
 /// The longest frame that is handed to a port to be cut, headers aside: IP's length field holds
 /// headers and all.
 const GSO_BYTES: u32 = 65_535 - 60 - 40;
+/// Headers of a frame at most: Ethernet, IPv6, TCP.
+const HEADERS: usize = 14 + 40 + 60;
 
 pub(super) struct Way<'a> {
     pub(super) host: &'a mut Host,
@@ -218,7 +220,14 @@ impl Wire for Way<'_> {
 
     #[inline]
     fn gso_bytes(&self) -> u32 {
-        match self.host.has_tx_offloads(*self.path) {
+        // Without slots for long frames there are none.
+        let has_slots = || {
+            self.out
+                .cache
+                .pool_for(GSO_BYTES as usize + HEADERS)
+                .is_some()
+        };
+        match self.host.has_tx_offloads(*self.path) && has_slots() {
             true => GSO_BYTES,
             false => 0,
         }

@@ -10,6 +10,7 @@ mod forge;
 mod hostile;
 mod many;
 mod moving;
+mod offloads;
 mod parked;
 mod scarce;
 mod urgent;
@@ -18,7 +19,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, SlotClass};
+use linerate_core::packet::{Burst, Offload, Packet, Pool, PoolCache, PoolConfig, SlotClass};
 use linerate_core::port::TxQueue;
 use linerate_core::run::{Egress, TxPath};
 use linerate_wire::MacAddr;
@@ -39,10 +40,22 @@ impl TxQueue for Recorder {
     fn tx_burst(&mut self, burst: &mut Burst, cache: &mut PoolCache) -> usize {
         let count = burst.len();
         let mut line = self.0.lock().unwrap();
-        line.extend(burst.iter().map(|packet| packet.data().to_vec()));
+        line.extend(burst.iter().map(finished));
         cache.free(burst);
         count
     }
+}
+
+/// A frame as it leaves a port that adds checksums (virtio 1.2 5.1.6.2).
+fn finished(packet: &Packet) -> Vec<u8> {
+    let (mut frame, meta) = (packet.data().to_vec(), packet.meta());
+    if meta.offload.intersects(Offload::CSUM_PARTIAL) {
+        let start = usize::from(meta.csum_start);
+        let place = start + usize::from(meta.csum_offset);
+        let sum = !linerate_wire::checksum::sum(&frame[start..]);
+        frame[place..place + 2].copy_from_slice(&sum.to_be_bytes());
+    }
+    frame
 }
 
 pub(super) struct Station {
@@ -66,14 +79,24 @@ pub(super) fn small() -> StackConfig {
 
 impl Station {
     pub(super) fn new(number: u8, config: &StackConfig) -> Self {
-        let large = PoolConfig {
-            class: SlotClass::Large,
-            ..PoolConfig::new("large", 16)
-        };
-        let pools = vec![
-            Pool::new(&PoolConfig::new("rx", 8192)).unwrap(),
-            Pool::new(&large).unwrap(),
-        ];
+        Self::with_port(number, config, 16, false)
+    }
+
+    /// One with so many large slots, whose port takes unsegmented frames or not.
+    pub(super) fn with_port(
+        number: u8,
+        config: &StackConfig,
+        large: u32,
+        tx_offloads: bool,
+    ) -> Self {
+        let mut pools = vec![Pool::new(&PoolConfig::new("rx", 8192)).unwrap()];
+        if large > 0 {
+            let large = PoolConfig {
+                class: SlotClass::Large,
+                ..PoolConfig::new("large", large)
+            };
+            pools.push(Pool::new(&large).unwrap());
+        }
         let mut out = Egress::new(PoolCache::new(&pools));
         let line = Line::default();
         out.set_outlet(0, Some(TxPath::Queue(Box::new(Recorder(line.clone())))));
@@ -84,6 +107,7 @@ impl Station {
             port: 0,
             mac: MacAddr::local(number),
             addresses: vec![(v4, 24), (v6, 64)],
+            tx_offloads,
             ..InterfaceConfig::default()
         };
         stack.host().add_interface(interface, 0, &mut out).unwrap();

@@ -248,12 +248,19 @@ impl Connection {
         if self.is(is::ECN) && len > 0 {
             ecn = Ecn::Capable;
             if self.is(is::CWR_DUE) {
-                self.set(is::CWR_DUE, false);
                 flags |= flag::CWR;
             }
         }
         if !self.transmit(cx, seq_no, len, flags, ecn) {
-            return Went::NoSlots;
+            // Slots for long frames may be none, or all in use: then the next segment alone.
+            let mss = u32::from(self.mss);
+            return match len > mss {
+                true => self.send_data(cx, mss, false),
+                false => Went::NoSlots,
+            };
+        }
+        if flags & flag::CWR != 0 {
+            self.set(is::CWR_DUE, false);
         }
         let is_idle = self.sent.count() == 0;
         let stamp = self.delivery.on_send(cx.now_ns, is_idle);
@@ -355,7 +362,25 @@ impl Connection {
                 return Went::NoSlots;
             }
         }
-        self.resend(cx, index)
+        match self.resend(cx, index) {
+            Went::NoSlots => self.resend_segment(cx, index),
+            went => went,
+        }
+    }
+
+    /// Sends the first segment of a record again that is longer: there was no slot for all of it.
+    #[cold]
+    fn resend_segment<W: Wire>(&mut self, cx: &mut Context<'_, W>, index: u32) -> Went {
+        let record = cx.shared.records[index];
+        let mss = u32::from(self.mss);
+        if record.has(mark::SYN) || record.len() - u32::from(record.has(mark::FIN)) <= mss {
+            return Went::NoSlots;
+        }
+        let at = record.seq.wrapping_add(mss);
+        match self.sent.split(&mut cx.shared.records, index, at) {
+            Some(_) => self.resend(cx, index),
+            None => Went::NoSlots,
+        }
     }
 
     /// Sends a whole record again.

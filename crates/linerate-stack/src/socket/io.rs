@@ -23,6 +23,7 @@ use crate::host::{Host, Path};
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::connection::{Connection, Context, Error, Info, Keepalive};
 use crate::tcp::receive::Span;
+use crate::tcp::soft::SoftError;
 use crate::tcp::tuple::{self, Tuple};
 
 /// Why a connection cannot be opened.
@@ -566,6 +567,17 @@ impl Io<'_> {
     pub fn error(&mut self, id: SocketId) -> Option<Error> {
         self.stack.slots.get(id)?;
         self.stack.slots.connection(id.slot).error()
+    }
+
+    /// What ICMP has said of a connection that goes on, if it has since this was asked last (RFC
+    /// 9293 3.9.1.8, MUST-47; Linux: SO_ERROR). Who wants to hear of it at once asks for
+    /// [reports](super::interest::REPORT).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn take_soft_error(&mut self, id: SocketId) -> Result<Option<SoftError>, Error> {
+        self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        Ok(self.stack.slots.connection(id.slot).take_soft_error())
     }
 
     /// Small segments do not wait for others' ACKs (TCP_NODELAY).

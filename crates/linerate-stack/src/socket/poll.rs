@@ -25,9 +25,12 @@ pub mod interest {
     pub const ONE_SHOT: u8 = 32;
     /// There is urgent data (Linux: EPOLLPRI).
     pub const URGENT: u8 = 64;
-    /// Nothing is answered: as many retransmissions as R1 went in vain, and more follow (RFC 9293
-    /// 3.8.3). Told to those who ask for it.
-    pub const UNANSWERED: u8 = 128;
+    /// A report (RFC 9293 3.9.1.8: ERROR_REPORT): nothing is answered, as many retransmissions as
+    /// R1 went in vain and more follow (3.8.3); or there is a [soft error], which is ready until it
+    /// is taken. Told to those who ask for it.
+    ///
+    /// [soft error]: super::Io::take_soft_error
+    pub const REPORT: u8 = 128;
 
     /// Those that events of a connection are of.
     #[inline(always)]
@@ -36,8 +39,8 @@ pub mod interest {
     }
 
     /// By the events that there are.
-    const OF_EVENTS: [u8; 512] = {
-        let mut all = [0; 512];
+    const OF_EVENTS: [u8; 1024] = {
+        let mut all = [0; 1024];
         let mut events = 0;
         while events < all.len() as u16 {
             let mut found = 0;
@@ -56,8 +59,8 @@ pub mod interest {
             if events & event::URGENT != 0 {
                 found |= URGENT;
             }
-            if events & event::UNANSWERED != 0 {
-                found |= UNANSWERED;
+            if events & (event::UNANSWERED | event::SOFT_ERROR) != 0 {
+                found |= REPORT;
             }
             all[events as usize] = found;
             events += 1;
@@ -142,8 +145,8 @@ fn readiness(connection: &Connection, shared: &Shared) -> u8 {
     if connection.has_urgent(shared) {
         ready |= interest::URGENT;
     }
-    if connection.is_unanswered(&shared.config) {
-        ready |= interest::UNANSWERED;
+    if connection.is_unanswered(&shared.config) || connection.has_soft_error() {
+        ready |= interest::REPORT;
     }
     if connection.error().is_some() {
         ready |= interest::ERROR | interest::WRITE | interest::READ;

@@ -14,6 +14,7 @@ use crate::tcp::connection::{Shape, Wire};
 use crate::tcp::fast_open::{FastOpen, Verdict};
 use crate::tcp::isn::Offsets;
 use crate::tcp::segment::{Header, Segment, SynOptions};
+use crate::tcp::soft::SoftError;
 use crate::tcp::time_wait::{self, Answer, Reply, TimeWait};
 use crate::tcp::tuple::{self, Tuple};
 
@@ -586,7 +587,7 @@ impl Stack {
                 is_ours
             }
             kind => self.with(index, now_ns, out, |connection, cx| {
-                connection.on_unreachable(cx, seq, kind.is_hard())
+                soft(kind).is_some_and(|error| connection.on_unreachable(cx, seq, error))
             }),
         };
         self.stats.errors_ignored += u64::from(!is_believed);
@@ -667,6 +668,22 @@ impl Uses<'_> {
             FlowKey::V6(key) => self.has6(key, now_ns),
         }
     }
+}
+
+/// What an ICMP error is to TCP; a path that is too narrow is none.
+fn soft(kind: ErrorKind) -> Option<SoftError> {
+    Some(match kind {
+        ErrorKind::TooBig { .. } => return None,
+        ErrorKind::NetUnreachable => SoftError::NetUnreachable,
+        ErrorKind::HostUnreachable => SoftError::HostUnreachable,
+        ErrorKind::ProtocolUnreachable => SoftError::ProtocolUnreachable,
+        ErrorKind::PortUnreachable => SoftError::PortUnreachable,
+        ErrorKind::SourceRouteFailed => SoftError::SourceRouteFailed,
+        ErrorKind::Prohibited => SoftError::Prohibited,
+        ErrorKind::TtlExceeded => SoftError::TtlExceeded,
+        ErrorKind::ReassemblyExceeded => SoftError::ReassemblyExceeded,
+        ErrorKind::ParameterProblem { .. } => SoftError::ParameterProblem,
+    })
 }
 
 /// Our address and port, of a key as segments have it that arrive.

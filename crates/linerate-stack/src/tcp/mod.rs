@@ -12,6 +12,7 @@
 //! | [`isn`], [`secret`], [`ports`], [`rate`] | what others must not guess, or must not exhaust |
 //! | [`metrics`] | what connections to one host learn from each other |
 //! | [`few`], [`urgent`], [`mtu_search`] | what few have: urgent data, a search for the MTU |
+//! | [`soft`] | what ICMP says of connections that go on |
 //! | [`reset`] | the answer to a segment without a connection |
 //!
 //! Sequence numbers are plain `u32`s, compared by [`seq`]. Times are in nanoseconds.
@@ -37,6 +38,7 @@ pub mod segment;
 pub mod send_buffer;
 pub mod sent;
 pub mod seq;
+pub mod soft;
 pub mod stats;
 pub mod time_wait;
 pub mod tuple;

@@ -87,6 +87,8 @@ stats! {
     keepalives,
     /// Times that as many retransmissions as R1 were not answered.
     unanswered,
+    /// ICMP errors that were believed and ended nothing.
+    soft_errors,
     /// Times that segments became shorter since none was acknowledged (RFC 4821 7.7).
     mtu_black_holes,
     /// Probes of the path's MTU sent.

@@ -12,6 +12,7 @@ mod many;
 mod moving;
 mod offloads;
 mod parked;
+mod reports;
 mod scarce;
 mod urgent;
 

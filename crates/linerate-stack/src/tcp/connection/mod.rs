@@ -65,6 +65,7 @@ use super::rtt::Rtt;
 use super::segment::{Header, Usual};
 use super::send_buffer::{Chunks, SendBuffer};
 use super::sent::{Records, Sent};
+use super::soft::SoftError;
 use super::stats::Stats;
 use super::urgent::Urgent;
 
@@ -136,6 +137,8 @@ pub mod event {
     pub const URGENT: u16 = 128;
     /// As many retransmissions as R1 were not answered (RFC 9293 3.8.3).
     pub const UNANSWERED: u16 = 256;
+    /// There is a soft error, which [`Connection::take_soft_error`](super::Connection) has.
+    pub const SOFT_ERROR: u16 = 512;
 }
 
 /// Why a connection has ended, or cannot be used.
@@ -400,6 +403,8 @@ pub struct Connection {
     /// Events that nobody has taken.
     events: u16,
     error: Option<Error>,
+    /// The last soft error that the user has not taken.
+    soft: Option<SoftError>,
     /// Loss probes, window probes or keepalive probes under way.
     probes: u8,
     ts_offset: u32,
@@ -463,6 +468,8 @@ pub struct Connection {
     /// The highest sequence number delivered.
     rack_fack: u32,
     rack_round: u32,
+    /// The sequence number that it was about.
+    soft_seq: u32,
     rack_steps: u8,
     rack_persist: u8,
     dup_acks: u8,

@@ -84,6 +84,8 @@ impl Connection {
             retries: 0,
             events: 0,
             error: None,
+            soft: None,
+            soft_seq: 0,
             probes: 0,
             ts_offset: own.ts_offset,
             ts_recent: 0,

@@ -13,6 +13,7 @@ use crate::tcp::congestion::{self, Algorithm, Cubic, NewReno, Usage};
 use crate::tcp::rate::OutOfWindow;
 use crate::tcp::receive::{Autotune, ReceiveQueue, Window};
 use crate::tcp::rtt::Rtt;
+use crate::tcp::soft::SoftError;
 
 /// What may be due of a connection that has nothing under way: it is not idle then.
 const BUSY: u32 = is::ACK_NOW
@@ -72,6 +73,7 @@ pub struct Parked {
     rack_persist: u8,
     retries: u8,
     is_urgent_apart: bool,
+    soft: Option<SoftError>,
 }
 
 const _: () = assert!(size_of::<Parked>() <= 256);
@@ -127,6 +129,7 @@ impl Connection {
             retries,
             events: _,
             error: _,
+            soft,
             probes: _,
             ts_offset,
             ts_recent,
@@ -170,6 +173,8 @@ impl Connection {
             rack_end: _,
             rack_fack: _,
             rack_round: _,
+            // Of what was under way.
+            soft_seq: _,
             rack_steps,
             rack_persist,
             dup_acks: _,
@@ -221,6 +226,7 @@ impl Connection {
             rack_persist,
             retries,
             is_urgent_apart,
+            soft,
         })
     }
 }
@@ -249,6 +255,7 @@ impl Parked {
         (new.ack_delay_ms, new.rcv_mss) = (self.ack_delay_ms, self.rcv_mss);
         (new.quick_acks, new.ping_pong) = (self.quick_acks, self.ping_pong);
         (new.retries, new.is_urgent_apart) = (self.retries, self.is_urgent_apart);
+        (new.soft, new.soft_seq) = (self.soft, self.snd_nxt);
         new.other_at = self.other_at;
         new.control.algorithm = match self.algorithm {
             Kept::Cubic(cubic) => Algorithm::Cubic(cubic),

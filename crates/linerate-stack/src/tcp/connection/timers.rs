@@ -7,6 +7,7 @@
 
 use super::{Awaits, Connection, Context, Error, Phase, State, Wire, event, is};
 use crate::tcp::seq;
+use crate::tcp::soft::SoftError;
 
 const SECOND: u64 = 1_000_000_000;
 const MILLISECOND: u64 = 1_000_000;
@@ -233,8 +234,10 @@ impl Connection {
         if self.state == State::SynReceived {
             return self.finish(cx, Some(Error::TimedOut));
         }
-        let error = self.error.unwrap_or(Error::TimedOut);
-        self.finish(cx, Some(error));
+        // As Linux (tcp_write_err): what ICMP has said of what is unanswered still.
+        let soft = self.soft.filter(|_| self.is_under_way(self.soft_seq));
+        let error = soft.map_or(Error::TimedOut, SoftError::as_error);
+        self.finish(cx, Some(self.error.unwrap_or(error)));
     }
 
     /// RFC 8985 7.3.

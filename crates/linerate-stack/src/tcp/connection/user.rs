@@ -8,6 +8,7 @@ use crate::tcp::congestion::Algorithm;
 use crate::tcp::receive::Span;
 use crate::tcp::send_buffer::CHUNK_BYTES;
 use crate::tcp::seq;
+use crate::tcp::soft::SoftError;
 
 /// When an idle connection is probed (RFC 9293 3.8.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +76,8 @@ pub struct Info {
     pub ecn: bool,
     /// Whether a SYN had data that were taken (RFC 7413).
     pub syn_data: bool,
+    /// The last soft error that the user has not taken.
+    pub soft_error: Option<SoftError>,
 }
 
 impl Connection {
@@ -457,6 +460,7 @@ impl Connection {
             timestamps: self.is(is::TIMESTAMPS),
             ecn: self.is(is::ECN),
             syn_data: self.is(is::SYN_DATA),
+            soft_error: self.soft,
         }
     }
 
@@ -509,20 +513,17 @@ impl Connection {
 
     /// An ICMP error says that segments do not arrive. It is believed where it quotes something
     /// under way (RFC 5927 4.1), and ends only what is not established (5.2, RFC 1122 4.2.3.9).
-    /// Whether it was believed.
+    /// Of what goes on the user is told (RFC 9293 3.9.1.8, MUST-47). Whether it was believed.
     pub fn on_unreachable<W: Wire>(
         &mut self,
         cx: &mut Context<'_, W>,
         quoted: u32,
-        is_hard: bool,
+        error: SoftError,
     ) -> bool {
         if !self.is_under_way(quoted) {
             return false;
         }
-        let error = match is_hard {
-            true => Error::Refused,
-            false => Error::Unreachable,
-        };
+        let is_hard = error.is_hard();
         // Linux gives up on a SYN that was sent again; RFC 1122 4.2.3.9 on a hard error.
         let ends = match self.state {
             State::SynSent => is_hard || self.retries > 0,
@@ -530,9 +531,25 @@ impl Connection {
             _ => false,
         };
         if ends {
-            self.finish(cx, Some(error));
+            self.finish(cx, Some(error.as_error()));
+        } else if !self.is(is::ORPHAN) {
+            cx.shared.stats.soft_errors += 1;
+            (self.soft, self.soft_seq) = (Some(error), quoted);
+            self.events |= event::SOFT_ERROR;
         }
         true
+    }
+
+    /// The last soft error since this was asked last: ICMP has said that something did not arrive,
+    /// and the connection goes on (Linux: SO_ERROR, IP_RECVERR).
+    pub fn take_soft_error(&mut self) -> Option<SoftError> {
+        self.soft.take()
+    }
+
+    /// Whether there is one.
+    #[inline]
+    pub fn has_soft_error(&self) -> bool {
+        self.soft.is_some()
     }
 
     /// Whether a sequence number is of what is not acknowledged (RFC 5927 4.1).

@@ -3,7 +3,8 @@
 use super::link::{MS, S};
 use super::script::{ACK, CWR, ECE, FIN, MSS, RST, SYN, Script, config, no_sack, starts};
 use crate::tcp::config::{Config, EcnMode};
-use crate::tcp::connection::{Ecn, Error, Keepalive, State};
+use crate::tcp::connection::{Ecn, Error, Keepalive, State, event};
+use crate::tcp::soft::SoftError;
 
 #[test]
 fn rfc_6928_2_ten_segments_to_begin_with() {
@@ -325,18 +326,42 @@ fn rfc_5927_5_errors_end_only_what_is_not_established() {
     let mut script = Script::open(config());
     script.write(100);
     let quoted = script.header(ACK, 0, 0).ack;
-    assert!(
-        script
-            .end
-            .with(script.now_ns, |c, cx| c.on_unreachable(cx, quoted, true))
-    );
+    let now_ns = script.now_ns;
+    let mut told = |quoted| {
+        let error = SoftError::PortUnreachable;
+        let end = &mut script.end;
+        end.with(now_ns, |c, cx| c.on_unreachable(cx, quoted, error))
+    };
+    assert!(told(quoted));
+    assert!(!told(quoted.wrapping_add(100)));
     assert_eq!(script.state(), State::Established);
-    let wrong = quoted.wrapping_add(100);
-    assert!(
-        !script
-            .end
-            .with(script.now_ns, |c, cx| c.on_unreachable(cx, wrong, true))
-    );
+}
+
+/// RFC 1122 4.2.3.9, Linux (tcp_write_err): a connection that nobody answers any more ends with
+/// what ICMP has said of it; one that was answered since does not.
+#[test]
+fn a_soft_error_is_what_an_unanswered_connection_ends_with() {
+    for is_answered in [false, true] {
+        let mut script = Script::open(config());
+        script.write(100);
+        let quoted = script.header(ACK, 0, 0).ack;
+        let now_ns = script.now_ns;
+        script.end.with(now_ns, |c, cx| {
+            assert!(c.on_unreachable(cx, quoted, SoftError::HostUnreachable));
+            assert_ne!(c.take_events() & event::SOFT_ERROR, 0);
+        });
+        if is_answered {
+            script.ack(100);
+            script.write(100);
+        }
+        script.wait(2000 * S);
+        let error = script.end.with(script.now_ns, |c, _| c.error());
+        let expected = match is_answered {
+            false => Error::Unreachable,
+            true => Error::TimedOut,
+        };
+        assert_eq!((script.state(), error), (State::Closed, Some(expected)));
+    }
 }
 
 /// As Linux: what is corked goes when Nagle's algorithm is turned off; what is written then waits.

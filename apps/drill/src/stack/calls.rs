@@ -279,10 +279,10 @@ impl OwnStack {
         }
         let how = Connect {
             local: bound,
-            remote,
             data: data.unwrap_or(&[]),
             asks_cookie: data.is_some(),
             max_segment,
+            ..Connect::to(remote)
         };
         let (id, taken) = io.open(&how).map_err(|error| match error {
             ConnectError::Unreachable(_) => libc::ENETUNREACH,

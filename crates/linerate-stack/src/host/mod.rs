@@ -22,6 +22,7 @@
 //! | file | what |
 //! |---|---|
 //! | `receive` | a burst, packet by packet: plain ones first, then the odd |
+//! | `fields` | what headers of a connection have in common |
 //! | `plain` | single TCP segments with nothing unusual, in and out |
 //! | `judge` | the checks of RFC 1122 3.2.1 and RFC 8200 on an odd one |
 //! | `control` | ARP, ND, echo, fragments, ICMP errors received |
@@ -83,6 +84,7 @@ mod address;
 mod config;
 mod control;
 mod divert;
+mod fields;
 mod inbound;
 mod interfaces;
 mod judge;
@@ -104,6 +106,8 @@ pub mod udp;
 
 use address::OwnAddresses;
 pub use config::{HostConfig, HostError, InterfaceConfig, InterfaceId, Unreachable};
+pub(crate) use fields::IpFields;
+pub use fields::{DEFAULT_TTL, MAX_DSCP};
 pub(crate) use inbound::ones;
 pub use inbound::{Arrived, ErrorKind, IcmpError, Inbound, MAX_ERRORS};
 use mtu::PathMtus;

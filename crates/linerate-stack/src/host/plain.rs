@@ -15,7 +15,7 @@ use linerate_wire::{FlowKey4, ipv4, protocol};
 
 use super::judge::is_plain4;
 use super::path::Link;
-use super::{Arrived, Host, Inbound, InterfaceId, Path};
+use super::{Arrived, Host, Inbound, InterfaceId, IpFields, Path};
 use crate::tcp::segment::{Segment, Usual, UsualSyn};
 
 /// Headers of a segment without options.
@@ -223,7 +223,7 @@ impl Host {
         hop: PlainHop,
         (tcp, payload_len): ([u32; USUAL / 4], usize),
         key: &FlowKey4,
-        (tos, ttl): (u8, u8),
+        (fields, ecn): (IpFields, u8),
         out: &mut Egress,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
@@ -243,7 +243,7 @@ impl Host {
             0 => 0,
             _ => self.checksums.sum(payload),
         };
-        write_headers(head, &hop, tcp, key, (tos, ttl), (payload_len, sum));
+        write_headers(head, &hop, tcp, key, (fields, ecn), (payload_len, sum));
         self.stats.sent += 1;
         out.made(1);
         self.leave(hop.port, packet, out);
@@ -259,7 +259,7 @@ impl Host {
         mut packet: Packet,
         tcp: [u32; UsualSyn::LEN / 4],
         key: &FlowKey4,
-        life: (u8, u8),
+        fields: IpFields,
         out: &mut Egress,
     ) {
         packet.truncate(BELOW + UsualSyn::LEN);
@@ -274,7 +274,7 @@ impl Host {
             &hop,
             tcp,
             key,
-            life,
+            (fields, 0),
             (0, 0),
         );
         self.stats.sent += 1;
@@ -307,7 +307,7 @@ impl Host {
         path: Path,
         mut packet: Packet,
         key: &FlowKey4,
-        (tos, ttl): (u8, u8),
+        (fields, ecn): (IpFields, u8),
         out: &mut Egress,
     ) {
         let total = (packet.len() - L2) as u32;
@@ -317,7 +317,7 @@ impl Host {
             return out.drop_one(self.reasons.no_route, packet);
         };
         let ends = (key.dst().to_bits(), key.src().to_bits());
-        let words = ip_words(total, tos, ttl, ends);
+        let words = fields.words(total, ecn, ends);
         head[..L2].copy_from_slice(&hop.header);
         for (place, word) in head[L2..].as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *place = word.to_be_bytes();
@@ -336,7 +336,7 @@ fn write_headers<const N: usize, const BYTES: usize>(
     hop: &PlainHop,
     mut tcp: [u32; N],
     key: &FlowKey4,
-    (tos, ttl): (u8, u8),
+    (fields, ecn): (IpFields, u8),
     (payload_len, payload_sum): (usize, u16),
 ) {
     let ends = (key.dst().to_bits(), key.src().to_bits());
@@ -346,24 +346,10 @@ fn write_headers<const N: usize, const BYTES: usize>(
     sum += u64::from(len) + u64::from(payload_sum);
     // The checksum, and the urgent pointer, which is 0.
     tcp[4] = u32::from(!fold(sum)) << 16;
-    let ip = ip_words(ipv4::HEADER_LEN as u32 + len, tos, ttl, ends);
+    let ip = fields.words(ipv4::HEADER_LEN as u32 + len, ecn, ends);
     head[..L2].copy_from_slice(&hop.header);
     let places = head[L2..].as_chunks_mut::<4>().0;
     for (place, word) in places.iter_mut().zip(ip.into_iter().chain(tcp)) {
         *place = word.to_be_bytes();
     }
-}
-
-/// The words of an IPv4 header of what is not to be fragmented and has TCP in it.
-#[inline(always)]
-fn ip_words(total: u32, tos: u8, ttl: u8, (src, dst): (u32, u32)) -> [u32; ipv4::HEADER_LEN / 4] {
-    const DONT_FRAGMENT: u32 = 0x4000;
-    // RFC 791 3.1; the identification of what is not to be fragmented is 0 (RFC 6864 4.1).
-    let life = u32::from(ttl) << 24 | u32::from(protocol::TCP) << 16;
-    let first = 0x4500_0000 | u32::from(tos) << 16 | total;
-    let mut words = [first, DONT_FRAGMENT, life, src, dst];
-    // RFC 1071 2 (C): words of any width add up to the same.
-    let sum = words.iter().map(|&word| u64::from(word)).sum();
-    words[2] = life | u32::from(!fold(sum));
-    words
 }

@@ -1,6 +1,7 @@
 //! How a stack is to be.
 
 use crate::host::HostConfig;
+use crate::host::IpFields;
 use crate::host::ping::PingConfig;
 use crate::host::udp::UdpConfig;
 use crate::tcp::config::Config;
@@ -68,6 +69,30 @@ impl Default for StackConfig {
     }
 }
 
+/// What IP is told of segments (RFC 9293 3.9.1.9, 3.9.2), where it is not what the
+/// [stack](crate::tcp::config::Config) says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IpOptions {
+    /// The Diffserv codepoint, at most [`MAX_DSCP`](crate::host::MAX_DSCP) (RFC 2474 3).
+    pub dscp: Option<u8>,
+    /// The time to live, or hop limit; 0 is taken for 1.
+    pub ttl: Option<u8>,
+}
+
+impl IpOptions {
+    #[inline]
+    pub(super) fn fields4(self, config: &Config) -> IpFields {
+        let dscp = self.dscp.unwrap_or(config.dscp);
+        IpFields::v4(dscp, self.ttl.unwrap_or(config.ttl))
+    }
+
+    #[inline]
+    pub(super) fn fields6(self, config: &Config, flow_label: u32) -> IpFields {
+        let dscp = self.dscp.unwrap_or(config.dscp);
+        IpFields::v6(dscp, self.ttl.unwrap_or(config.ttl), flow_label)
+    }
+}
+
 /// How a port is listened to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Listen {
@@ -85,6 +110,8 @@ pub struct Listen {
     /// The longest segment that they send and tell the peer to send, in bytes (Linux: TCP_MAXSEG);
     /// without, what link and path take.
     pub max_segment: Option<u16>,
+    /// What its segments and those of its connections have.
+    pub ip: IpOptions,
     /// What its events have with them.
     pub token: u64,
 }
@@ -99,6 +126,7 @@ impl Listen {
             half_open: 1024,
             fast_open: 256,
             max_segment: None,
+            ip: IpOptions::default(),
             token: 0,
         }
     }
@@ -119,6 +147,8 @@ pub struct Connect<'a> {
     pub asks_cookie: bool,
     /// As of [`Listen`].
     pub max_segment: Option<u16>,
+    /// What its segments have, the SYN included.
+    pub ip: IpOptions,
 }
 
 impl Connect<'_> {
@@ -130,6 +160,7 @@ impl Connect<'_> {
             data: &[],
             asks_cookie: false,
             max_segment: None,
+            ip: IpOptions::default(),
         }
     }
 }

@@ -9,8 +9,9 @@ use linerate_wire::tcp::flag;
 use linerate_wire::{FlowKey, FlowKey4};
 
 use super::Stack;
+use super::config::IpOptions;
 use super::slots::is;
-use super::way::{TTL, finish_checksum};
+use super::way::finish_checksum;
 use crate::host::{Arrived, BELOW, Path};
 use crate::tcp::connection::{Agreed, Connection, Passive};
 use crate::tcp::cookie::{Echo, Offer};
@@ -26,7 +27,7 @@ impl Stack {
         key: &FlowKey,
         segment: &Segment,
         options: &SynOptions,
-        max_segment: Option<u16>,
+        (max_segment, ip): (Option<u16>, IpOptions),
         now_ns: u64,
         out: &mut Egress,
     ) {
@@ -74,11 +75,11 @@ impl Stack {
         };
         let went = match key {
             FlowKey::V4(key) if l4 == BELOW && self.host.sends_plain(path, header.len()) => {
-                self.answer_in_place(packet, key, path, &header, out)
+                self.answer_in_place(packet, key, path, (&header, ip), out)
             }
             key => {
                 out.cache.free_one(packet);
-                self.send_bare(key, path, &header, now_ns, out)
+                self.send_bare(key, path, (&header, ip), now_ns, out)
             }
         };
         self.stats.cookies_sent += u64::from(went);
@@ -114,6 +115,7 @@ impl Stack {
             return Err(packet);
         }
         let most = listener.listen.max_segment.unwrap_or(u16::MAX);
+        let ip = listener.listen.ip;
         let Some(path) = self.host.path_back(key.dst().into(), key.src().into()) else {
             return Err(packet);
         };
@@ -141,8 +143,8 @@ impl Stack {
         let mss = path.link_mtu().saturating_sub(40).min(most);
         let ports = (key.dst_port(), key.src_port());
         let words = UsualSyn::words(&header, ports, mss, scale);
-        self.host
-            .answer_usual(hop, packet, words, key, (0, TTL), out);
+        let fields = ip.fields4(config);
+        self.host.answer_usual(hop, packet, words, key, fields, out);
         self.stats.cookies_sent += 1;
         Ok(())
     }
@@ -154,7 +156,7 @@ impl Stack {
         mut packet: Packet,
         key: &FlowKey4,
         path: Path,
-        header: &Header,
+        (header, ip): (&Header, IpOptions),
         out: &mut Egress,
     ) -> bool {
         let len = header.len();
@@ -167,7 +169,8 @@ impl Stack {
         let sum = header.write_summed(key.dst_port(), key.src_port(), tcp);
         finish_checksum(key, sum, len, tcp);
         out.made(1);
-        self.host.send_plain(path, packet, key, (0, TTL), out);
+        let fields = ip.fields4(&self.shared.config);
+        self.host.send_plain(path, packet, key, (fields, 0), out);
         true
     }
 
@@ -202,7 +205,7 @@ impl Stack {
             self.stats.backlog_full += 1;
             return None;
         }
-        let limit = listener.listen.max_segment;
+        let (limit, ip) = (listener.listen.max_segment, listener.listen.ip);
         let (path, own) = self.own(key, Some(segment.ack.wrapping_sub(1)), now_ns)?;
         let passive = Passive {
             active: own.limited(limit),
@@ -217,7 +220,7 @@ impl Stack {
             ecn: offer.ecn,
             irs: segment.seq.wrapping_sub(1),
         };
-        let index = self.open(key, path, now_ns, out, |cx| {
+        let index = self.open(key, (path, ip), now_ns, out, |cx| {
             Connection::resume(cx, &passive, &agreed, segment)
         });
         let Some(index) = index else {

@@ -8,7 +8,7 @@ use linerate_tables::rss::Ports;
 use linerate_wire::FlowKey;
 
 use super::Stack;
-use super::config::{Connect, Listen};
+use super::config::{Connect, IpOptions, Listen};
 use super::listener::ListenerId;
 use super::poll::Event;
 use super::receive::{Uses, local_of};
@@ -171,14 +171,16 @@ impl Io<'_> {
         let wants_fast = how.asks_cookie || !how.data.is_empty();
         let is_fast = self.stack.shared.config.fast_open.client && wants_fast;
         let mut taken = 0;
-        let opened = self.stack.open(&key, path, self.now_ns, self.out, |cx| {
-            if !is_fast {
-                return Connection::connect(cx, &own);
-            }
-            let (connection, count) = Connection::connect_fast(cx, &own, how.data);
-            taken = count;
-            connection
-        });
+        let opened = self
+            .stack
+            .open(&key, (path, how.ip), self.now_ns, self.out, |cx| {
+                if !is_fast {
+                    return Connection::connect(cx, &own);
+                }
+                let (connection, count) = Connection::connect_fast(cx, &own, how.data);
+                taken = count;
+                connection
+            });
         let Some(index) = opened else {
             self.stack.stats.no_room += 1;
             return Err(ConnectError::NoRoom);
@@ -650,6 +652,42 @@ impl Io<'_> {
     /// [`Error::NotConnected`] where there is no such connection.
     pub fn set_pacing_limit(&mut self, id: SocketId, bytes_per_s: u64) -> Result<(), Error> {
         self.with(id, |connection, _| connection.set_pacing_limit(bytes_per_s))
+    }
+
+    /// The Diffserv codepoint of what is sent from now on (RFC 9293 3.9.1.9, MUST-48, SHLD-21;
+    /// Linux: IP_TOS, IPV6_TCLASS). It goes to IP as it is; more than
+    /// [`MAX_DSCP`](crate::host::MAX_DSCP) is cut to 6 bits. Who changes it often may see segments
+    /// overtake each other (SHLD-23).
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_dscp(&mut self, id: SocketId, dscp: u8) -> Result<(), Error> {
+        let slot = self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        slot.fields = slot.fields.with_dscp(dscp);
+        Ok(())
+    }
+
+    /// The time to live, or hop limit, of what is sent from now on (MUST-49; Linux: IP_TTL,
+    /// IPV6_UNICAST_HOPS); 0 is taken for 1.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn set_ttl(&mut self, id: SocketId, ttl: u8) -> Result<(), Error> {
+        let slot = self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        slot.fields = slot.fields.with_ttl(ttl);
+        Ok(())
+    }
+
+    /// Both of a connection.
+    ///
+    /// # Errors
+    /// [`Error::NotConnected`] where there is no such connection.
+    pub fn ip_options(&mut self, id: SocketId) -> Result<IpOptions, Error> {
+        let slot = self.stack.slots.get(id).ok_or(Error::NotConnected)?;
+        Ok(IpOptions {
+            dscp: Some(slot.fields.dscp()),
+            ttl: Some(slot.fields.ttl()),
+        })
     }
 
     /// Addresses, ports and facts of all connections, in no order.

@@ -14,6 +14,7 @@
 //! | `poll` | which sockets are ready |
 //! | `slots`, `listener` | connections and ports that are listened to |
 //! | `way` | how segments leave |
+//! | `change` | settings, addresses and users that change meanwhile |
 //! | `moving` | connections that go to another lcore |
 //! | `steer` | which lcore packets come to: what decides of ports, and who has to hear of ends |
 //!
@@ -64,7 +65,7 @@ mod steer;
 mod tests;
 mod way;
 
-pub use config::{Connect, Listen, StackConfig};
+pub use config::{Connect, IpOptions, Listen, StackConfig};
 pub use io::{ConnectError, Io};
 pub use listener::ListenerId;
 pub use moving::{Detached, Refused};

@@ -8,7 +8,7 @@ use super::io::Io;
 use super::receive::local_of;
 use super::slots::{SocketId, is};
 use super::way::Way;
-use crate::host::Path;
+use crate::host::{IpFields, Path};
 use crate::tcp::connection::{self, Connection, Context, Error, State};
 use crate::tcp::tuple::Tuple;
 
@@ -29,7 +29,7 @@ use crate::tcp::tuple::Tuple;
 pub struct Detached {
     connection: connection::Detached,
     key: FlowKey,
-    flow_label: u32,
+    fields: IpFields,
     moves: u16,
     token: u64,
 }
@@ -90,7 +90,7 @@ impl Io<'_> {
         if is_over || slot.is & (is::INDEXED | is::QUEUED | is::HALF_OPEN) != is::INDEXED {
             return Err(Error::NotConnected);
         }
-        let (key, flow_label) = (slot.key, slot.flow_label);
+        let (key, fields) = (slot.key, slot.fields);
         let (moves, token) = (slot.moves.wrapping_add(1), slot.token);
         // It goes on: its entry is the other lcore's from now on.
         slot.mapped = false;
@@ -100,7 +100,7 @@ impl Io<'_> {
         Ok(Detached {
             connection,
             key,
-            flow_label,
+            fields,
             moves,
             token,
         })
@@ -114,7 +114,7 @@ impl Io<'_> {
         let Detached {
             connection,
             key,
-            flow_label,
+            fields,
             moves,
             token,
         } = detached;
@@ -122,7 +122,7 @@ impl Io<'_> {
             Refused(Box::new(Detached {
                 connection,
                 key,
-                flow_label,
+                fields,
                 moves,
                 token,
             }))
@@ -136,7 +136,7 @@ impl Io<'_> {
             out: self.out,
             key: &key,
             path: &mut path,
-            flow_label,
+            fields,
             now_ns: self.now_ns,
         };
         let mut cx = Context {
@@ -148,7 +148,7 @@ impl Io<'_> {
             Ok(connection) => connection,
             Err(connection) => return Err(back(*connection)),
         };
-        let inserted = self.stack.slots.insert(connection, key, path, flow_label);
+        let inserted = self.stack.slots.insert(connection, key, path, fields);
         let index = match inserted {
             Ok(index) => index,
             Err(connection) => return Err(back(connection.detach(&mut self.stack.shared))),

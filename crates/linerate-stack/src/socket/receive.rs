@@ -6,9 +6,10 @@ use linerate_wire::tcp::flag;
 use linerate_wire::{FlowKey, FlowKey4, FlowKey6, protocol};
 
 use super::Stack;
+use super::config::IpOptions;
 use super::slots::{Slots, is};
 use super::way::Way;
-use crate::host::{Arrived, BELOW, ErrorKind, IcmpError, Path, PathMtu, key_of, ones};
+use crate::host::{Arrived, BELOW, ErrorKind, IcmpError, IpFields, Path, PathMtu, key_of, ones};
 use crate::tcp::connection::{Active, Connection, Context, Ecn, FastSyn, Passive};
 use crate::tcp::connection::{Shape, Wire};
 use crate::tcp::fast_open::{FastOpen, Verdict};
@@ -268,11 +269,12 @@ impl Stack {
             self.stats.backlog_full += 1;
             return out.cache.free_one(packet);
         }
-        let limit = listener.listen.max_segment;
+        let (limit, ip) = (listener.listen.max_segment, listener.listen.ip);
         let is_flooded = listener.half_open >= listener.listen.half_open;
         // A connection that follows one in TIME-WAIT has to begin above it.
         if (is_flooded || self.slots.room() == 0) && isn.is_none() {
-            return self.send_cookie((packet, l4), key, segment, options, limit, now_ns, out);
+            let own = (limit, ip);
+            return self.send_cookie((packet, l4), key, segment, options, own, now_ns, out);
         }
         let Some((path, own)) = self.own(key, isn, now_ns) else {
             return out.cache.free_one(packet);
@@ -290,7 +292,7 @@ impl Stack {
             active: own.limited(limit),
             syn: *options,
         };
-        let Some(index) = self.open(key, path, now_ns, out, |cx| {
+        let Some(index) = self.open(key, (path, ip), now_ns, out, |cx| {
             Connection::accept_fast(cx, &passive, segment, fast)
         }) else {
             self.stats.no_room += 1;
@@ -385,7 +387,7 @@ impl Stack {
     pub(super) fn open(
         &mut self,
         key: &FlowKey,
-        mut path: Path,
+        (mut path, ip): (Path, IpOptions),
         now_ns: u64,
         out: &mut Egress,
         make: impl FnOnce(&mut Context<'_, Way<'_>>) -> Connection,
@@ -393,13 +395,13 @@ impl Stack {
         if self.slots.room() == 0 {
             return None;
         }
-        let flow_label = self.flow_label(key);
+        let fields = self.fields(key, ip);
         let mut way = Way {
             host: &mut self.host,
             out,
             key,
             path: &mut path,
-            flow_label,
+            fields,
             now_ns,
         };
         let mut cx = Context {
@@ -408,7 +410,7 @@ impl Stack {
             wire: &mut way,
         };
         let connection = make(&mut cx);
-        match self.slots.insert(connection, *key, path, flow_label) {
+        match self.slots.insert(connection, *key, path, fields) {
             Ok(index) => Some(index),
             Err(mut connection) => {
                 self.release(&mut connection, key, now_ns, out);
@@ -431,7 +433,7 @@ impl Stack {
             out,
             key,
             path: &mut Path::UNKNOWN.clone(),
-            flow_label: 0,
+            fields: IpFields::v4(0, 1),
             now_ns,
         };
         connection.release(&mut Context {
@@ -441,14 +443,17 @@ impl Stack {
         });
     }
 
-    /// The label of what is sent for a connection over IPv6.
+    /// What IP headers of a connection have in common.
     #[inline]
-    pub(super) fn flow_label(&self, key: &FlowKey) -> u32 {
+    pub(super) fn fields(&self, key: &FlowKey, ip: IpOptions) -> IpFields {
+        let config = &self.shared.config;
         match key {
-            FlowKey::V4(_) => 0,
-            FlowKey::V6(key) => self
-                .host
-                .flow_label(key.local(), key.remote(), protocol::TCP),
+            FlowKey::V4(_) => ip.fields4(config),
+            FlowKey::V6(key) => {
+                let (local, remote) = (key.local(), key.remote());
+                let label = self.host.flow_label(local, remote, protocol::TCP);
+                ip.fields6(config, label)
+            }
         }
     }
 
@@ -537,7 +542,8 @@ impl Stack {
             FlowKey::V6(key) => key.src().into(),
         };
         if let Ok((path, _)) = self.host.path(Some(local), remote) {
-            self.send_bare(key, path, header, now_ns, out);
+            let ip = IpOptions::default();
+            self.send_bare(key, path, (header, ip), now_ns, out);
         }
     }
 
@@ -545,17 +551,17 @@ impl Stack {
         &mut self,
         key: &FlowKey,
         mut path: Path,
-        header: &Header,
+        (header, ip): (&Header, IpOptions),
         now_ns: u64,
         out: &mut Egress,
     ) -> bool {
-        let flow_label = self.flow_label(key);
+        let fields = self.fields(key, ip);
         let mut way = Way {
             host: &mut self.host,
             out,
             key,
             path: &mut path,
-            flow_label,
+            fields,
             now_ns,
         };
         let shape = Shape {

@@ -12,7 +12,7 @@ use linerate_tables::TableError;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 use linerate_wire::{FlowKey, FlowKey4};
 
-use crate::host::{Path, may_be_of};
+use crate::host::{IpFields, Path, may_be_of};
 use crate::tcp::config::Config;
 use crate::tcp::connection::{Connection, Parked, State};
 
@@ -66,7 +66,7 @@ pub(super) struct Slot {
     /// As segments that arrive have it.
     pub(super) key: FlowKey,
     pub(super) path: Path,
-    pub(super) flow_label: u32,
+    pub(super) fields: IpFields,
     pub(super) is: u8,
     /// What the user wants to know of it: bits of [`interest`](super::interest).
     pub(super) interest: u8,
@@ -336,7 +336,7 @@ impl Slots {
         connection: Connection,
         key: FlowKey,
         path: Path,
-        flow_label: u32,
+        fields: IpFields,
     ) -> Result<u32, Connection> {
         let index = match self.free {
             NIL if self.all.len() < self.limit as usize => self.all.len() as u32,
@@ -357,7 +357,7 @@ impl Slots {
             is_warm: false,
             key,
             path,
-            flow_label,
+            fields,
             is: is::USED | is::INDEXED,
             interest: 0,
             mapped: false,

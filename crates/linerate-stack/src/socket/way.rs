@@ -8,14 +8,12 @@ use linerate_wire::checksum::fold;
 use linerate_wire::{FlowKey, FlowKey4, protocol};
 
 use super::slots::Slot;
-use crate::host::{BELOW, Checksum, Ends, Header as IpHeader, Host, Path};
+use crate::host::{BELOW, Checksum, Ends, Host, IpFields, Path};
 use crate::tcp::connection::{Ecn, Shape, Wire};
 use crate::tcp::segment::{Header, Usual};
 
 /// Offset of the checksum in a TCP header, in bytes.
 const CHECKSUM: u8 = 16;
-/// The hop limit that TCP sends with (RFC 9293 3.9.2: configurable; Linux: 64).
-pub(super) const TTL: u8 = 64;
 /// ECT(0) in the traffic class (RFC 3168 5).
 const ECT: u8 = 0b10;
 /// The longest frame that is handed to a port to be cut, headers aside: IP's length field holds
@@ -29,8 +27,8 @@ pub(super) struct Way<'a> {
     pub(super) out: &'a mut Egress,
     pub(super) key: &'a FlowKey,
     pub(super) path: &'a mut Path,
-    /// Of IPv6: the same for all segments of a connection (RFC 6437 3).
-    pub(super) flow_label: u32,
+    /// The same for all segments of a connection; so is the flow label (RFC 6437 3).
+    pub(super) fields: IpFields,
     pub(super) now_ns: u64,
 }
 
@@ -48,7 +46,7 @@ impl<'a> Way<'a> {
             out,
             key: &slot.key,
             path: &mut slot.path,
-            flow_label: slot.flow_label,
+            fields: slot.fields,
             now_ns,
         }
     }
@@ -108,17 +106,9 @@ impl Way<'_> {
                 Ends::V6 { .. } => Offload::GSO_TCP6,
             };
         }
-        let ip = IpHeader {
-            ends,
-            protocol: protocol::TCP,
-            tos: if shape.ecn == Ecn::Capable { ECT } else { 0 },
-            ttl: TTL,
-            dont_fragment: true,
-            flow_label: self.flow_label,
-            // By the port, or by the host with the widest vectors that there are: the payload is in
-            // the first-level cache since it was copied.
-            checksum: Checksum::At(CHECKSUM),
-        };
+        // Its checksum by the port, or by the host with the widest vectors that there are: the
+        // payload is in the first-level cache since it was copied.
+        let ip = (self.fields).header(ends, bits(shape.ecn), Checksum::At(CHECKSUM));
         self.out.made(1);
         // What the host has dropped counts as sent: it is as if a router had (RFC 1122 4.2.3.9).
         let _ = self
@@ -163,9 +153,9 @@ impl Way<'_> {
         }
         finish_checksum(key, sum, len, head);
         self.out.made(1);
-        let tos = if ecn == Ecn::Capable { ECT } else { 0 };
+        let fields = (self.fields, bits(ecn));
         self.host
-            .send_plain(*self.path, packet, key, (tos, TTL), self.out);
+            .send_plain(*self.path, packet, key, fields, self.out);
         true
     }
 }
@@ -197,11 +187,11 @@ impl Wire for Way<'_> {
             && let Some(hop) = self.host.plain_hop(*self.path, Usual::LEN + payload_len)
         {
             let words = header.words(key.dst_port(), key.src_port());
-            let tos = if ecn == Ecn::Capable { ECT } else { 0 };
             let segment = (words, payload_len);
+            let fields = (self.fields, bits(ecn));
             return self
                 .host
-                .send_usual(hop, segment, key, (tos, TTL), self.out, fill);
+                .send_usual(hop, segment, key, fields, self.out, fill);
         }
         let shape = Shape {
             len,
@@ -250,6 +240,15 @@ impl Wire for Way<'_> {
 
     fn doubt(&mut self) {
         self.host.doubt(*self.path, self.now_ns, self.out);
+    }
+}
+
+/// The bits of ECN in the octet that also has the Diffserv field.
+#[inline(always)]
+fn bits(ecn: Ecn) -> u8 {
+    match ecn {
+        Ecn::Capable => ECT,
+        Ecn::NotCapable => 0,
     }
 }
 

@@ -83,6 +83,12 @@ pub struct Config {
     pub keep_interval_s: u16,
     /// Probes without an answer.
     pub keep_count: u8,
+    /// The Diffserv codepoint of segments, where neither a connection nor its listener says
+    /// otherwise (RFC 9293 3.9.1.9; RFC 2474 3: at most 63). Also of resets and ACKs of those that
+    /// are none (any more).
+    pub dscp: u8,
+    /// Their time to live, or hop limit (RFC 9293 3.9.2; Linux: `ip_default_ttl`).
+    pub ttl: u8,
 }
 
 impl Default for Config {
@@ -113,6 +119,8 @@ impl Default for Config {
             keep_idle_s: 7200,
             keep_interval_s: 75,
             keep_count: 9,
+            dscp: 0,
+            ttl: crate::host::DEFAULT_TTL,
         }
     }
 }

@@ -86,20 +86,14 @@ fn a_frame_is_the_same_by_the_short_way_out() {
     let Ok((mut path, _)) = s.host.path(None, at(OTHER)) else {
         panic!("it is on the link");
     };
-    for (payload, tos) in [(0_usize, 0), (1, 2), (64, 0), (1440, 2)] {
+    for (payload, dscp, ecn) in [(0_usize, 0, 0), (1, 0, 2), (64, 46, 0), (1440, 63, 2)] {
+        let (tos, ttl) = (dscp << 2 | ecn, 64 + payload as u8);
+        let fields = IpFields::v4(dscp, ttl);
         let ip = tcp_packet(HOST, OTHER, (80, 1000), &vec![9; payload]);
         let segment = &ip[20..];
         let packet = s.out.cache.copy_of(segment).unwrap();
         let ends = Ends::new(at(HOST), at(OTHER)).unwrap();
-        let header = Header {
-            ends,
-            protocol: protocol::TCP,
-            tos,
-            ttl: 64,
-            dont_fragment: true,
-            flow_label: 0,
-            checksum: Checksum::At(16),
-        };
+        let header = fields.header(ends, ecn, Checksum::At(16));
         s.out.made(1);
         let now_ns = s.now_ns;
         s.host
@@ -111,10 +105,11 @@ fn a_frame_is_the_same_by_the_short_way_out() {
         packet.prepend(BELOW).unwrap();
         let key = FlowKey4::new([192, 0, 2, 9], [192, 0, 2, 1], 1000, 80, protocol::TCP);
         s.out.made(1);
-        s.host.send_plain(path, packet, &key, (tos, 64), &mut s.out);
+        s.host
+            .send_plain(path, packet, &key, (fields, ecn), &mut s.out);
         let sent = s.sent();
         assert_eq!(sent[0].bytes, sent[1].bytes);
-        assert_eq!(sent[0].bytes[L2..][1], tos);
+        assert_eq!((sent[0].bytes[L2 + 1], sent[0].bytes[L2 + 8]), (tos, ttl));
         check_sums(&sent[0]);
     }
     assert!(

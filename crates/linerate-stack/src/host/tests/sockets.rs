@@ -417,6 +417,39 @@ fn rfc_6437_3_a_flow_has_a_label_of_its_own() {
     );
 }
 
+/// RFC 1122 4.1.4: an application can set them; here at any time.
+#[test]
+fn rfc_1122_4_1_4_type_of_service_and_time_to_live_can_be_set() {
+    let mut s = station();
+    let id = s.bind(Bind {
+        tos: 0x28,
+        ttl: 3,
+        ..Bind::default()
+    });
+    let fields = |s: &mut Station, to: &str| {
+        s.send(id, b"x", to).unwrap();
+        let bytes = s.sent().remove(0).bytes;
+        match bytes[14] >> 4 {
+            4 => (bytes[15], bytes[22]),
+            _ => (bytes[14] << 4 | bytes[15] >> 4, bytes[21]),
+        }
+    };
+    for to in ["192.0.2.9:5", "[2001:db8::9]:5"] {
+        s.udp.set_tos(id, 0x28).unwrap();
+        s.udp.set_ttl(id, 3).unwrap();
+        assert_eq!(fields(&mut s, to), (0x28, 3));
+        s.udp.set_tos(id, 0xb9).unwrap();
+        s.udp.set_ttl(id, 255).unwrap();
+        assert_eq!(fields(&mut s, to), (0xb9, 255));
+        // RFC 1122 3.2.1.7: never 0.
+        s.udp.set_ttl(id, 0).unwrap();
+        assert_eq!(fields(&mut s, to), (0xb9, 1));
+    }
+    s.udp.close(&s.host, id, &mut s.out).unwrap();
+    assert_eq!(s.udp.set_tos(id, 0), Err(UdpError::Closed));
+    assert_eq!(s.udp.set_ttl(id, 1), Err(UdpError::Closed));
+}
+
 #[test]
 fn an_interface_is_changed_while_it_is_used() {
     let mut s = station();

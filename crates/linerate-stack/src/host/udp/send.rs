@@ -106,6 +106,28 @@ impl Udp {
         Ok(())
     }
 
+    /// Sets the octet with the Diffserv field and ECN of what a socket sends from now on (RFC 8085
+    /// 3.1.8, 3.1.7; Linux: IP_TOS, IPV6_TCLASS).
+    ///
+    /// # Errors
+    /// The socket is closed.
+    pub fn set_tos(&mut self, id: UdpId, tos: u8) -> Result<(), UdpError> {
+        let at = self.at(id)?;
+        self.sockets[at].bind.tos = tos;
+        Ok(())
+    }
+
+    /// Sets the time to live, or hop limit, of what a socket sends from now on (RFC 1122 4.1.4;
+    /// Linux: IP_TTL, IPV6_UNICAST_HOPS); 0 is taken for 1.
+    ///
+    /// # Errors
+    /// The socket is closed.
+    pub fn set_ttl(&mut self, id: UdpId, ttl: u8) -> Result<(), UdpError> {
+        let at = self.at(id)?;
+        self.sockets[at].bind.ttl = ttl.max(1);
+        Ok(())
+    }
+
     /// Where a datagram of `len` bytes goes.
     fn prepare(
         &self,

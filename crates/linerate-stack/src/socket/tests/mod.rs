@@ -8,6 +8,7 @@ mod fast_open;
 mod floods;
 mod forge;
 mod hostile;
+mod ip;
 mod many;
 mod moving;
 mod offloads;

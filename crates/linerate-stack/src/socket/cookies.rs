@@ -102,7 +102,7 @@ impl Stack {
         };
         let config = &self.shared.config;
         let is_usual = config.timestamps && config.window_scaling && config.sack;
-        let is_stranger = !arrived.is_group && self.lingering4.is_empty();
+        let is_stranger = !arrived.is_group && !self.lingering4.has(key);
         if !is_usual || !is_stranger || usize::from(arrived.l4) != BELOW {
             return Err(packet);
         }

@@ -131,8 +131,12 @@ impl Stack {
             if inbound.v6() >> index & 1 != 0 {
                 *found = self.slots.find(&inbound.key(index));
             }
-            if let Some(slot) = *found {
-                self.slots.prefetch(slot);
+            match (*found, inbound.key(index)) {
+                (Some(slot), _) => self.slots.prefetch(slot),
+                (None, FlowKey::V4(key)) if !self.lingering4.is_empty() => {
+                    self.lingering4.prefetch(&key);
+                }
+                _ => {}
             }
         }
         let mut segments = Burst::new();
@@ -145,7 +149,7 @@ impl Stack {
             let (key, arrived) = (inbound.key(index), inbound.arrived(index));
             let found = match found[index] {
                 // An earlier segment of the burst has made one.
-                None if self.slots.inserted != inserted => self.slots.find(&key),
+                None => self.slots.find_new(inserted, &key),
                 found => found,
             };
             self.on_segment(packet, key, arrived, found, now_ns, out);

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use linerate_core::packet::Packet;
+use linerate_core::packet::{Burst, Packet};
 use linerate_tables::TableError;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 use linerate_wire::{FlowKey, FlowKey4};
@@ -99,6 +99,8 @@ pub(super) struct Slots {
     used: u32,
     /// Connections that were ever put in; the count wraps.
     pub(super) inserted: u32,
+    /// The slots of the last of them, each where its count says.
+    newest: [u32; Burst::CAPACITY],
     limit: u32,
     index4: Exact<16, u32>,
     index6: Exact<40, u32>,
@@ -125,6 +127,7 @@ impl Slots {
             free: NIL,
             used: 0,
             inserted: 0,
+            newest: [0; Burst::CAPACITY],
             limit,
             index4: Exact::new(&index_config("tcp4", limit))?,
             index6: Exact::new(&index_config("tcp6", limit))?,
@@ -266,6 +269,22 @@ impl Slots {
         }
     }
 
+    /// A connection among those put in since there were `before`: what lookups that were made then
+    /// could not find.
+    #[inline]
+    pub(super) fn find_new(&self, before: u32, key: &FlowKey) -> Option<u32> {
+        let count = self.inserted.wrapping_sub(before) as usize;
+        if count > self.newest.len() {
+            return self.find(key);
+        }
+        (0..count).find_map(|back| {
+            let number = self.inserted.wrapping_sub(1 + back as u32);
+            let index = self.newest[number as usize % Burst::CAPACITY];
+            let slot = self.all.get(index as usize)?;
+            (slot.is & is::INDEXED != 0 && slot.key == *key).then_some(index)
+        })
+    }
+
     #[inline]
     pub(super) fn find_one4(&self, key: &FlowKey4) -> Option<u32> {
         self.index4.lookup(&key.0)
@@ -383,6 +402,7 @@ impl Slots {
             }
         }
         self.used += 1;
+        self.newest[self.inserted as usize % Burst::CAPACITY] = index;
         self.inserted = self.inserted.wrapping_add(1);
         Ok(index)
     }

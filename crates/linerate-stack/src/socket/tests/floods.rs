@@ -104,6 +104,43 @@ fn rfc_4987_a_flood_of_syns_is_answered_by_cookies_and_good_ones_get_in() {
     assert_eq!(pair.ends[1].stack.shared.records.used(), 0);
 }
 
+/// RFC 6191: a SYN of a tuple in TIME-WAIT is no forged one's, however many of those come with it.
+#[test]
+fn who_comes_back_to_a_lingering_tuple_gets_in_beside_a_flood() {
+    let (mut pair, listener) = flooded();
+    pair.pass(130 * S);
+    let (client, server) = pair.open(listener, false, 80);
+    let now_ns = pair.now_ns;
+    let (local, ..) = (pair.ends[0].io(now_ns).connections().next()).expect("one is open");
+    // The server closes first, so that it is the one to linger.
+    pair.ends[1].io(now_ns).close(server);
+    pair.calm();
+    let now_ns = pair.now_ns;
+    pair.ends[0].io(now_ns).close(client);
+    pair.calm();
+    assert_eq!(pair.ends[1].stack.lingering(), 1);
+    pair.pass(2 * S);
+    let now_ns = pair.now_ns;
+    let before = pair.ends[1].stack.stats().cookies_sent;
+    let frames: Vec<_> = (0..200).map(|number| syn(number, 1000)).collect();
+    pair.ends[1].receive(&frames, now_ns);
+    let cookies = pair.ends[1].stack.stats().cookies_sent - before;
+    assert_eq!(cookies, 200 - 16);
+    pair.ends[1].line.lock().unwrap().clear();
+    let (mut io, to) = (pair.ends[0].io(now_ns), Pair::at(1, false, 80));
+    io.connect(Some(local), to).unwrap();
+    pair.calm();
+    let now_ns = pair.now_ns;
+    assert!(pair.ends[1].io(now_ns).accept(listener).is_some());
+    let stats = pair.ends[1].stack.stats();
+    assert_eq!(
+        (stats.cookies_sent - before, stats.cookies_good),
+        (cookies, 0)
+    );
+    assert_eq!(pair.ends[1].stack.lingering(), 0);
+    pair.ends[1].check_slots();
+}
+
 #[test]
 fn guessed_cookies_open_nothing() {
     let (mut pair, listener) = flooded();

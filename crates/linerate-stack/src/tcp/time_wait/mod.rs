@@ -194,6 +194,18 @@ impl<const K: usize, T: Tuple<K>> TimeWait<K, T> {
         self.len() == 0
     }
 
+    /// Whether there is a record of this tuple, which may be over.
+    #[inline]
+    pub fn has(&self, tuple: &T) -> bool {
+        !self.is_empty() && self.index.lookup(tuple.bytes()).is_some()
+    }
+
+    /// Asks for the memory of a tuple's record that is looked for soon.
+    #[inline]
+    pub fn prefetch(&self, tuple: &T) {
+        self.index.prefetch(tuple.bytes());
+    }
+
     /// What became of all.
     pub fn counts(&self) -> Counts {
         self.counts

@@ -1,0 +1,180 @@
+//! The rounds of rows that make something on the machine for themselves: namespaces, links, two
+//! processes.
+
+use super::Bench;
+use crate::compare::bulk::{Bulk, Way};
+use crate::compare::crossing::{Crossing, Job};
+use crate::compare::http::{Asking, Http};
+use crate::compare::lossy::{self, Lossy};
+use crate::compare::near::Patience;
+use crate::compare::pair::{Ends, Pair};
+use crate::compare::progress;
+use crate::compare::report::Rounds;
+use crate::compare::rows::Row;
+use crate::compare::tcp::Tcp;
+use crate::error::TaskError;
+use crate::undo::Undo;
+
+/// What each side of a row of losses measures in each round, in s: a loss in a hundred is a matter
+/// of chance for long.
+const LOSSY_SECONDS: f64 = 10.0;
+
+impl Bench<'_> {
+    /// The rounds of a row of two processes.
+    pub(super) fn pair(
+        &self,
+        row: &Row,
+        pair: Pair,
+        (wanted, patience): (usize, &mut Patience),
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let seconds = self.seconds(row);
+        let version = &self.dpdk.as_ref().expect("found in prepare").version;
+        let port = self.port.as_ref().expect("built in prepare for these rows");
+        let mut ends = Ends::create(undo, pair, &self.cpus, (port, version), &self.pages)?;
+        if self
+            .near(patience, data, || ends.choose(row.name, linerate, seconds))?
+            .is_none()
+        {
+            return Ok(());
+        }
+        data.trips_ns.clear();
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            let turn = || {
+                let ours = linerate.map(|linerate| ends.ours(linerate, seconds));
+                Ok((ours.transpose()?, ends.peer(seconds)?))
+            };
+            let Some((ours, peer)) = self.near(patience, data, turn)? else {
+                return Ok(());
+            };
+            data.ours.extend(ours);
+            data.peer.push(peer);
+        }
+        Ok(())
+    }
+
+    /// The rounds of a row whose peer is the kernel.
+    pub(super) fn crossing(
+        &self,
+        row: &Row,
+        job: Job,
+        wanted: usize,
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let xgen = self.xgen.clone().expect("built in prepare for these rows");
+        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let seconds = match job {
+            // The tables have room for so long.
+            Job::New => self.seconds(row).min(1.0),
+            _ => self.seconds(row),
+        };
+        let mut crossing = Crossing::create(undo, job, xgen, &self.cpus)?;
+        crossing.choose(row.name, linerate, seconds)?;
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            if let Some(linerate) = linerate {
+                data.ours.push(crossing.ours(linerate, seconds)?);
+            }
+            data.peer.push(crossing.peer(seconds)?);
+        }
+        Ok(())
+    }
+
+    /// The rounds of a row of TCP through the kernel's ports.
+    pub(super) fn tcp(
+        &self,
+        row: &Row,
+        plain: bool,
+        wanted: usize,
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let seconds = self.seconds(row);
+        let mut tcp = Tcp::create(undo, &self.cpus, plain)?;
+        if let Some(linerate) = linerate {
+            tcp.choose(row.name, linerate, seconds)?;
+        }
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            if let Some(linerate) = linerate {
+                data.ours.push(tcp.ours(linerate, seconds)?);
+            }
+            data.peer.push(tcp.peer(seconds)?);
+        }
+        Ok(())
+    }
+
+    /// The rounds of a row of one TCP connection with an end of ours.
+    pub(super) fn bulk(
+        &self,
+        row: &Row,
+        way: Way,
+        wanted: usize,
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let seconds = self.seconds(row);
+        let mut bulk = Bulk::create(undo, &self.cpus, way)?;
+        bulk.choose(row.name, linerate, seconds)?;
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            if let Some(linerate) = linerate {
+                data.ours.push(bulk.ours(linerate, seconds)?);
+            }
+            data.peer.push(bulk.peer(seconds)?);
+        }
+        Ok(())
+    }
+
+    /// The rounds of a row of losses: those of all selected ones are measured with the first.
+    pub(super) fn lossy(
+        &self,
+        row: Lossy,
+        wanted: usize,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let Some(linerate) = self.linerate.as_ref().filter(|_| !self.options.peer_only) else {
+            return Err(TaskError::Missing {
+                what: "the links of this row are linerate's".into(),
+                fix: "leave out --peer-only".into(),
+            });
+        };
+        let mut measured = self.lossy_rounds.borrow_mut();
+        if measured.is_empty() {
+            let seconds = self.options.seconds(LOSSY_SECONDS);
+            *measured = lossy::measure(&self.lossy, linerate, &self.cpus, (wanted, seconds))?;
+        }
+        *data = measured.remove(&row).unwrap_or_default();
+        Ok(())
+    }
+
+    /// The rounds of a row of web servers.
+    pub(super) fn http(
+        &self,
+        row: &Row,
+        asking: Asking,
+        wanted: usize,
+        undo: &mut Undo,
+        data: &mut Rounds,
+    ) -> Result<(), TaskError> {
+        let linerate = self.linerate.as_ref();
+        let ours = linerate.filter(|_| !self.options.peer_only);
+        let seconds = self.seconds(row);
+        let mut http = Http::create(undo, &self.cpus, asking)?;
+        http.choose(row.name, ours, linerate, seconds)?;
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            if let Some(linerate) = ours {
+                data.ours.push(http.ours(linerate, seconds)?);
+            }
+            data.peer.push(http.peer(linerate, seconds)?);
+        }
+        Ok(())
+    }
+}

@@ -9,11 +9,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 const SIOCOUTQ: libc::Ioctl = libc::TIOCOUTQ;
 
 pub(super) fn set(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io::Result<()> {
-    let len = value.len() as libc::socklen_t;
+    let (socket, len) = (socket.as_raw_fd(), value.len() as libc::socklen_t);
     // SAFETY: the kernel reads `len` bytes, which `value` has for the time of the call. The
     // option's value has no addresses (`is_plain`).
-    let rc =
-        unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value.as_ptr().cast(), len) };
+    let rc = unsafe { libc::setsockopt(socket, level, name, value.as_ptr().cast(), len) };
     check(rc)
 }
 

@@ -1,6 +1,5 @@
 //! One stream of every kind of frame, through `linerate pktgen` into a file, and decoded by tshark
 //! with all checksums checked.
-#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
 use std::path::Path;

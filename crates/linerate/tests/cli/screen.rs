@@ -3,7 +3,6 @@
 //!
 //! What depends on time is masked before it is compared with `screens/`; what was sent and received
 //! is not. `UPDATE_SCREENS=1` writes those files anew.
-#![allow(clippy::unwrap_used)]
 
 use linerate_core::env::PrivateFolder;
 use std::path::Path;
@@ -158,7 +157,7 @@ impl Terminal {
     /// its way.
     fn compare(&self, name: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("tests/screens")
+            .join("tests/cli/screens")
             .join(format!("{name}.txt"));
         let masked = |lines: &[String]| mask(lines).join("\n") + "\n";
         if std::env::var_os("UPDATE_SCREENS").is_some() {

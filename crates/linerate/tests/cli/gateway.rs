@@ -1,11 +1,8 @@
 //! `linerate gateway` from outside: its example, what `--check` says, and what it refuses.
-#![allow(clippy::unwrap_used)]
-
-mod instance;
 
 use std::process::{Command, Output};
 
-use instance::Instance;
+use crate::instance::Instance;
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::paced;
 use linerate_wire::checksum::checksum;

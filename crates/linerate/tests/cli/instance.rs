@@ -14,8 +14,6 @@ pub(crate) struct Instance {
     socket: String,
 }
 
-// Not every test program uses all of it.
-#[allow(dead_code)]
 impl Instance {
     /// Starts a command that listens at `socket`, and waits until it answers.
     pub(crate) fn start(args: &[&str], socket: &str) -> Self {

@@ -1,7 +1,6 @@
 //! The router as a service: its unit checked by systemd, messages to the service manager and its
 //! folders, and the files that come with the program. `tests/vm` runs all of it under a real
 //! systemd.
-#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -12,8 +11,8 @@ use std::time::Duration;
 use linerate_testkit::Scratch;
 use rustix::process::{Pid, Signal, kill_process};
 
-const UNIT: &str = include_str!("../../../packaging/linerate-router.service");
-const SYSUSERS: &str = include_str!("../../../packaging/linerate.sysusers");
+const UNIT: &str = include_str!("../../../../packaging/linerate-router.service");
+const SYSUSERS: &str = include_str!("../../../../packaging/linerate.sysusers");
 /// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -130,7 +129,7 @@ fn the_user_that_comes_with_it() {
 /// What the guide shows can be taken as it stands.
 #[test]
 fn the_files_in_the_guide() {
-    let guide = include_str!("../../../docs/router.md");
+    let guide = include_str!("../../../../docs/router.md");
     let scratch = Scratch::new();
     let blocks: Vec<&str> = guide.split("```toml\n").skip(1).collect();
     assert!(!blocks.is_empty());
@@ -160,7 +159,7 @@ fn the_files_that_come_with_steer() {
     let unit = print("unit");
     assert_eq!(
         unit,
-        include_str!("../../../packaging/linerate-steer.service")
+        include_str!("../../../../packaging/linerate-steer.service")
     );
     assert!(unit.contains("\nExecStart=linerate steer /etc/linerate/steer.toml\n"));
     assert!(print("sysusers").contains("\nu     linerate "));

@@ -1,15 +1,12 @@
 //! `linerate l3fwd` from outside: captures in, captures out, byte for byte; rule files, and the
 //! errors of bad ones.
-#![allow(clippy::unwrap_used)]
-
-mod instance;
 
 use std::process::{Command, Output};
 
 use etherparse::PacketBuilder;
 use serde_json::Value;
 
-use instance::Instance;
+use crate::instance::Instance;
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::{frames_of, pcap};
 

@@ -1,5 +1,4 @@
 //! `linerate ports`, end to end.
-#![allow(clippy::unwrap_used)]
 
 use std::process::Command;
 

@@ -1,6 +1,5 @@
 //! `linerate router`, `ctl` and `capture` from outside: forwarding, output, errors and reloads of a
 //! router.
-#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

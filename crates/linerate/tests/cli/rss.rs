@@ -1,6 +1,5 @@
 //! `linerate bench rss` and `linerate plan --rss` from outside: what they print, refuse and exit
 //! with.
-#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,8 +1,5 @@
 //! Translation of `linerate gateway` from outside: what `ctl show` and the page of metrics say of
 //! it, and its records on their way from the worker to files and syslog.
-#![allow(clippy::unwrap_used)]
-
-mod instance;
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -11,7 +8,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
 
-use instance::Instance;
+use crate::instance::Instance;
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::paced;
 use linerate_wire::checksum::checksum;

@@ -1,5 +1,4 @@
 //! Completions in real shells, and man pages as `man` and `mandoc` see them.
-#![allow(clippy::unwrap_used)]
 
 use std::process::{Command, Output};
 

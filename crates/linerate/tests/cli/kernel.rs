@@ -2,7 +2,6 @@
 //! a TAP: both accept each other's messages. Each test has a network name space of its own, and is
 //! skipped where it may not make one. It stands here since `stack` and `drivers` know nothing of
 //! each other.
-#![allow(missing_docs, clippy::unwrap_used)]
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::{Child, Command, Stdio};

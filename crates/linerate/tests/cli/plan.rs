@@ -1,5 +1,4 @@
 //! `linerate plan` and `linerate doctor` from outside: what they print, refuse and exit with.
-#![allow(clippy::unwrap_used)]
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,8 +1,5 @@
 //! `linerate l2fwd` and `linerate demo` from outside: what they forward, print, refuse and exit
 //! with.
-#![allow(clippy::unwrap_used)]
-
-mod instance;
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Read, Write};
@@ -13,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use instance::Instance;
+use crate::instance::Instance;
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::{frames_of, pcap};
 

@@ -1,5 +1,4 @@
 //! `linerate drill`, end to end: what it prints, and how it exits.
-#![allow(clippy::unwrap_used)]
 
 use linerate_testkit::{Scratch, skip};
 use std::process::{Command, Output};

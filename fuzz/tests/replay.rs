@@ -31,6 +31,22 @@ fn most_prefixes(name: &str) -> usize {
     }
 }
 
+/// Targets that make a stack, nodes or rings for each input: of many inputs, one in [`SAMPLE`] must
+/// do. All of them would take minutes, in which the others take seconds.
+const MADE_ANEW: [&str; 8] = [
+    "af_packet_ring",
+    "epc_nodes",
+    "http_session",
+    "inflight_record",
+    "memif_ring",
+    "tcp_stack",
+    "vhost_messages",
+    "virtqueue",
+];
+
+/// No multiple of the number of prefixes, each of which has its turn.
+const SAMPLE: usize = 61;
+
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
     let mut files: Vec<_> = entries
@@ -75,14 +91,16 @@ fn real_and_broken_packets_pass() {
     let packets: Vec<_> = packets.map(|(_, packet)| packet).collect();
     assert!(packets.len() > 9000, "only {} packets read", packets.len());
     let prefixes: [&[u8]; 3] = [b"", b"\0\x64", b"vlan and port 53 or not net 10.0.0.0/8\0"];
-    for packet in &packets {
-        for prefix in prefixes {
-            let input = [prefix, packet].concat();
-            let all = TARGETS
-                .iter()
-                .filter(|(name, _)| !WHOLE_PROGRAM.contains(name));
-            all.for_each(|(_, check)| check(&input));
-        }
+    let inputs = packets
+        .iter()
+        .flat_map(|packet| prefixes.map(|prefix| [prefix, packet].concat()));
+    for (number, input) in inputs.enumerate() {
+        let takes_it = |name: &str| {
+            let is_turn = number.is_multiple_of(SAMPLE) || !MADE_ANEW.contains(&name);
+            is_turn && !WHOLE_PROGRAM.contains(&name)
+        };
+        let all = TARGETS.iter().filter(|(name, _)| takes_it(name));
+        all.for_each(|(_, check)| check(&input));
     }
     println!("{} packets", packets.len());
 }

@@ -35,6 +35,7 @@ pub(crate) mod rules;
 mod shared;
 mod table;
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;
 pub(crate) mod tree;
 pub(crate) mod window;

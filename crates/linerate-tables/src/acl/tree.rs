@@ -336,6 +336,7 @@ impl<const W: usize> Trees<W> {
 
     /// The slots of all rules that are in the trees or in the last leaf, copies too.
     #[cfg(test)]
+    #[cfg(not(linerate_threads))]
     pub(super) fn slots(&self) -> Vec<u32> {
         let mut nodes: Vec<u32> = self.trees.iter().map(|tree| tree.root).collect();
         nodes.push(self.last);

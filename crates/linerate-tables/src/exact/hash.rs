@@ -130,6 +130,7 @@ impl Hash {
 pub(super) const TAKEN: u8 = 0x80;
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
 

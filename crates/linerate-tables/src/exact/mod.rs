@@ -50,6 +50,7 @@ mod shared;
 mod spills;
 mod spread;
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;
 
 use crate::TableError;

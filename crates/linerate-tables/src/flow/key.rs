@@ -196,6 +196,7 @@ impl Direction {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
     use linerate_testkit::Random;

@@ -96,6 +96,7 @@ mod lists;
 mod quota;
 mod table;
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;
 
 pub use ageing::Polled;

@@ -71,6 +71,7 @@ fn add<A: Address>(
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
 

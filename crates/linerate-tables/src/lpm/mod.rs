@@ -19,4 +19,5 @@ pub use v4::{Choice, Fib4, Layout, Lpm4, Lpm4Config, Memory, NO_ROUTE, SharedLpm
 pub use v6::{Fib6, Lpm6, Lpm6Config, SharedLpm6};
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;

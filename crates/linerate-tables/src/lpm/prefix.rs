@@ -207,6 +207,7 @@ impl<A: Address> FromStr for Prefix<A> {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
 

@@ -484,4 +484,5 @@ impl<A: Address> Iterator for Walk<'_, A> {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;

@@ -35,6 +35,7 @@ mod destinations;
 mod rng;
 mod shape;
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;
 
 pub use destinations::{Pattern, destinations};

@@ -9,6 +9,7 @@ mod build;
 mod nodes;
 mod ranges;
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;
 
 use self::build::Build;

@@ -279,4 +279,5 @@ fn is_prime(n: u32) -> bool {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;

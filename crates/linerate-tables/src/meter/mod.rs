@@ -410,4 +410,5 @@ impl Bucket {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;

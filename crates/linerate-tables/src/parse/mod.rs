@@ -18,6 +18,7 @@ mod checksum;
 pub(crate) mod common;
 mod one;
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 pub(crate) mod tests;
 
 pub use checksum::{Checksums, Crc32c};

@@ -8,6 +8,7 @@
 //! No kernel: a packet takes three stores to lines of its own, which no wider register makes fewer.
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;
 
 use linerate_core::env::Isa;

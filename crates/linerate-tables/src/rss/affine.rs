@@ -159,6 +159,7 @@ impl std::fmt::Debug for AffineHash {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
 

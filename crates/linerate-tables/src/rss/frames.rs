@@ -153,6 +153,7 @@ impl fmt::Debug for FrameHash {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
     use crate::parse::tests::frame;

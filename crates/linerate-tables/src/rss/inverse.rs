@@ -310,4 +310,5 @@ fn spanned(vectors: &[u16]) -> Box<[u16]> {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;

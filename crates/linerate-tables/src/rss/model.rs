@@ -206,6 +206,7 @@ impl Model {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
     use crate::rss::{MICROSOFT_KEY, PROFILES};

@@ -98,6 +98,7 @@ impl std::fmt::Debug for PortSet {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;

@@ -148,6 +148,7 @@ fn check_queues(size: usize, queues: usize) -> Result<(), TableError> {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
 

@@ -63,6 +63,7 @@ impl Symmetry {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
     use crate::rss::MICROSOFT_KEY;

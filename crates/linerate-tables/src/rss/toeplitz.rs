@@ -174,4 +174,5 @@ impl Toeplitz {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;

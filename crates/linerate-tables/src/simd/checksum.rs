@@ -81,6 +81,7 @@ mod x86 {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
     use proptest::prelude::*;

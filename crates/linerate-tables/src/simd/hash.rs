@@ -106,6 +106,7 @@ pub(crate) mod x86_64 {
     }
 
     #[cfg(test)]
+    #[cfg(not(linerate_threads))]
     mod tests {
         use super::*;
         use crate::exact::Seed;

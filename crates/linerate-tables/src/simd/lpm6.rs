@@ -277,6 +277,7 @@ impl Tree {
 
     /// Whether a VRF that there is has a direct array.
     #[cfg(test)]
+    #[cfg(not(linerate_threads))]
     pub(crate) fn has_direct(&self, vrf: usize) -> bool {
         self.direct[vrf].is_some()
     }

@@ -265,4 +265,5 @@ impl<const K: usize> Window<K> {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;

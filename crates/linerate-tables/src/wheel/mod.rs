@@ -314,4 +314,5 @@ fn at(timer: u32) -> usize {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;

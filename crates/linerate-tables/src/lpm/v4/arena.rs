@@ -136,6 +136,7 @@ impl Arena {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
     use linerate_testkit::Random;

@@ -166,6 +166,7 @@ impl Choice {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests {
     use super::*;
 

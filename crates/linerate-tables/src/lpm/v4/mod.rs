@@ -400,4 +400,5 @@ impl Lpm4 {
 }
 
 #[cfg(test)]
+#[cfg(not(linerate_threads))]
 mod tests;

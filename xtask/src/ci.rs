@@ -1,4 +1,7 @@
 //! `cargo xtask ci`: every check, each timed, a table at the end, and last the tests' closing line.
+//!
+//! Tests wait for much of their time. What later steps need is built meanwhile ([`build_ahead`]),
+//! by processes that give way to them.
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -32,11 +35,11 @@ const STEPS: &[Step] = &[
     Step { name: "clippy",        run: |_| checked(&mut process::cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])) },
     Step { name: "docs",          run: |_| docs() },
     Step { name: "unsafe report", run: |_| unsafe_code() },
+    Step { name: "test build",    run: |_| checked(&mut test::build()) },
     Step { name: "test",          run: tests },
     Step { name: "loom",          run: |_| loom() },
     Step { name: "thread sanitizer", run: |_| sanitizer(&THREAD) },
     Step { name: "address sanitizer", run: |_| sanitizer(&ADDRESS) },
-    Step { name: "fuzz replay",   run: |_| fuzz_replay() },
 ];
 
 /// Runs all the steps, even after a failure.
@@ -111,7 +114,11 @@ fn tests(tally: &mut Tally) -> Result<Outcome, TaskError> {
         yes: true,
         ..test::Options::default()
     };
-    *tally = test::tally(&options)?;
+    let ahead = std::thread::spawn(build_ahead);
+    let counted = test::tally(&options);
+    // What is left of it has both CPUs, and no step beside it that wants the same folders.
+    let _ = ahead.join();
+    *tally = counted?;
     Ok(if tally.failed == 0 {
         Outcome::Passed
     } else {
@@ -119,21 +126,39 @@ fn tests(tally: &mut Tally) -> Result<Outcome, TaskError> {
     })
 }
 
-/// The loom models are the tests with `loom` in their path, built with `--cfg loom` and optimised.
+/// Builds what the steps after the tests run. Whether it succeeds they find out themselves.
+fn build_ahead() {
+    let sanitizers = [&THREAD, &ADDRESS].into_iter();
+    let sanitizers = sanitizers.filter(|_| no_sanitizer().is_none());
+    for mut build in std::iter::once(loom_build()).chain(sanitizers.map(sanitizer_build)) {
+        let _ = process::output(&mut process::nice(build.arg("--no-run")));
+    }
+}
+
+/// Leaves out the tests of tables that nobody shares: they are most of what there is to compile, and
+/// steps that are about threads have no use for them.
+const THREADS_ONLY: &str = "--cfg linerate_threads";
+
+/// The loom models are the tests with `loom` in their path, built with `--cfg loom`.
 fn loom() -> Result<Outcome, TaskError> {
-    let mut command = process::cargo(&["test", "--lib", "--release"]);
+    checked(loom_build().args(["--", "loom"]))
+}
+
+fn loom_build() -> Command {
+    let mut command = process::cargo(&["test", "--lib"]);
     command
         .args(["-p", "linerate-core", "-p", "linerate-tables"])
         .arg("--target-dir")
         .arg(process::target_dir().join("loom"))
-        .args(["--", "loom"])
-        .env("RUSTFLAGS", "--cfg loom");
-    checked(&mut command)
+        .env("RUSTFLAGS", format!("--cfg loom {THREADS_ONLY}"));
+    command
 }
 
 /// A sanitizer of the compiler's, and what is run under it.
 struct Sanitizer {
     name: &'static str,
+    /// For the compiler, besides the sanitizer.
+    flags: &'static str,
     /// Parts of the names of the tests, none for all, and how they are run.
     tests: &'static [&'static str],
     /// Its environment variable, and what to put there.
@@ -143,6 +168,7 @@ struct Sanitizer {
 /// Rings, pools, packets and shared tables across threads.
 const THREAD: Sanitizer = Sanitizer {
     name: "thread",
+    flags: THREADS_ONLY,
     // Workers give each other what std's `Arc` drops behind a fence, which is invisible to it.
     // One test at a time: each starts the threads that it is about.
     tests: &[
@@ -165,23 +191,32 @@ const THREAD: Sanitizer = Sanitizer {
 /// are not looked for: tests lose packets on purpose, and a lost packet keeps its pool.)
 const ADDRESS: Sanitizer = Sanitizer {
     name: "address",
+    flags: "",
     tests: &[],
     options: ("ASAN_OPTIONS", || {
         "detect_leaks=0:detect_stack_use_after_return=1".into()
     }),
 };
 
-/// Needs a nightly compiler, of any date.
 fn sanitizer(sanitizer: &Sanitizer) -> Result<Outcome, TaskError> {
+    if let Some(reason) = no_sanitizer() {
+        return Ok(Outcome::Skipped(reason));
+    }
+    checked(sanitizer_build(sanitizer).arg("--").args(sanitizer.tests))
+}
+
+/// Why there is none here. They need a nightly compiler, of any date.
+fn no_sanitizer() -> Option<String> {
     let nightly = process::output(Command::new("rustup").args(["run", "nightly", "rustc", "-V"]));
     if !nightly.is_ok_and(|output| output.status.success()) {
-        return Ok(Outcome::Skipped(
+        return Some(
             "no nightly toolchain (rustup toolchain install nightly --profile minimal)".into(),
-        ));
+        );
     }
-    if std::env::consts::ARCH != "x86_64" {
-        return Ok(Outcome::Skipped("set up for x86_64 only".into()));
-    }
+    (std::env::consts::ARCH != "x86_64").then(|| "set up for x86_64 only".into())
+}
+
+fn sanitizer_build(sanitizer: &Sanitizer) -> Command {
     let name = sanitizer.name;
     let mut command = Command::new("rustup");
     command
@@ -190,27 +225,17 @@ fn sanitizer(sanitizer: &Sanitizer) -> Result<Outcome, TaskError> {
         .args(["--package", "linerate-tables"])
         .args(["--lib", "--tests", "--target", SANITIZED, "--target-dir"])
         .arg(process::target_dir().join(format!("{}san", &name[..1])))
-        .arg("--")
-        .args(sanitizer.tests)
         .env(
             "RUSTFLAGS",
-            format!("-Zsanitizer={name} -Cunsafe-allow-abi-mismatch=sanitizer"),
+            format!(
+                "-Zsanitizer={name} -Cunsafe-allow-abi-mismatch=sanitizer {}",
+                sanitizer.flags
+            ),
         )
         .env(sanitizer.options.0, (sanitizer.options.1)())
         .env_remove("CARGO")
         .env_remove("RUSTC")
         .env_remove("RUSTUP_TOOLCHAIN")
         .current_dir(process::root());
-    checked(&mut command)
-}
-
-/// The fuzz targets are plain functions: a stable toolchain replays every corpus file through them.
-fn fuzz_replay() -> Result<Outcome, TaskError> {
-    if !process::root().join("fuzz/Cargo.toml").is_file() {
-        return Ok(Outcome::Skipped(
-            "no corpus: nothing here parses untrusted input yet".into(),
-        ));
-    }
-    let mut command = process::cargo(&["test", "-p", "linerate-fuzz", "--test", "replay"]);
-    checked(command.args(["--", "--nocapture"]))
+    command
 }

@@ -26,6 +26,23 @@ pub(crate) fn cargo(args: &[&str]) -> Command {
     command
 }
 
+/// The same command, which gives way to whatever else wants to run.
+pub(crate) fn nice(command: &Command) -> Command {
+    let mut nice = Command::new("nice");
+    nice.args(["-n", "19"]).arg(command.get_program());
+    nice.args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => nice.env(name, value),
+            None => nice.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        nice.current_dir(folder);
+    }
+    nice
+}
+
 /// The first executable called `program` in PATH or the places root's tools live in.
 pub(crate) fn find_program(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -110,4 +127,19 @@ pub(crate) fn last_lines(text: &str, count: usize) -> String {
         .iter()
         .map(|line| format!("\n    {line}"))
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `nice` without arguments prints its own niceness.
+    #[test]
+    fn a_nice_command_is_the_same_but_gives_way() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "nice; echo \"$GIVEN ${TAKEN-unset}\"; pwd"]);
+        command.env("GIVEN", "here").env_remove("TAKEN");
+        let said = read(&mut nice(command.current_dir("/"))).expect("it runs");
+        assert_eq!(said, "19\nhere unset\n/\n");
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::os::unix::process::CommandExt;
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
@@ -46,6 +46,11 @@ pub(crate) fn run(options: &Options) -> Result<ExitCode, TaskError> {
     })
 }
 
+/// What builds all tests and runs none.
+pub(crate) fn build() -> Command {
+    process::cargo(&["test", "--workspace", "--no-run"])
+}
+
 /// Runs the tests and prints everything but the closing line.
 pub(crate) fn tally(options: &Options) -> Result<Tally, TaskError> {
     let mut notes = provide_packages(options);
@@ -56,7 +61,7 @@ pub(crate) fn tally(options: &Options) -> Result<Tally, TaskError> {
     let began = Instant::now();
     let deadline = began + limit;
     println!("building the tests");
-    let tally = match process::run(&mut process::cargo(&["test", "--workspace", "--no-run"])) {
+    let tally = match process::run(&mut build()) {
         Ok(()) => run_suites(options.all, deadline, limit)?,
         Err(error) => {
             println!("{error}");

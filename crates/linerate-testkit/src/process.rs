@@ -3,8 +3,8 @@
 use crate::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
-use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
@@ -38,6 +38,7 @@ impl Lines {
 pub struct Running {
     what: String,
     child: Child,
+    stdin: Option<ChildStdin>,
     readers: Vec<JoinHandle<()>>,
     /// What it prints.
     pub stdout: Lines,
@@ -48,9 +49,18 @@ pub struct Running {
 impl Running {
     /// Starts it. The program must not fork: only this one process is ended.
     pub fn start(command: &mut Command) -> Self {
+        Self::spawn(command, Stdio::null())
+    }
+
+    /// Starts one that is [told](Self::tell) what to do.
+    pub fn start_to_tell(command: &mut Command) -> Self {
+        Self::spawn(command, Stdio::piped())
+    }
+
+    fn spawn(command: &mut Command, stdin: Stdio) -> Self {
         let what = format!("{command:?}");
         let command = command
-            .stdin(Stdio::null())
+            .stdin(stdin)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command
@@ -63,11 +73,19 @@ impl Running {
         ];
         Self {
             what,
+            stdin: child.stdin.take(),
             child,
             readers,
             stdout,
             stderr,
         }
+    }
+
+    /// Writes a line to its standard input, which it keeps until it ends.
+    #[track_caller]
+    pub fn tell(&mut self, line: &str) {
+        let stdin = self.stdin.as_mut().expect("it was started to be told");
+        writeln!(stdin, "{line}").unwrap();
     }
 
     /// Sends it a signal.

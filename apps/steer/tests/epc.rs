@@ -8,77 +8,25 @@
 //! Skipped, with the reason, where the test may not make namespaces.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+use linerate_testkit::appliance::Appliance;
 use linerate_testkit::netns::Namespace;
-use linerate_testkit::process::{Running, interrupt};
-use linerate_testkit::{Scratch, cli, has, wait};
+use linerate_testkit::{Scratch, has, wait};
 use serde_json::Value;
-use std::process::Command;
 
 const USERS: u64 = 20;
 const ROUNDS: u64 = 2;
 /// Packets of a user while it is connected.
 const PACKETS: u64 = 3;
 
-/// A `linerate steer` with its socket for control.
-struct Node {
-    linerate: Running,
-    socket: String,
-}
-
-impl Node {
-    fn start(namespace: &Namespace, scratch: &Scratch, name: &str, io: &str, rest: &str) -> Self {
-        let socket = scratch.file(&format!("{name}.sock"));
-        let text = format!(
-            "[plan]\nio = \"{io}\"\n[steer]\nmode = \"software\"\nperiod = 0\n\
-             control = \"{socket}\"\n{rest}"
-        );
-        let file = scratch.write(&format!("{name}.toml"), text);
-        let mut linerate = namespace.start(cli::binary(), &format!("steer --json {file}"));
-        let path = socket.clone();
-        linerate.wait("the socket for control", |_, _| {
-            std::fs::exists(&path).unwrap()
-        });
-        let node = Self { linerate, socket };
-        wait("an answer", || node.show("apps").is_some());
-        node
-    }
-
-    /// The rows of something to show.
-    fn show(&self, what: &str) -> Option<Vec<Value>> {
-        let mut command = Command::new(cli::binary());
-        command.args(["ctl", "--socket", &self.socket, "show", what, "--json"]);
-        let output = command.output().unwrap();
-        let value: Value = serde_json::from_slice(&output.stdout).ok()?;
-        value["rows"].as_array().cloned()
-    }
-
-    /// What an application has counted, on all lcores.
-    #[track_caller]
-    fn count(&self, app: &str, name: &str) -> u64 {
-        let rows = self.show("apps").unwrap();
-        let of = rows
-            .iter()
-            .filter(|row| row["app"] == app && row["counts"] == name);
-        let values: Vec<u64> = of.map(|row| row["value"].as_u64().unwrap()).collect();
-        assert!(!values.is_empty(), "{app} counts no {name}: {rows:?}");
-        values.into_iter().sum()
-    }
-
-    /// Ends it: each packet and slot is accounted for.
-    #[track_caller]
-    fn close(mut self) {
-        interrupt(&self.linerate);
-        let status = self.linerate.end();
-        let complaint = self.linerate.stderr.text();
-        assert!(
-            status.success() && complaint.is_empty(),
-            "{status}: {complaint}"
-        );
-        let last = self.linerate.stdout.all().pop().unwrap();
-        let totals: Value = serde_json::from_str(&last).unwrap();
-        assert_eq!(totals["ledger"]["even"], true, "{totals}");
-        assert_eq!(totals["ledger"]["missing_slots"], 0, "{totals}");
-    }
+/// A `linerate steer` from a file that ends with `rest`.
+fn start(namespace: &Namespace, scratch: &Scratch, name: &str, io: &str, rest: &str) -> Appliance {
+    let socket = scratch.file(&format!("{name}.sock"));
+    let text = format!(
+        "[plan]\nio = \"{io}\"\n[steer]\nmode = \"software\"\nperiod = 0\n\
+         control = \"{socket}\"\n{rest}"
+    );
+    let file = scratch.write(&format!("{name}.toml"), text);
+    Appliance::start(namespace, &format!("steer --json {file}"), &socket)
 }
 
 const CORE: &str = r#"
@@ -165,10 +113,10 @@ fn users_live(io: &str) {
     net.ip("addr add 192.0.2.2/24 dev n0");
     net.ip("route add 100.64.0.0/10 via 192.0.2.1");
     let scratch = Scratch::new();
-    let core = Node::start(&core, &scratch, "core", io, CORE);
-    let load = Node::start(&stations, &scratch, "ran", io, &ran());
+    let core = start(&core, &scratch, "core", io, CORE);
+    let load = start(&stations, &scratch, "ran", io, &ran());
     wait("all to attach", || load.count("ran", "attached") == USERS);
-    let connections = core.show("connections").unwrap();
+    let connections = core.rows("connections");
     let to_port = |port: &str| {
         let local = |row: &&Value| row["local"].as_str().unwrap().ends_with(port);
         connections.iter().filter(local).count()

@@ -2,6 +2,8 @@
 //! pair in a network namespace. Skipped, with the reason, where the test may not make one.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod lcore;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -9,11 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use linerate_core::env::Clock;
-use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
-use linerate_core::port::{Port, PortConfig, RxQueue};
-use linerate_core::run::{Egress, NEVER, Stage, TxPath};
+use linerate_core::port::Port;
+use linerate_core::run::{Egress, NEVER};
 use linerate_drivers::Drivers;
-use linerate_stack::host::InterfaceConfig;
 use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, Stack, StackConfig};
 use linerate_steer::app::{App, Apps, Error, StackStage, listen};
 use linerate_steer::echo::Echo;
@@ -26,6 +26,8 @@ use linerate_testkit::netns::Unnamed;
 use linerate_testkit::skip;
 use linerate_wire::MacAddr;
 
+use lcore::interface;
+
 /// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(60);
 const OURS: [&str; 2] = ["192.0.2.1", "2001:db8::1"];
@@ -34,14 +36,7 @@ const SPECS: [&str; 2] = ["tap:t0", "af_packet:v0"];
 /// Bytes that are sent each way.
 const MANY: usize = 8 << 20;
 
-/// An lcore, without its thread.
-struct Lcore {
-    stage: StackStage<Apps>,
-    out: Egress,
-    rx: Box<dyn RxQueue>,
-    clock: Clock,
-    port: Box<dyn Port>,
-}
+type Lcore = lcore::Lcore<StackStage<Apps>>;
 
 /// Reads nothing until it may, then to the end.
 struct Sloth {
@@ -108,94 +103,57 @@ impl App for Sloth {
     }
 }
 
-impl Lcore {
-    fn new(spec: &str) -> Self {
-        let small = Pool::new(&PoolConfig::new("rx", 16_384)).unwrap();
-        let large = PoolConfig {
-            class: SlotClass::Large,
-            ..PoolConfig::new("large", 256)
-        };
-        let pools = Pools::new(vec![small, Pool::new(&large).unwrap()]);
-        let mut port = Drivers::new().open(spec).unwrap();
-        let mut queues = port.start(&PortConfig::default(), &pools).unwrap();
-        let mut out = Egress::new(PoolCache::new(pools.as_slice()));
-        out.set_outlet(0, Some(TxPath::Queue(queues.tx.remove(0))));
-        let clock = Clock::monotonic("a test");
-        let now_ns = clock.ns(clock.now());
-        let config = StackConfig {
-            connections: 1024,
-            ..StackConfig::default()
-        };
-        let mut stack = Stack::new(&config, now_ns, &mut out).unwrap();
-        let lan = InterfaceConfig {
-            mac: MacAddr::local(7),
-            addresses: vec![
-                (OURS[0].parse().unwrap(), 24),
-                (OURS[1].parse().unwrap(), 64),
-            ],
-            tx_offloads: port.info().tx_offloads,
-            ..InterfaceConfig::default()
-        };
-        stack.host().add_interface(lan, now_ns, &mut out).unwrap();
-        let mut apps = Apps::default();
-        let many = Amount::Bytes(MANY as u64);
-        apps.add("echo".into(), |tokens| {
-            Box::new(Echo::new(Listen::on(7), tokens))
+/// The stack and the applications of these tests.
+fn stage(port: &dyn Port, clock: Clock, out: &mut Egress) -> StackStage<Apps> {
+    let now_ns = clock.ns(clock.now());
+    let config = StackConfig {
+        connections: 1024,
+        ..StackConfig::default()
+    };
+    let mut stack = Stack::new(&config, now_ns, out).unwrap();
+    let addresses = [
+        (OURS[0].parse().unwrap(), 24),
+        (OURS[1].parse().unwrap(), 64),
+    ];
+    let lan = interface(port, MacAddr::local(7), &addresses);
+    stack.host().add_interface(lan, now_ns, out).unwrap();
+    let mut apps = Apps::default();
+    let many = Amount::Bytes(MANY as u64);
+    apps.add("echo".into(), |tokens| {
+        Box::new(Echo::new(Listen::on(7), tokens))
+    });
+    apps.add("source".into(), |tokens| {
+        Box::new(Stream::source(Peer::Listen(Listen::on(19)), many, tokens))
+    });
+    apps.add("sink".into(), |tokens| {
+        Box::new(Stream::sink(Peer::Listen(Listen::on(9)), tokens))
+    });
+    let mut site = Site::default();
+    site.add_pattern("/many", MANY as u64);
+    site.add_pattern("/few", 100);
+    let limits = Limits {
+        connections: 1024,
+        head: Duration::from_millis(300),
+        ..Limits::default()
+    };
+    apps.add("http".into(), |tokens| {
+        Box::new(Server::new(Listen::on(80), Arc::new(site), limits, tokens).unwrap())
+    });
+    for (at, kernels) in (81..).zip(KERNELS) {
+        let to = SocketAddr::new(kernels.parse().unwrap(), 8000);
+        apps.add(format!("proxy{at}"), |tokens| {
+            Box::new(Proxy::new(Listen::on(at), to, tokens))
         });
-        apps.add("source".into(), |tokens| {
-            Box::new(Stream::source(Peer::Listen(Listen::on(19)), many, tokens))
-        });
-        apps.add("sink".into(), |tokens| {
-            Box::new(Stream::sink(Peer::Listen(Listen::on(9)), tokens))
-        });
-        let mut site = Site::default();
-        site.add_pattern("/many", MANY as u64);
-        site.add_pattern("/few", 100);
-        let limits = Limits {
-            connections: 1024,
-            head: Duration::from_millis(300),
-            ..Limits::default()
-        };
-        apps.add("http".into(), |tokens| {
-            Box::new(Server::new(Listen::on(80), Arc::new(site), limits, tokens).unwrap())
-        });
-        for (at, kernels) in (81..).zip(KERNELS) {
-            let to = SocketAddr::new(kernels.parse().unwrap(), 8000);
-            apps.add(format!("proxy{at}"), |tokens| {
-                Box::new(Proxy::new(Listen::on(at), to, tokens))
-            });
-        }
-        Self {
-            stage: StackStage::new(stack, apps, clock),
-            out,
-            rx: queues.rx.remove(0),
-            clock,
-            port,
-        }
     }
+    StackStage::new(stack, apps, clock)
+}
 
-    fn start(&mut self) {
-        let now_ns = self.clock.ns(self.clock.now());
-        let StackStage { stack, app, .. } = &mut self.stage;
-        app.start_all(&mut stack.io(now_ns, &mut self.out)).unwrap();
-    }
-
-    fn round(&mut self) {
-        let mut burst = Burst::new();
-        burst.now = self.clock.now();
-        let came = self.rx.rx_burst(&mut burst, &mut self.out.cache);
-        if came > 0 {
-            self.stage.run(&mut burst, &mut (), &mut self.out);
-        }
-        let now = self.clock.now();
-        let next = self.stage.turn(now, &mut (), &mut self.out);
-        self.out.flush();
-        // What a wire with delays keeps leaves when it is due, whatever else is sent.
-        self.out.reclaim();
-        if came == 0 && next > now {
-            std::thread::sleep(Duration::from_micros(100));
-        }
-    }
+/// Applications listen.
+fn start(lcore: &mut Lcore) {
+    let now_ns = lcore.stage.now_ns();
+    let StackStage { stack, app, .. } = &mut lcore.stage;
+    app.start_all(&mut stack.io(now_ns, &mut lcore.out))
+        .unwrap();
 }
 
 /// Runs `work` in a namespace beside an lcore whose port is `spec`.
@@ -223,9 +181,9 @@ fn beside_with(
         namespace.ip("link set v0 up");
     }
     let inside = namespace.enter();
-    let mut lcore = Lcore::new(spec);
+    let mut lcore = Lcore::new(spec, stage);
     add(&mut lcore);
-    lcore.start();
+    start(&mut lcore);
     namespace.ip(&format!("addr add {}/24 dev t0", KERNELS[0]));
     namespace.ip(&format!("addr add {}/64 dev t0 nodad", KERNELS[1]));
     namespace.ip("link set t0 up");

@@ -2,19 +2,20 @@
 //! on a stack behind a TAP, the SGW and the host beyond are on the kernel's side of it.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod lcore;
+
 use std::time::{Duration, Instant};
 
 use linerate_core::env::Clock;
-use linerate_core::packet::{Burst, Pool, PoolCache, PoolConfig, Pools, SlotClass};
-use linerate_core::port::{Port, PortConfig, RxQueue};
-use linerate_core::run::{Egress, Stage, TxPath};
-use linerate_drivers::Drivers;
-use linerate_stack::host::InterfaceConfig;
+use linerate_core::port::Port;
+use linerate_core::run::Egress;
 use linerate_steer::config::File;
 use linerate_steer::lcore::{Lcore, Maker};
 use linerate_testkit::netns::Namespace;
 use linerate_testkit::process::Running;
 use linerate_testkit::{Scratch, has, wait};
+
+use lcore::interface;
 
 /// How long anything may take before it counts as lost.
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -78,68 +79,26 @@ rounds = 2
 away = 1000.0
 "#;
 
-/// An lcore, without its thread.
-struct Worker {
-    stage: Lcore,
-    out: Egress,
-    rx: Box<dyn RxQueue>,
-    clock: Clock,
-    _port: Box<dyn Port>,
-}
+/// An lcore of the program.
+struct Worker(lcore::Lcore<Lcore>);
 
 impl Worker {
     fn new(file: &File) -> Self {
-        let small = Pool::new(&PoolConfig::new("rx", 16_384)).unwrap();
-        let large = PoolConfig {
-            class: SlotClass::Large,
-            ..PoolConfig::new("large", 256)
+        let make = |port: &dyn Port, clock: Clock, out: &mut Egress| {
+            let lan = &file.interfaces[0];
+            let mut maker = Maker {
+                file,
+                interfaces: vec![interface(port, lan.mac.unwrap(), &lan.addresses)],
+                clock,
+                several: None,
+            };
+            maker.lcore(0, out).unwrap()
         };
-        let pools = Pools::new(vec![small, Pool::new(&large).unwrap()]);
-        let mut port = Drivers::new().open("tap:t0").unwrap();
-        let mut queues = port.start(&PortConfig::default(), &pools).unwrap();
-        let mut out = Egress::new(PoolCache::new(pools.as_slice()));
-        out.set_outlet(0, Some(TxPath::Queue(queues.tx.remove(0))));
-        let clock = Clock::monotonic("a test");
-        let interface = InterfaceConfig {
-            mac: file.interfaces[0].mac.unwrap(),
-            addresses: file.interfaces[0].addresses.clone(),
-            tx_offloads: port.info().tx_offloads,
-            ..InterfaceConfig::default()
-        };
-        let mut maker = Maker {
-            file,
-            interfaces: vec![interface],
-            clock,
-            several: None,
-        };
-        Self {
-            stage: maker.lcore(0, &mut out).unwrap(),
-            out,
-            rx: queues.rx.remove(0),
-            clock,
-            _port: port,
-        }
-    }
-
-    fn round(&mut self) {
-        let mut burst = Burst::new();
-        burst.now = self.clock.now();
-        let came = self.rx.rx_burst(&mut burst, &mut self.out.cache);
-        if came > 0 {
-            self.stage.run(&mut burst, &mut (), &mut self.out);
-        }
-        let now = self.clock.now();
-        let next = self.stage.turn(now, &mut (), &mut self.out);
-        self.out.flush();
-        // Slots that the kernel has done with come back, whatever else is sent.
-        self.out.reclaim();
-        if came == 0 && next > now {
-            std::thread::sleep(Duration::from_micros(200));
-        }
+        Self(lcore::Lcore::new("tap:t0", make))
     }
 
     fn count(&mut self, app: &str, name: &str) -> u64 {
-        let counts = self.stage.parts().unwrap().apps.counts_by_app();
+        let counts = self.0.stage.parts().unwrap().apps.counts_by_app();
         let (_, counts) = counts.iter().find(|(known, _)| known == app).unwrap();
         counts.iter().find(|(known, _)| *known == name).unwrap().1
     }
@@ -147,9 +106,10 @@ impl Worker {
     fn until(&mut self, what: &str, holds: impl Fn(&mut Self) -> bool) {
         let start = Instant::now();
         while !holds(self) {
-            let counts = self.stage.parts().unwrap().apps.counts_by_app();
-            assert!(start.elapsed() < PATIENCE, "{what}: {counts:?}");
-            self.round();
+            let counts = self.0.stage.parts().unwrap().apps.counts_by_app();
+            let drops = self.0.port.stats().rx_drops;
+            assert!(start.elapsed() < PATIENCE, "{what}: {counts:?} {drops:?}");
+            self.0.round();
         }
     }
 }
@@ -195,7 +155,7 @@ fn nextepc_carries_attach_data_and_detach_over_real_sockets() {
         worker.until("all to come and go", |worker| {
             worker.count("ran", "detached") == USERS && worker.count("pgw", "sessions") == 0
         });
-        let counts = worker.stage.parts().unwrap().apps.counts_by_app();
+        let counts = worker.0.stage.parts().unwrap().apps.counts_by_app();
         for (app, name, value) in [
             ("ran", "attached", USERS),
             ("ran", "idled", USERS),

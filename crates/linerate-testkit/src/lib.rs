@@ -9,6 +9,7 @@
 //! | [`skip`], [`has`], [`harness`] | tests that cannot run here, and a harness that says so |
 //! | [`wait`], [`process`] | programs beside the test, and waiting for what they say |
 //! | [`netns`], [`traffic`], [`capture`] | network namespaces, what goes through, who looks on |
+//! | [`appliance`] | one that runs beside a test, and what it shows |
 //! | [`cli`], [`guest`] | the `linerate` binary; a guest of another kernel under QEMU |
 //! | [`frame`] | packets made by hand, by the RFCs |
 //!
@@ -16,6 +17,7 @@
 #![allow(clippy::unwrap_used)]
 #![forbid(unsafe_code)]
 
+pub mod appliance;
 pub mod capture;
 pub mod cli;
 pub mod frame;

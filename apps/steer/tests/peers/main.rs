@@ -14,11 +14,9 @@ mod attacks;
 mod iperf;
 mod nmap;
 
+use linerate_testkit::appliance::Appliance;
 use linerate_testkit::netns::Namespace;
-use linerate_testkit::process::{Running, interrupt};
-use linerate_testkit::{Scratch, cli, has, wait};
-use serde_json::Value;
-use std::process::{Command, Output};
+use linerate_testkit::{Scratch, has, wait};
 
 /// The kinds of ports.
 const SPECS: [&str; 3] = ["af_xdp:d0", "af_packet:d0", "tap:t0"];
@@ -29,8 +27,7 @@ const HOSTS: [&str; 2] = ["192.0.2.2", "2001:db8::2"];
 
 /// `linerate steer` and a host beside it.
 struct Stand {
-    linerate: Running,
-    socket: String,
+    steer: Appliance,
     scratch: Scratch,
     // Behind its program: it cannot go before that does.
     host: Namespace,
@@ -61,18 +58,13 @@ impl Stand {
         );
         let file = scratch.write("steer.toml", text);
         let at = if is_tap { &host } else { &dut };
-        let linerate = at.start(cli::binary(), &format!("steer --json {file}"));
-        let mut stand = Self {
-            linerate,
-            socket,
+        let steer = Appliance::start(at, &format!("steer --json {file}"), &socket);
+        let stand = Self {
+            steer,
             scratch,
             host,
             _dut: dut,
         };
-        let socket = stand.socket.clone();
-        let listens = |_: &_, _: &_| std::fs::exists(&socket).unwrap();
-        stand.linerate.wait("the socket for control", listens);
-        wait("linerate's answer", || stand.ctl("apps").status.success());
         if is_tap {
             stand.host.ip("link set t0 up");
             address(&stand.host, "t0");
@@ -85,25 +77,10 @@ impl Stand {
         Some(stand)
     }
 
-    fn ctl(&self, what: &str) -> Output {
-        let mut command = Command::new(cli::binary());
-        command.args(["ctl", "--socket", &self.socket, "show", what, "--json"]);
-        command.output().unwrap()
-    }
-
-    /// The rows of something to show.
-    #[track_caller]
-    fn rows(&self, what: &str) -> Vec<Value> {
-        let output = self.ctl(what);
-        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let rows = value["rows"].as_array();
-        rows.unwrap_or_else(|| panic!("{value}")).clone()
-    }
-
     /// A counter of TCP.
     #[track_caller]
     fn tcp(&self, name: &str) -> u64 {
-        let rows = self.rows("tcp");
+        let rows = self.steer.rows("tcp");
         let row = rows.iter().find(|row| row["what"] == name);
         let value = row.and_then(|row| row["value"].as_u64());
         value.unwrap_or_else(|| panic!("no {name} in {rows:?}"))
@@ -112,7 +89,7 @@ impl Stand {
     /// Packets dropped for a reason.
     #[track_caller]
     fn dropped(&self, reason: &str) -> u64 {
-        let rows = self.rows("drops");
+        let rows = self.steer.rows("drops");
         let rows = rows.iter().filter(|row| row["reason"] == reason);
         rows.map(|row| row["packets"].as_u64().unwrap()).sum()
     }
@@ -120,18 +97,12 @@ impl Stand {
     /// What an application has counted.
     #[track_caller]
     fn app(&self, app: &str, name: &str) -> u64 {
-        let rows = self.rows("apps");
-        let is_it = |row: &&Value| row["app"] == app && row["counts"] == name;
-        let value = rows
-            .iter()
-            .find(is_it)
-            .and_then(|row| row["value"].as_u64());
-        value.unwrap_or_else(|| panic!("no {name} of {app} in {rows:?}"))
+        self.steer.count(app, name)
     }
 
     /// Memory that it has touched, in bytes.
     fn resident_bytes(&self) -> u64 {
-        let pid = self.linerate.pid().as_raw_nonzero();
+        let pid = self.steer.linerate.pid().as_raw_nonzero();
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
         let rest = status.split_once("VmRSS:").unwrap().1;
         let kib = rest.split_whitespace().next().unwrap();
@@ -140,18 +111,8 @@ impl Stand {
 
     /// Ends linerate: each packet and slot is accounted for.
     #[track_caller]
-    fn close(mut self) {
-        interrupt(&self.linerate);
-        let status = self.linerate.end();
-        let complaint = self.linerate.stderr.text();
-        assert!(
-            status.success() && complaint.is_empty(),
-            "{status}: {complaint}"
-        );
-        let last = self.linerate.stdout.all().pop().unwrap();
-        let totals: Value = serde_json::from_str(&last).unwrap();
-        assert_eq!(totals["ledger"]["even"], true, "{totals}");
-        assert_eq!(totals["ledger"]["missing_slots"], 0, "{totals}");
+    fn close(self) {
+        self.steer.close();
     }
 }
 

@@ -9,6 +9,13 @@ use crate::process;
 /// Numbers that RFC 9293 gives to what MUST be, and to what SHOULD (its appendix B).
 const REQUIREMENTS: [(&str, u32); 2] = [("MUST-", 69), ("SHLD-", 31)];
 
+/// The RFCs beside it that the TCP stack follows: each has a row.
+const OTHERS: [u32; 33] = [
+    1191, 1337, 2018, 2883, 3042, 3168, 3522, 3708, 4015, 4821, 4987, 5461, 5681, 5682, 5927, 5961,
+    6191, 6298, 6528, 6582, 6675, 6928, 7323, 7413, 7661, 8201, 8985, 9040, 9406, 9438, 9937, 2923,
+    5482,
+];
+
 /// The names of the tests in a Rust file.
 fn tests_of(source: &str) -> impl Iterator<Item = &str> {
     let mut is_test = false;
@@ -85,6 +92,13 @@ fn tests_of_tcp_clauses_exist_and_no_clause_is_missing() {
         let missing = missing.filter(|name| !clauses.contains(name.as_str()));
         wrong.extend(missing.map(|name| format!("{name} has no row")));
     }
+    let cited = |rfc: u32| {
+        let name = format!("RFC {rfc}");
+        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_ascii_digit());
+        rows(&page).any(|(clause, _)| clause.split(&name).skip(1).any(ends))
+    };
+    let missing = OTHERS.into_iter().filter(|&rfc| !cited(rfc));
+    wrong.extend(missing.map(|rfc| format!("RFC {rfc} has no row")));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

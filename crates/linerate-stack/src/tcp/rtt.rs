@@ -203,7 +203,7 @@ impl Rtt {
         }
     }
 
-    /// Earlier connections to this host had a mean of `srtt_ns` (RFC 9040 5): where that is more
+    /// Earlier connections to this host had a mean of `srtt_ns` (RFC 9040 6.1): where that is more
     /// than this connection's, its RTO is as for a first sample of that length. The mean itself is
     /// not taken over, as in Linux: the handshake's short segments are the faster ones, so its
     /// sample makes the RTO too short for data, and a few samples of data put it right.

@@ -223,7 +223,7 @@ fn a_syn_without_the_data_that_was_taken_is_answered() {
 
 /// RFC 9040: a connection leaves its round trip, and the next one's timeout is of that length.
 #[test]
-fn rfc_9040_5_the_next_connection_knows_the_round_trip() {
+fn rfc_9040_6_1_the_next_connection_knows_the_round_trip() {
     for is_shared in [true, false] {
         let mut config = small();
         config.tcp.path_metrics = is_shared;

@@ -3,6 +3,7 @@
 
 mod black_hole;
 mod calls;
+mod change;
 mod clauses;
 mod fast_open;
 mod floods;

@@ -149,7 +149,7 @@ impl Window {
     }
 
     /// Undoes the reduction before which [`save`](Self::save) was called: no segment was lost
-    /// (RFC 4015 3.3). A window that has grown beyond is kept (RFC 9438 4.9.2). Returns
+    /// (RFC 4015 3.4). A window that has grown beyond is kept (RFC 9438 4.9.2). Returns
     /// whether the window was smaller.
     pub fn restore(&mut self) -> bool {
         let is_smaller = self.cwnd_bytes < self.prior_cwnd_bytes;

@@ -532,7 +532,7 @@ impl Connection {
         self.has_undo && (self.undo_retrans == 0 || self.is_early(told))
     }
 
-    /// RFC 3522 3: the ACK echoes a time before the first retransmission.
+    /// RFC 3522 3.2: the ACK echoes a time before the first retransmission.
     fn is_early(&self, told: &Told) -> bool {
         match told.echo {
             Some(echo) if self.is(is::TIMESTAMPS) && self.retrans_stamp != 0 && echo != 0 => {

@@ -221,9 +221,9 @@ fn rfc3168_6_1_2_marks_reduce_down_to_one_segment() {
     }
 }
 
-/// RFC 4015 3.3: a reduction for nothing is undone; windows that have grown beyond stay.
+/// RFC 4015 3.4: a reduction for nothing is undone; windows that have grown beyond stay.
 #[test]
-fn rfc4015_3_3_what_was_reduced_for_nothing_comes_back() {
+fn rfc4015_3_4_what_was_reduced_for_nothing_comes_back() {
     for name in ["reno", "cubic"] {
         let mut control = controller(name, 100, 80);
         control.on_timeout(true, 100 * MSS, 0);

@@ -7,6 +7,7 @@ mod handshake;
 mod link;
 mod loss;
 mod mtu;
+mod options;
 mod pacing;
 mod receiving;
 mod requirements;

@@ -156,7 +156,7 @@ fn rfc_5681_3_1_a_recovery_that_ends_in_a_timeout_reduces_once() {
 }
 
 #[test]
-fn rfc_4015_3_3_what_was_undone_is_not_reduced_by_the_end_of_the_recovery() {
+fn rfc_4015_3_4_what_was_undone_is_not_reduced_by_the_end_of_the_recovery() {
     let mut script = Script::open(config());
     script.write(10 * MSS);
     script.now_ns += 100 * MS;

@@ -3,15 +3,13 @@
 use linerate_stack::socket::{Io, SocketId, interest};
 use linerate_stack::tcp::connection::Error as Ended;
 
+use super::known::read_head;
 use super::{AGAIN_NS, ANSWER, Ask, Client};
 use crate::http::body::{Body, Malformed};
-use crate::http::response::{self, Response};
 use crate::http::site::Content;
 
 /// Steps of one connection in a round: heads and pieces of bodies.
 const STEPS: usize = 32;
-/// Bytes of an answer's head at most.
-const MOST_HEAD: usize = 16 << 10;
 
 /// How far a connection is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,40 +72,6 @@ impl Connection {
         (self.id, self.phase) = (None, Phase::Idle);
         // A head of many parts does not keep its memory.
         self.part.shrink_to(1024);
-    }
-}
-
-/// What was found in the bytes at hand.
-type Found = Option<Result<Response, response::Malformed>>;
-
-/// Reads a head from `bytes`, or from `part` and them; returns how many of them are done with.
-fn read_head(bytes: &[u8], part: &mut Vec<u8>, found: &mut Found) -> usize {
-    let before = part.len();
-    let taken = bytes.len().min(MOST_HEAD.saturating_sub(before));
-    let whole = match before {
-        0 => &bytes[..taken],
-        _ => {
-            part.extend_from_slice(&bytes[..taken]);
-            &part[..]
-        }
-    };
-    match response::read(whole) {
-        Ok(Some((len, response))) => {
-            *found = Some(Ok(response));
-            part.clear();
-            // It was not whole without some of these bytes.
-            len.saturating_sub(before)
-        }
-        Ok(None) if whole.len() < MOST_HEAD => {
-            if before == 0 {
-                part.extend_from_slice(bytes);
-            }
-            taken
-        }
-        Ok(None) | Err(_) => {
-            *found = Some(Err(response::Malformed));
-            bytes.len()
-        }
     }
 }
 
@@ -192,10 +156,30 @@ impl Client {
 
     fn head(&mut self, io: &mut Io<'_>, id: SocketId) -> Step {
         let connection = &mut self.all[id.index()];
-        let (part, mut found, mut is_end) = (&mut connection.part, None, true);
+        let (part, known) = (&mut connection.part, &mut self.known);
+        let (mut found, mut is_end, mut begun) = (None, true, None);
+        let expects = self.job.expects.as_ref();
         let read = io.consume(id, |bytes| {
             is_end = false;
-            read_head(bytes, part, &mut found)
+            let head = read_head(bytes, part, known, &mut found);
+            // What comes with it of the body: all of one that is short.
+            let rest = bytes.get(head..).filter(|rest| !rest.is_empty());
+            let (Some(Ok(response)), Some(rest)) = (found, rest) else {
+                return head;
+            };
+            if response.is_interim() || response.body.is_done() {
+                return head;
+            }
+            let (mut body, mut at, mut is_right) = (response.body, 0, true);
+            let expects = expects.filter(|_| response.code == 200);
+            let (done, result) = take(&mut body, rest, |content| {
+                if let Some(expects) = expects {
+                    is_right = is_right && is_at(expects, at, content);
+                }
+                at += content.len() as u64;
+            });
+            begun = Some((body, at, is_right, result));
+            head + done
         });
         match (read, found) {
             (Err(Ended::WouldBlock), _) => return Step::Wait,
@@ -209,10 +193,16 @@ impl Client {
                 connection.is_begun = true;
                 connection.code = response.code;
                 connection.keeps = response.keeps && self.job.keeps;
-                connection.body = Some(response.body);
-                (connection.at, connection.is_right) = (0, true);
+                let usual = (response.body, 0, true, Ok(()));
+                let (body, at, is_right, result) = begun.unwrap_or(usual);
+                connection.body = Some(body);
+                (connection.at, connection.is_right) = (at, is_right);
                 connection.phase = Phase::Body;
-                if response.body.is_done() {
+                if result.is_err() {
+                    return self.fail(io, id);
+                }
+                self.meter.bytes.add(at);
+                if body.is_done() {
                     return self.answered(io, id);
                 }
             }

@@ -2,14 +2,15 @@
 //! schedule.
 //!
 //! [`load`] says when requests leave, [`meter`] what has come of them; [`exchange`] follows one of
-//! them from its first byte to the last of its answer. Here connections are begun and given
-//! requests.
+//! them from its first byte to the last of its answer, whose head [`known`] reads. Here connections
+//! are begun and given requests.
 //!
 //! A latency counts from when the request should have left, not from when it did: who waits for a
 //! slow server otherwise asks less, and leaves out what others would have waited ("coordinated
 //! omission").
 
 mod exchange;
+mod known;
 pub mod load;
 pub mod meter;
 #[cfg(test)]
@@ -22,12 +23,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_core::run::NEVER;
-use linerate_stack::socket::{Event, Io, SocketId, Source, interest};
+use linerate_stack::socket::{Event, Io, IpOptions, SocketId, Source, interest};
 use linerate_tables::wheel::Wheel;
 
 use super::site::Content;
-use crate::app::{App, Error, Tokens};
+use crate::app::{App, Error, Tokens, connect};
 use exchange::{Connection, Phase};
+use known::KnownHead;
 use load::{Load, Schedule};
 use meter::Meter;
 
@@ -118,6 +120,7 @@ pub struct Client {
     /// Requests whose connection the server ended as they left.
     again: VecDeque<Ask>,
     timers: Wheel,
+    known: KnownHead,
     meter: Arc<Meter>,
     open: u32,
     begun: u64,
@@ -149,6 +152,7 @@ impl Client {
             idle: VecDeque::new(),
             again: VecDeque::new(),
             timers: timers.map_err(|error| Error::Table(error.to_string()))?,
+            known: KnownHead::default(),
             meter,
             open: 0,
             begun: 0,

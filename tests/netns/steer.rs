@@ -275,6 +275,80 @@ fn body_len(stream: &mut TcpStream) -> std::io::Result<usize> {
     Ok(len.unwrap_or_else(|| panic!("{head}")))
 }
 
+/// An address comes and goes, settings of TCP change, and a drain has an end. `file` is as `next`
+/// says before and after.
+fn addresses_settings_and_drains(
+    here: &Namespace,
+    next: &str,
+    file: &str,
+    ctl: &dyn Fn(&str) -> (Option<i32>, String),
+) {
+    let reload = |text: &str, expected: &str| {
+        std::fs::write(file, text).unwrap();
+        let (code, said) = ctl("reload");
+        assert!(code == Some(0) && said.contains(expected), "{said}");
+    };
+    let open = |last: u8| {
+        let at = SocketAddr::from(([10, 1, 0, last], 9));
+        here.inside(|| {
+            let stream = TcpStream::connect_timeout(&at, Duration::from_secs(10))?;
+            stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+            std::io::Result::Ok(stream)
+        })
+    };
+    let is_reset = |stream: &mut TcpStream| {
+        let read = stream.read(&mut [0]);
+        read.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset)
+    };
+    let more = next.replace("10.1.0.2/24\"", "10.1.0.2/24\", \"10.1.0.9/24\"")
+        + "[tcp]\ncongestion = \"reno\"\nttl = 33\nkeep_idle = 60\n";
+    let mut old = open(2).unwrap();
+    reload(&more, "changed: 3 [tcp] keys, 1 interface");
+    // Several, so that both lcores have some; the neighbour may have to be found first.
+    wait("the new address", || open(9).is_ok());
+    let mut new: Vec<TcpStream> = (0..8).map(|_| open(9).unwrap()).collect();
+    let (_, shown) = ctl("--json show connections");
+    assert!(shown.contains("10.1.0.9:9"), "{shown}");
+    assert!(
+        shown.contains("\"reno\"") && shown.contains("\"cubic\""),
+        "{shown}"
+    );
+    reload(next, "changed: 3 [tcp] keys, 1 interface");
+    assert!(new.iter_mut().all(is_reset), "connections of it end");
+    assert!(here.run("ping", "-c 1 -W 1 10.1.0.9").status.code() != Some(0));
+    old.write_all(b"still here").unwrap();
+    // An interface as a whole may go, and come back.
+    let (before, rest) = next.split_once("[[interface]]").unwrap();
+    let rest = rest.split_once("[[").unwrap().1;
+    let route = rest.find("[[route]]").unwrap();
+    reload(
+        &format!("{before}[[{}", &rest[..route]),
+        "changed: 1 interface removed, 1 route removed",
+    );
+    assert!(is_reset(&mut old));
+    reload(next, "changed: 1 interface added, 1 route added");
+    wait("the interface to be there again", || open(2).is_ok());
+    // A drain: those that the sink has when it goes.
+    let mut left: Vec<TcpStream> = (0..4).map(|_| open(2).unwrap()).collect();
+    let (sink, drain) = (
+        next.find("[[app]]\nname = \"sink\"").unwrap(),
+        "drain_timeout = 1\n",
+    );
+    let (end, _) = next[sink + 7..].match_indices("[[").next().unwrap();
+    let without = format!("{}{}", &next[..sink], &next[sink + 7 + end..]);
+    let without = without.replace("[steer]\n", &format!("[steer]\n{drain}"));
+    reload(&without, "1 application removed");
+    left[0].write_all(b"for a while").unwrap();
+    wait("the drain to end", || !ctl("show apps").1.contains("sink~"));
+    assert!(left.iter_mut().all(is_reset));
+    let (_, shown) = ctl("--json show tcp");
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    let mut rows = shown["rows"].as_array().unwrap().iter();
+    let aborted = rows.find(|row| row["what"] == "drain_aborted").unwrap();
+    assert_eq!(aborted["value"], 4);
+    reload(next, "1 application added");
+}
+
 /// Connections of applications that stay, change and go live on across reloads; those that are to
 /// be refused change nothing.
 fn connections_live_on_across_a_reload() {
@@ -368,9 +442,10 @@ fn connections_live_on_across_a_reload() {
             "tcp.connections is another",
         ),
         (
-            next.replace("10.1.0.2/24", "10.1.0.3/24"),
-            "[[interface]] is another",
+            next.replace("[[interface]]\n", "[[interface]]\nmtu = 1400\n"),
+            "interface.mtu is another",
         ),
+        (next.replace("00:02", "00:03"), "interface.mac is another"),
         (next.replace("queues=2", "queues=1"), "[[port]] is another"),
         (next.replace("listen = 9", "listen = 80"), "the same port"),
     ] {
@@ -400,6 +475,9 @@ fn connections_live_on_across_a_reload() {
     wait("all to be closed", || {
         !ctl("--json show connections").1.contains("remote\":")
     });
+    std::fs::write(&file, &next).unwrap();
+    assert_eq!(ctl("reload").0, Some(0));
+    addresses_settings_and_drains(&here, &next, &file, &ctl);
     steer.signal(Signal::TERM);
     let status = steer.end();
     let said = steer.stdout.text() + &steer.stderr.text();

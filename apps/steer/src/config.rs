@@ -9,16 +9,18 @@ mod tests;
 
 use std::net::IpAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use linerate_appliance::config::{self, At, PortStanza, Section};
 use linerate_appliance::error::Error;
 use linerate_appliance::runtime::RunFile;
 use linerate_appliance::users::User;
+use linerate_stack::host::InterfaceConfig;
 use linerate_stack::socket::StackConfig;
 
 pub(crate) use apps::path;
 pub use apps::{AppStanza, Kind};
-pub(crate) use tcp::differences as tcp_differences;
+pub(crate) use tcp::{FIXED as TCP_FIXED, differences as tcp_differences};
 
 /// What a file says.
 #[derive(Clone, Debug)]
@@ -29,6 +31,9 @@ pub struct File {
     pub mode: Mode,
     /// `[steer] user`: who the process becomes that root has started.
     pub user: Option<User>,
+    /// `[steer] drain_timeout`: for how long applications that a reload has replaced or removed
+    /// may go on with their connections; `None`: until those end.
+    pub drain: Option<Duration>,
     /// `[[interface]]`.
     pub interfaces: Vec<Interface>,
     /// `[[route]]`.
@@ -151,6 +156,17 @@ impl Mode {
     }
 }
 
+/// What a port says of interfaces on it.
+#[derive(Clone, Copy, Debug)]
+pub struct PortFacts {
+    /// Its MAC address.
+    pub mac: linerate_wire::MacAddr,
+    /// The longest IP packet that it takes, in bytes.
+    pub longest: usize,
+    /// Whether it takes frames to be cut, with checksums to be added.
+    pub tx_offloads: bool,
+}
+
 /// `[[interface]]`: addresses on a port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interface {
@@ -164,6 +180,40 @@ pub struct Interface {
     pub mac: Option<linerate_wire::MacAddr>,
 }
 
+/// What says another thing of interfaces in `new` and cannot while connections live: neighbours
+/// know the MAC address, and connections have agreed upon segments by the MTU. Addresses can come
+/// and go, and so can whole interfaces.
+pub(crate) fn interface_differences(old: &File, new: &File) -> Vec<String> {
+    let both = old.interfaces.iter().filter_map(|interface| {
+        let same = |other: &&Interface| other.port == interface.port;
+        Some((interface, new.interfaces.iter().find(same)?))
+    });
+    let mut keys = Vec::new();
+    for (old, new) in both {
+        let differing = [("mtu", old.mtu != new.mtu), ("mac", old.mac != new.mac)];
+        let differing = differing.into_iter().filter(|(_, differs)| *differs);
+        keys.extend(differing.map(|(key, _)| format!("interface.{key}")));
+    }
+    keys.dedup();
+    keys
+}
+
+impl Interface {
+    /// It as stacks have it, on a port that says so much.
+    pub(crate) fn on(&self, port: &PortFacts) -> InterfaceConfig {
+        // Unless it is said: no frames for wires that may not take them.
+        let usual = port.longest.clamp(1280, 1500) as u16;
+        InterfaceConfig {
+            port: self.port,
+            mac: self.mac.unwrap_or(port.mac),
+            addresses: self.addresses.clone(),
+            mtu: self.mtu.unwrap_or(usual),
+            tx_offloads: port.tx_offloads,
+            ..InterfaceConfig::default()
+        }
+    }
+}
+
 /// `[[route]]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
@@ -173,6 +223,25 @@ pub struct Route {
     pub via: IpAddr,
     /// The place of its interface in the file.
     pub interface: usize,
+}
+
+/// `[steer]` but for the keys of all.
+#[derive(Default)]
+pub(crate) struct Own {
+    pub(crate) mode: Mode,
+    pub(crate) user: Option<User>,
+    pub(crate) drain: Option<Duration>,
+}
+
+/// How long a drain takes where the file does not say.
+const DRAIN: Duration = Duration::from_secs(60);
+
+/// `drain_timeout`: seconds, or 0 for no end.
+fn drain(section: &Section<'_>) -> Option<Duration> {
+    let drain = section
+        .seconds("drain_timeout")
+        .map_or(DRAIN, |at| at.value);
+    Some(drain).filter(|drain| !drain.is_zero())
 }
 
 impl File {
@@ -185,15 +254,17 @@ impl File {
     }
 
     /// `[plan]`, `[[port]]` and `[steer]`, which has all that needs privileges.
-    pub(crate) fn names(file: &Section<'_>) -> (RunFile, Mode, Option<User>) {
-        let own = |section: &Section<'_>| (Mode::read(section), config::user(section, "user"));
-        let (all, (mode, user)) = RunFile::read(file, "steer", own);
-        (all, mode, user)
+    pub(crate) fn names(file: &Section<'_>) -> (RunFile, Own) {
+        RunFile::read(file, "steer", |section| Own {
+            mode: Mode::read(section),
+            user: config::user(section, "user"),
+            drain: drain(section),
+        })
     }
 
     /// The file in a section.
     pub(crate) fn of(file: &Section<'_>) -> Self {
-        let (all, mode, user) = Self::names(file);
+        let (all, Own { mode, user, drain }) = Self::names(file);
         if all.ports.is_empty() {
             let legal = "at least one [[port]] with name and spec";
             (file.notes()).error(1, "port", "there is no port", legal);
@@ -212,6 +283,7 @@ impl File {
             all,
             mode,
             user,
+            drain,
             interfaces,
             routes,
             stack,

@@ -281,6 +281,15 @@ impl Lcore {
         }
     }
 
+    /// What follows a call of its stack from elsewhere: what it keeps for steering leaves, homes
+    /// hear of ends.
+    pub fn settle(&mut self, out: &mut Egress) {
+        if let Self::Steered(steered, _) = self {
+            let (steering, host) = steered.both();
+            host.settle(steering, out);
+        }
+    }
+
     /// Its steering, where there is one.
     pub fn steering(&mut self) -> Option<(&mut Steering, HostCounts)> {
         match self {

@@ -52,12 +52,11 @@ use linerate_appliance::runtime::{
 use linerate_appliance::supplement::{Supplement, Supplements};
 use linerate_core::env::{Clock, Placement, Plan, Role, Topology};
 use linerate_dispatch::Owners;
-use linerate_stack::host::InterfaceConfig;
 use linerate_tables::rss::Model;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use app::Numbers;
-use config::File;
+use config::{File, PortFacts};
 use lcore::{AppMaker, Lcore, Maker, Several};
 use reload::Again;
 use steering::Cores;
@@ -153,6 +152,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         numbers: (0..).take(file.apps.len()).collect(),
         now: said,
         in_use: started.numbers,
+        ports: started.ports,
         members: started.members,
         maker: started.apps,
         replaced: Vec::new(),
@@ -183,12 +183,12 @@ pub fn named(path: &Path) -> Option<Result<Named, Error>> {
     });
     parsed.value.as_ref()?;
     let named = parsed.checked(path).map(|names| {
-        let (all, _, user) = names?;
+        let (all, own) = names?;
         let places = Places {
             control: all.keys.control,
             metrics: None,
         };
-        Some(Separation::named(&all.ports, &places, user))
+        Some(Separation::named(&all.ports, &places, own.user))
     });
     named.transpose()
 }
@@ -199,6 +199,7 @@ struct Started {
     members: Vec<Member>,
     apps: AppMaker,
     numbers: Arc<Numbers>,
+    ports: Vec<PortFacts>,
 }
 
 /// Starts the lcores, of those of the roles io and eu that the file's mode takes.
@@ -247,9 +248,11 @@ fn start(
         // There are 256 at most, as the file was checked.
         numbers.take(owners);
     }
+    let ports = port_facts(&opened);
+    let on = |interface: &config::Interface| interface.on(&ports[usize::from(interface.port)]);
     let mut maker = Maker {
         file,
-        interfaces: interfaces(file, &opened),
+        interfaces: file.interfaces.iter().map(on).collect(),
         clock: opened.clock,
         several,
     };
@@ -272,6 +275,7 @@ fn start(
             members,
             apps,
             numbers,
+            ports,
         }),
         Some((stanza, problem)) => Err(Error::Usage {
             problem: format!("{stanza}: {problem}"),
@@ -310,21 +314,12 @@ fn steering_plan(
     Ok(plan::Plan::new(ports, owners as Member))
 }
 
-/// The interfaces of a stack, by what the file and its ports say.
-fn interfaces(file: &File, opened: &OpenPorts) -> Vec<InterfaceConfig> {
-    let of = |interface: &config::Interface| {
-        let open = &opened.ports[usize::from(interface.port)];
-        let longest = open.info.max_frame_bytes.saturating_sub(HEADER_LEN);
-        // Unless it is said: no frames for wires that may not take them.
-        let usual = longest.clamp(1280, 1500) as u16;
-        InterfaceConfig {
-            port: interface.port,
-            mac: interface.mac.unwrap_or_else(|| runtime::source(open)),
-            addresses: interface.addresses.clone(),
-            mtu: interface.mtu.unwrap_or(usual),
-            tx_offloads: open.info.tx_offloads,
-            ..InterfaceConfig::default()
-        }
+/// What ports say of interfaces on them.
+fn port_facts(opened: &OpenPorts) -> Vec<PortFacts> {
+    let of = |open: &runtime::OpenPort| PortFacts {
+        mac: runtime::source(open),
+        longest: open.info.max_frame_bytes.saturating_sub(HEADER_LEN),
+        tx_offloads: open.info.tx_offloads,
     };
-    file.interfaces.iter().map(of).collect()
+    opened.ports.iter().map(of).collect()
 }

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 
 use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, interest};
 
-use crate::app::{App, Error, Listening, Tokens};
+use crate::app::{App, Error, Listening, Tokens, connect};
 use crate::echo::wait;
 use crate::relay::{CHUNK, Moved, relay};
 
@@ -40,7 +40,7 @@ struct Pair {
 }
 
 impl Proxy {
-    /// Listens as `on` says and connects to `to`.
+    /// Listens as `on` says and connects to `to`, with the same options of IP.
     pub fn new(on: Listen, to: SocketAddr, tokens: Tokens) -> Self {
         Self {
             on: Listening::new(on, tokens.token(0)),
@@ -62,7 +62,7 @@ impl Proxy {
 
     fn join(&mut self, io: &mut Io<'_>, client: SocketId) {
         self.accepted += 1;
-        let Ok(server) = io.connect(None, self.to) else {
+        let Ok(server) = connect(io, self.to, self.on.on.ip) else {
             self.refused += 1;
             return io.abort(client);
         };

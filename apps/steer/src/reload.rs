@@ -4,11 +4,13 @@
 //! asks; then each lcore takes them over between two bursts ([`Apps::change`]). An application is
 //! known by its name. One whose stanza says the same stays as it is; one that says another thing is
 //! replaced: its listener with what waits there and connections between two exchanges go to the new
-//! one, and it ends what it has begun. What is fixed at the start is refused by key, and nothing
-//! changes.
+//! one, and it ends what it has begun, in [`File::drain`] at most. Settings of TCP are those of
+//! connections to come; addresses and interfaces come and go, and connections of those that go end.
+//! What is fixed at the start is refused by key, and nothing changes.
 //!
 //! [`Apps::change`]: crate::app::Apps::change
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -17,10 +19,11 @@ use linerate_appliance::control::reload::{Changes, Read, TakeOver, refuse};
 use linerate_appliance::error::Error;
 use linerate_appliance::runtime::{Running, Separation};
 use linerate_core::run::Worker;
-use linerate_stack::host;
+use linerate_stack::host::{self, InterfaceConfig};
+use linerate_stack::socket::StackConfig;
 
 use crate::app::{Change, New, Numbers, Tokens};
-use crate::config::{AppStanza, File, Kind, Route};
+use crate::config::{AppStanza, File, Kind, PortFacts, Route};
 use crate::lcore::{AppMaker, Lcore, Parts};
 use crate::steering::plan::Member;
 
@@ -33,6 +36,8 @@ pub(crate) struct Again {
     /// By `[[app]]`: its number.
     pub(crate) numbers: Vec<u8>,
     pub(crate) in_use: Arc<Numbers>,
+    /// By number.
+    pub(crate) ports: Vec<PortFacts>,
     /// By worker: its number in steering.
     pub(crate) members: Vec<Member>,
     pub(crate) maker: AppMaker,
@@ -49,6 +54,51 @@ struct Taken {
     apps: Change,
     gone: Vec<By>,
     new: Vec<By>,
+    stack: Option<StackConfig>,
+    interfaces: Interfaces,
+}
+
+/// What becomes of interfaces.
+#[derive(Clone, Default)]
+struct Interfaces {
+    new: Vec<InterfaceConfig>,
+    /// Those with other addresses than before.
+    changed: Vec<InterfaceConfig>,
+    /// The ports of those that are gone.
+    gone: Vec<u16>,
+    /// Addresses that are ours no more.
+    lost: Vec<IpAddr>,
+}
+
+impl Interfaces {
+    fn between(old: &File, new: &File, ports: &[PortFacts]) -> Self {
+        let mut all = Self::default();
+        for interface in &new.interfaces {
+            let known = old.interfaces.iter().find(|old| old.port == interface.port);
+            let config = || interface.on(&ports[usize::from(interface.port)]);
+            match known {
+                None => all.new.push(config()),
+                Some(known) if known != interface => all.changed.push(config()),
+                Some(_) => {}
+            }
+        }
+        let is_there = |port| {
+            new.interfaces
+                .iter()
+                .any(|interface| interface.port == port)
+        };
+        let gone = old.interfaces.iter().map(|interface| interface.port);
+        all.gone = gone.filter(|&port| !is_there(port)).collect();
+        let addresses = |file: &File| -> Vec<IpAddr> {
+            let interfaces = file.interfaces.iter();
+            let own = interfaces.flat_map(|interface| &interface.addresses);
+            own.map(|(address, _)| *address).collect()
+        };
+        let kept = addresses(new);
+        let lost = addresses(old).into_iter();
+        all.lost = lost.filter(|address| !kept.contains(address)).collect();
+        all
+    }
 }
 
 impl Again {
@@ -87,15 +137,23 @@ impl Again {
             })
             .collect();
         let (gone, came) = (routes(old, &new), routes(&new, old));
+        let interfaces = Interfaces::between(old, &new, &self.ports);
+        let keys = crate::config::tcp_differences(&old.stack, &new.stack);
         let mut all = Vec::with_capacity(self.members.len());
         for &member in &self.members {
             let made = self.made(&begins, &taken, member);
             let begins = made.inspect_err(|_| self.give_back(&taken))?;
             let ends = ends.clone();
             all.push(Taken {
-                apps: Change { ends, begins },
+                apps: Change {
+                    ends,
+                    begins,
+                    drain: new.drain,
+                },
                 gone: gone.clone(),
                 new: came.clone(),
+                stack: Some(&new.stack).filter(|_| !keys.is_empty()).cloned(),
+                interfaces: interfaces.clone(),
             });
         }
         let changed = ends.iter().filter(|(_, next)| next.is_some()).count();
@@ -103,6 +161,14 @@ impl Again {
             .and("apps_added", "application added", begins.len() - changed)
             .and("apps_changed", "application", changed)
             .and("apps_removed", "application removed", ends.len() - changed)
+            .and("tcp_changed", "[tcp] key", keys.len())
+            .and("interfaces_added", "interface added", interfaces.new.len())
+            .and("interfaces_changed", "interface", interfaces.changed.len())
+            .and(
+                "interfaces_removed",
+                "interface removed",
+                interfaces.gone.len(),
+            )
             .and("routes_added", "route added", came.len())
             .and("routes_removed", "route removed", gone.len());
         let is_gone = |number: &u8| ends.iter().any(|(ended, _)| ended == number);
@@ -120,13 +186,13 @@ impl Again {
         let old = &self.now;
         old.all.refuse_changes(&new.all, &self.path, "steer")?;
         let mut keys = old.mode.differences(&new.mode);
-        let differing = [
-            ("steer.user", old.user != new.user),
-            ("[[interface]]", old.interfaces != new.interfaces),
-        ];
-        let differing = differing.into_iter().filter(|(_, differs)| *differs);
-        keys.extend(differing.map(|(key, _)| key.to_owned()));
-        keys.extend(crate::config::tcp_differences(&old.stack, &new.stack));
+        if old.user != new.user {
+            keys.push("steer.user".into());
+        }
+        keys.extend(crate::config::interface_differences(old, new));
+        let all = crate::config::tcp_differences(&old.stack, &new.stack);
+        let is_fixed = |key: &String| crate::config::TCP_FIXED.contains(&&key[..]);
+        keys.extend(all.into_iter().filter(is_fixed));
         refuse(&self.path, "steer", &keys)?;
         // Their users, tunnels and secrets are this run's.
         let is_node = |app: &&AppStanza| matches!(app.kind, Kind::Epc(_));
@@ -203,15 +269,41 @@ fn take_over(running: &Running<Lcore>, all: Vec<Taken>) {
     for (worker, taken) in running.handles().zip(all) {
         let take = move |worker: &mut Worker<Lcore>| {
             let Worker { stage, egress, .. } = worker;
+            let mut failed = Vec::new();
+            let interfaces = taken.interfaces;
+            if let Some(Parts { stack, now_ns, .. }) = stage.parts() {
+                let mut io = stack.io(now_ns, egress);
+                for &address in &interfaces.lost {
+                    io.abort_local(address);
+                }
+            }
+            // Homes hear of their ends while it is known by which port they came.
+            stage.settle(egress);
             let Some(Parts {
                 stack,
                 apps,
                 now_ns,
             }) = stage.parts()
             else {
-                return Vec::new();
+                return failed;
             };
-            let mut failed = Vec::new();
+            if let Some(new) = taken.stack {
+                stack.set_tcp(new.tcp);
+                stack.set_challenges(new.challenges_per_s);
+                stack.set_ports(new.ports);
+            }
+            let mut put = |config: InterfaceConfig| {
+                let (host, port) = (stack.host(), config.port);
+                let done = match host.interface_of(port) {
+                    Some(id) => host.change_interface(id, config, now_ns, egress),
+                    None => host.add_interface(config, now_ns, egress).map(|_| ()),
+                };
+                if let Err(error) = done {
+                    failed.push(format!("[[interface]] of port {port}: {error}"));
+                }
+            };
+            interfaces.changed.into_iter().for_each(&mut put);
+            interfaces.new.into_iter().for_each(&mut put);
             // First those that are new: no destination is without a route meanwhile.
             for by in &taken.new {
                 if let Some(route) = route(stack.host(), by)
@@ -223,6 +315,11 @@ fn take_over(running: &Running<Lcore>, all: Vec<Taken>) {
             for by in &taken.gone {
                 if let Some(route) = route(stack.host(), by) {
                     stack.host().remove_route(&route);
+                }
+            }
+            for port in interfaces.gone {
+                if let Some(id) = stack.host().interface_of(port) {
+                    stack.host().remove_interface(id, egress);
                 }
             }
             let others = apps.change(taken.apps, &mut stack.io(now_ns, egress));

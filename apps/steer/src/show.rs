@@ -18,6 +18,8 @@ use crate::steering::map::{Map, Phase};
 /// Connections that one lcore tells of at a time: it has nothing else to do meanwhile.
 const MOST: usize = 10_000;
 
+/// Connections that a drain has aborted.
+const DRAINED: &str = "drain_aborted";
 /// What applications call the count that is of now.
 const OPEN: &str = "open";
 
@@ -236,14 +238,15 @@ fn steering(running: &Running<Lcore>) -> Vec<Value> {
 }
 
 /// Sums over all lcores.
-fn sums(running: &Running<Lcore>) -> (Stats, SocketStats, [u64; 2]) {
+fn sums(running: &Running<Lcore>) -> (Stats, SocketStats, [u64; 3]) {
     let of = |worker: &mut Worker<Lcore>| {
-        let stack = worker.stage.parts()?.stack;
-        let now = [u64::from(stack.connections()), stack.lingering() as u64];
-        Some((*stack.tcp_stats(), *stack.stats(), now))
+        let Parts { stack, apps, .. } = worker.stage.parts()?;
+        let (now, lingering) = (stack.connections().into(), stack.lingering() as u64);
+        let counts = [now, lingering, apps.aborted()];
+        Some((*stack.tcp_stats(), *stack.stats(), counts))
     };
-    let (mut tcp, mut sockets, mut now) = (Stats::default(), SocketStats::default(), [0; 2]);
-    for (_, (one, of_sockets, of_now)) in ask(running, of) {
+    let (mut tcp, mut sockets, mut sums) = (Stats::default(), SocketStats::default(), [0; 3]);
+    for (_, (one, of_sockets, counts)) in ask(running, of) {
         tcp.add(&one);
         sockets.no_connection += of_sockets.no_connection;
         sockets.cookies_sent += of_sockets.cookies_sent;
@@ -253,9 +256,10 @@ fn sums(running: &Running<Lcore>) -> (Stats, SocketStats, [u64; 2]) {
         sockets.no_room += of_sockets.no_room;
         sockets.no_port += of_sockets.no_port;
         sockets.errors_ignored += of_sockets.errors_ignored;
-        now = [now[0] + of_now[0], now[1] + of_now[1]];
+        let both = sums.iter_mut().zip(counts);
+        both.for_each(|(sum, count)| *sum += count);
     }
-    (tcp, sockets, now)
+    (tcp, sockets, sums)
 }
 
 fn of_sockets(sockets: &SocketStats) -> [(&'static str, u64); 8] {
@@ -274,7 +278,11 @@ fn of_sockets(sockets: &SocketStats) -> [(&'static str, u64); 8] {
 fn tcp(running: &Running<Lcore>) -> Vec<Value> {
     let (tcp, sockets, now) = sums(running);
     let row = |(what, value): (&str, u64)| json!({ "what": what, "value": value });
-    let now = [("connections", now[0]), ("lingering", now[1])];
+    let now = [
+        ("connections", now[0]),
+        ("lingering", now[1]),
+        (DRAINED, now[2]),
+    ];
     let all = now
         .into_iter()
         .chain(tcp.iter())
@@ -296,7 +304,8 @@ fn metrics(running: &Running<Lcore>, page: &mut Exposition) {
     page.sample(&[], now[1]);
     let help = "What has happened to TCP segments and connections.";
     page.family("tcp_events", FamilyKind::Counter, "", help);
-    for (event, value) in tcp.iter().chain(of_sockets(&sockets)) {
+    let drained = [(DRAINED, now[2])];
+    for (event, value) in tcp.iter().chain(of_sockets(&sockets)).chain(drained) {
         page.sample(&[("event", event)], value);
     }
     let of = |worker: &mut Worker<Lcore>| Some(worker.stage.parts()?.apps.counts_by_app());

@@ -4,10 +4,10 @@
 use std::net::SocketAddr;
 
 use linerate_core::run::NEVER;
-use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, interest};
+use linerate_stack::socket::{Event, Io, IpOptions, Listen, SocketId, Source, interest};
 use linerate_stack::tcp::connection::Error as Ended;
 
-use crate::app::{App, Error, Listening, Tokens};
+use crate::app::{App, Error, Listening, Tokens, connect};
 use crate::echo::wait;
 use crate::pattern;
 
@@ -23,8 +23,8 @@ const AGAIN_NS: u64 = 200_000_000;
 pub enum Peer {
     /// Peers: it listens.
     Listen(Listen),
-    /// It does: to an address, with so many connections at a time.
-    Connect(SocketAddr, u32),
+    /// It does: to an address, with so many connections at a time, whose segments have this.
+    Connect(SocketAddr, u32, IpOptions),
 }
 
 /// How much a source sends on a connection.
@@ -39,8 +39,9 @@ pub enum Amount {
 /// Bytes out, or bytes in.
 pub struct Stream {
     on: Option<Listening>,
-    /// Where it connects to, and how many connections it has there at a time.
-    to: Option<(SocketAddr, u32)>,
+    /// Where it connects to, how many connections it has there at a time, and what their segments
+    /// have.
+    to: Option<(SocketAddr, u32, IpOptions)>,
     /// What is sent; a sink sends nothing.
     sends: Option<Amount>,
     tokens: Tokens,
@@ -78,7 +79,7 @@ impl Stream {
     fn new(peer: Peer, sends: Option<Amount>, tokens: Tokens) -> Self {
         let (on, to) = match peer {
             Peer::Listen(on) => (Some(Listening::new(on, tokens.token(0))), None),
-            Peer::Connect(to, connections) => (None, Some((to, connections))),
+            Peer::Connect(to, connections, ip) => (None, Some((to, connections, ip))),
         };
         Self {
             on,
@@ -230,7 +231,7 @@ impl App for Stream {
     }
 
     fn turn(&mut self, io: &mut Io<'_>) -> u64 {
-        let Some((to, connections)) = self.to else {
+        let Some((to, connections, ip)) = self.to else {
             return NEVER;
         };
         // One that has had its connections is done.
@@ -238,7 +239,7 @@ impl App for Stream {
             if io.now_ns() < self.next_connect_ns {
                 return self.next_connect_ns;
             }
-            match io.connect(None, to) {
+            match connect(io, to, ip) {
                 Ok(id) => self.begin(io, id),
                 Err(_) => {
                     self.failed += 1;

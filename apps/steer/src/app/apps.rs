@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::NEVER;
@@ -59,14 +60,21 @@ pub struct Change {
     pub ends: Vec<(u8, Option<u8>)>,
     /// Those that begin.
     pub begins: Vec<New>,
+    /// For how long those that retire may go on with the connections that they have; without, until
+    /// these end by themselves.
+    pub drain: Option<Duration>,
 }
 
 /// Whether an application goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     Goes,
-    /// It has retired; connections that it releases are this one's.
-    Retired(Option<u8>),
+    /// It has retired; connections that it releases are this one's. What it has left then is
+    /// aborted.
+    Retired {
+        successor: Option<u8>,
+        until_ns: u64,
+    },
 }
 
 struct Slot {
@@ -84,6 +92,8 @@ pub struct Apps {
     gateways: Vec<usize>,
     /// How many have retired and not ended.
     retired: usize,
+    /// Connections that were aborted since those that had them had retired for too long.
+    aborted: u64,
     /// Who has to know which numbers are in use.
     numbers: Option<Arc<Numbers>>,
 }
@@ -161,8 +171,12 @@ impl Apps {
         for (number, name, app) in change.begins {
             self.put(number, name, app);
         }
+        let drain_ns = change
+            .drain
+            .map_or(u64::MAX, |drain| drain.as_nanos() as u64);
+        let until_ns = io.now_ns().saturating_add(drain_ns);
         for &(number, successor) in &change.ends {
-            self.retire(number, successor, io);
+            self.retire(number, (successor, until_ns), io);
         }
         let mut failed = Vec::new();
         for number in begins {
@@ -176,7 +190,7 @@ impl Apps {
         failed
     }
 
-    fn retire(&mut self, number: u8, successor: Option<u8>, io: &mut Io<'_>) {
+    fn retire(&mut self, number: u8, (successor, until_ns): (Option<u8>, u64), io: &mut Io<'_>) {
         let index = usize::from(number);
         let Some(mut slot) = self.all.get_mut(index).and_then(Option::take) else {
             return;
@@ -195,37 +209,69 @@ impl Apps {
             }
         }
         slot.app.retire(io, successor.is_some());
-        slot.life = Life::Retired(successor);
+        slot.life = Life::Retired {
+            successor,
+            until_ns,
+        };
         slot.name = format!("{}~{number}", slot.name);
         self.retired += 1;
         self.all[index] = Some(slot);
     }
 
-    /// Passes on what those that have retired release; those without connections end.
+    /// Passes on what those that have retired release; those without connections end, and those
+    /// whose time is over. Returns when the next one's is.
     #[cold]
-    fn end(&mut self, io: &mut Io<'_>) {
+    fn end(&mut self, io: &mut Io<'_>) -> u64 {
+        let mut next_ns = NEVER;
         for number in 0..self.all.len() {
             let Some(slot) = &mut self.all[number] else {
                 continue;
             };
-            let Life::Retired(successor) = slot.life else {
+            let Life::Retired {
+                successor,
+                until_ns,
+            } = slot.life
+            else {
                 continue;
             };
             let released: Vec<SocketId> = std::iter::from_fn(|| slot.app.released()).collect();
-            if slot.app.open() == 0 {
-                self.all[number] = None;
-                self.retired -= 1;
-                if let Some(numbers) = &self.numbers {
-                    numbers.ended(number);
-                }
-            }
+            let is_empty = slot.app.open() == 0;
+            let is_over = until_ns <= io.now_ns();
             for id in released {
                 match successor.and_then(|next| self.at(next.into())) {
                     Some(next) => next.accepted(io, id),
                     None => io.close(id),
                 }
             }
+            if !is_empty && !is_over {
+                next_ns = next_ns.min(until_ns);
+                continue;
+            }
+            let ended = self.all[number].take();
+            self.retired -= 1;
+            if let Some(Slot { name, .. }) = ended.filter(|_| !is_empty) {
+                self.abort(number, &name, io);
+            }
+            if let Some(numbers) = &self.numbers {
+                numbers.ended(number);
+            }
         }
+        next_ns
+    }
+
+    /// Aborts what an application has left that is there no more.
+    fn abort(&mut self, number: usize, name: &str, io: &mut Io<'_>) {
+        let aborted = io.abort_users(|token| Tokens::number(token) == number);
+        if aborted > 0 {
+            self.aborted += aborted as u64;
+            // Who waits for such an application to end would look for them.
+            eprintln!("warning: [[app]] {name}: {aborted} connections aborted, its time is over");
+        }
+    }
+
+    /// Connections that were aborted since those that had them had retired for too long.
+    pub fn aborted(&self) -> u64 {
+        self.aborted
     }
 }
 
@@ -244,11 +290,13 @@ impl App for Apps {
     }
 
     fn turn(&mut self, io: &mut Io<'_>) -> u64 {
-        if self.retired > 0 {
-            self.end(io);
-        }
+        let over_ns = match self.retired {
+            0 => NEVER,
+            _ => self.end(io),
+        };
         let slots = self.all.iter_mut().flatten();
-        slots.map(|slot| slot.app.turn(io)).min().unwrap_or(NEVER)
+        let next_ns = slots.map(|slot| slot.app.turn(io)).min();
+        next_ns.unwrap_or(NEVER).min(over_ns)
     }
 
     fn counts(&self) -> Vec<(&'static str, u64)> {

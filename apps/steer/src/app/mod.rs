@@ -8,10 +8,13 @@ mod apps;
 
 pub use apps::{Apps, Change, New, Numbers};
 
+use std::net::SocketAddr;
+
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, NEVER, Stage};
-use linerate_stack::socket::{Event, Io, Listen, ListenerId, SocketId, Stack};
+use linerate_stack::socket::{Connect, ConnectError, Event, Io, IpOptions};
+use linerate_stack::socket::{Listen, ListenerId, SocketId, Stack};
 
 use crate::steering::plan::Member;
 
@@ -137,6 +140,18 @@ pub fn done_with(io: &mut Io<'_>, packet: Packet) {
 /// Somebody does.
 pub fn listen(io: &mut Io<'_>, listen: Listen) -> Result<ListenerId, Error> {
     io.listen(listen).ok_or(Error::Taken(listen.port))
+}
+
+/// Opens a connection whose segments have what `ip` says.
+///
+/// # Errors
+/// Why it cannot be.
+pub fn connect(io: &mut Io<'_>, to: SocketAddr, ip: IpOptions) -> Result<SocketId, ConnectError> {
+    let how = Connect {
+        ip,
+        ..Connect::to(to)
+    };
+    Ok(io.open(&how)?.0)
 }
 
 /// Where an application listens.

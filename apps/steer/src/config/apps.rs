@@ -10,7 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use linerate_appliance::config::{At, Section};
-use linerate_stack::socket::{Listen, StackConfig};
+use linerate_stack::host::MAX_DSCP;
+use linerate_stack::socket::{IpOptions, Listen, StackConfig};
 
 use super::said;
 use crate::by_user::Extract;
@@ -259,7 +260,7 @@ fn peer(section: &Section<'_>) -> Option<Peer> {
             let problem = "both listen and connect are said";
             section.wrong(section.line, "connect", problem, "one of them");
         }
-        return Some(Peer::Connect(to?, connections));
+        return Some(Peer::Connect(to?, connections, ip_options(section)));
     }
     listen(section).map(Peer::Listen)
 }
@@ -273,14 +274,24 @@ fn listen(section: &Section<'_>) -> Option<Listen> {
     let usual = Listen::on(0);
     let backlog = said(section.number("backlog", 1..=1 << 24));
     let half_open = said(section.number("half_open", 0..=1 << 24));
+    let ip = ip_options(section);
     let (address, port) = said(on)?;
     Some(Listen {
         address,
         port,
         backlog: backlog.unwrap_or(usual.backlog),
         half_open: half_open.unwrap_or(usual.half_open),
+        ip,
         ..usual
     })
+}
+
+/// `dscp` and `ttl`, of all connections of an application.
+fn ip_options(section: &Section<'_>) -> IpOptions {
+    IpOptions {
+        dscp: said(section.number("dscp", 0..=MAX_DSCP)),
+        ttl: said(section.number("ttl", 1..=u8::MAX)),
+    }
 }
 
 fn address_or_port(text: &str) -> Result<(Option<IpAddr>, u16), String> {

@@ -1,6 +1,7 @@
 //! `[tcp]`: sizes and settings of each lcore's stack.
 
 use linerate_appliance::config::Section;
+use linerate_stack::host::MAX_DSCP;
 use linerate_stack::socket::StackConfig;
 use linerate_stack::tcp::config::EcnMode;
 use linerate_stack::tcp::congestion::{Algorithm, Congestion};
@@ -86,6 +87,12 @@ pub(super) fn read(file: &Section<'_>) -> StackConfig {
             *to = value;
         }
     }
+    if let Some(dscp) = said(section.number("dscp", 0..=MAX_DSCP)) {
+        tcp.dscp = dscp;
+    }
+    if let Some(ttl) = said(section.number("ttl", 1..=u8::MAX)) {
+        tcp.ttl = ttl;
+    }
     if let Some(value) = number("fin_timeout", 1..=3600) {
         tcp.fin_timeout_ms = value * 1000;
     }
@@ -121,6 +128,14 @@ pub(super) fn read(file: &Section<'_>) -> StackConfig {
     stack
 }
 
+/// Sizes of what is allocated at the start: these keys cannot change while connections live.
+pub(crate) const FIXED: [&str; 4] = [
+    "tcp.connections",
+    "tcp.send_chunks",
+    "tcp.received_packets",
+    "tcp.sent_frames",
+];
+
 /// The keys that say another thing in `new`. What is no key of the file is not compared: secrets,
 /// and what the program makes of sizes.
 pub(crate) fn differences(old: &StackConfig, new: &StackConfig) -> Vec<String> {
@@ -151,6 +166,8 @@ pub(crate) fn differences(old: &StackConfig, new: &StackConfig) -> Vec<String> {
             ("keep_idle", tcp.keep_idle_s.into()),
             ("keep_interval", tcp.keep_interval_s.into()),
             ("fin_timeout", tcp.fin_timeout_ms.into()),
+            ("dscp", tcp.dscp.into()),
+            ("ttl", tcp.ttl.into()),
             ("connections", stack.connections.into()),
             ("send_chunks", stack.send_chunks.into()),
             ("received_packets", stack.received_pkts.into()),

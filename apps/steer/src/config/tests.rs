@@ -1,6 +1,9 @@
 //! What a file may say, and what is said of one that is wrong.
 
+use std::time::Duration;
+
 use linerate_appliance::config::{ConfigError, parse};
+use linerate_stack::socket::IpOptions;
 use linerate_stack::tcp::mtu_search::MtuProbing;
 
 use super::apps::Kind;
@@ -22,13 +25,14 @@ fn read(text: &str) -> (File, Vec<String>) {
 #[test]
 fn a_file_with_all_kinds_is_read() {
     let (file, errors) = read(
-        "[steer]\nmode = \"software\"\nqueues = 1\n\
+        "[steer]\nmode = \"software\"\nqueues = 1\ndrain_timeout = 5\n\
          [[route]]\nto = \"0.0.0.0/0\"\nvia = \"192.0.2.254\"\n\
          [tcp]\nconnections = 1000\ncongestion = \"reno\"\necn = \"request\"\nkeep_idle = 60\n\
          ports = \"1024-2047\"\nfast_open = true\npath_metrics = false\n\
-         mtu_probing = \"on\"\nretries1 = 4\n\
-         [[app]]\nkind = \"echo\"\nlisten = 7\n\
-         [[app]]\nkind = \"source\"\nconnect = \"192.0.2.2:9\"\nbytes = 100\nconnections = 3\n\
+         mtu_probing = \"on\"\nretries1 = 4\ndscp = 8\nttl = 255\n\
+         [[app]]\nkind = \"echo\"\nlisten = 7\nttl = 1\n\
+         [[app]]\nkind = \"source\"\nconnect = \"192.0.2.2:9\"\nbytes = 100\n\
+         connections = 3\ndscp = 46\n\
          [[app]]\nkind = \"sink\"\nlisten = \"192.0.2.1:9\"\n\
          [[app]]\nkind = \"http\"\nlisten = 80\nbodies = [\"/a=1\", \"/b=2\"]\nhead_timeout = 0.5\n\
          [[app]]\nkind = \"proxy\"\nlisten = 81\nto = \"[2001:db8::2]:80\"\n",
@@ -52,7 +56,18 @@ fn a_file_with_all_kinds_is_read() {
         panic!("{:?}", file.apps[1])
     };
     let to = "192.0.2.2:9".parse().unwrap();
-    assert_eq!((peer, amount), (Peer::Connect(to, 3), Amount::Bytes(100)));
+    let ip = IpOptions {
+        dscp: Some(46),
+        ttl: None,
+    };
+    let expected = (Peer::Connect(to, 3, ip), Amount::Bytes(100));
+    assert_eq!((peer, amount), expected);
+    let Kind::Echo(echo) = file.apps[0].kind else {
+        panic!("{:?}", file.apps[0])
+    };
+    assert_eq!((echo.ip.dscp, echo.ip.ttl), (None, Some(1)));
+    assert_eq!((tcp.dscp, tcp.ttl), (8, 255));
+    assert_eq!(file.drain, Some(Duration::from_secs(5)));
 }
 
 #[test]
@@ -94,6 +109,13 @@ fn what_is_wrong_is_said_with_line_key_and_fix() {
             "[tcp]\nreceive_bytes = 10000000\n",
             "tcp.receive_bytes_max",
             "below receive_bytes",
+        ),
+        ("[tcp]\ndscp = 64\n", "tcp.dscp", "64"),
+        ("[tcp]\nttl = 0\n", "tcp.ttl", "0"),
+        (
+            "[[app]]\nkind = \"echo\"\nlisten = 7\ndscp = 256\n",
+            "app.dscp",
+            "256",
         ),
         ("[foo]\n", "foo", "there is no such key"),
         (
@@ -196,4 +218,38 @@ fn modes_and_users() {
     let (file, errors) = read("[steer]\nmode = \"application\"\n");
     assert_eq!(errors, [""; 0]);
     assert_eq!(file.mode.arrives, Arrives::Hardware);
+}
+
+/// What a reload may change and what it may not.
+#[test]
+fn what_is_fixed_while_steer_runs_is_known_by_key() {
+    let (old, _) = read("[tcp]\nconnections = 1000\n");
+    let (new, _) = read(
+        "[tcp]\nconnections = 1001\ncongestion = \"reno\"\nports = \"1-2\"\ndscp = 1\nttl = 2\n\
+         challenges_per_second = 5\nkeep_idle = 3\nsent_frames = 100\n",
+    );
+    let keys = super::tcp_differences(&old.stack, &new.stack);
+    let (fixed, free): (Vec<&str>, Vec<&str>) =
+        (keys.iter().map(String::as_str)).partition(|key| super::TCP_FIXED.contains(key));
+    assert_eq!(fixed, ["tcp.connections", "tcp.sent_frames"]);
+    let expected = [
+        "tcp.keep_idle",
+        "tcp.dscp",
+        "tcp.ttl",
+        "tcp.challenges_per_second",
+        "tcp.ports",
+        "tcp.congestion",
+    ];
+    assert_eq!(free, expected);
+    let (mut other, _) = read("");
+    assert_eq!(super::interface_differences(&old, &other), [""; 0]);
+    other.interfaces[0].addresses.pop();
+    assert_eq!(super::interface_differences(&old, &other), [""; 0]);
+    other.interfaces[0].mtu = Some(1400);
+    other.interfaces[0].mac = Some(linerate_wire::MacAddr::local(1));
+    let keys = super::interface_differences(&old, &other);
+    assert_eq!(keys, ["interface.mtu", "interface.mac"]);
+    // One that is gone has no keys.
+    other.interfaces.clear();
+    assert_eq!(super::interface_differences(&old, &other), [""; 0]);
 }

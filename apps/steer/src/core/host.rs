@@ -209,7 +209,7 @@ impl<U: User> StackHost<U> {
 
     /// What follows a call of the stack: what it keeps for steering leaves, homes hear of ends.
     #[inline]
-    fn settle(&mut self, steering: &mut Steering, out: &mut Egress) {
+    pub(crate) fn settle(&mut self, steering: &mut Steering, out: &mut Egress) {
         while let Some((id, to)) = self.stack.take_leaving() {
             self.move_to(id, to, steering, out);
         }

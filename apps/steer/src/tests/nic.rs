@@ -10,6 +10,7 @@ use linerate_core::port::{
     Link, Port, PortConfig, PortError, PortInfo, PortStats, Queues, RssSetup, RxQueue,
 };
 use linerate_core::run::{Egress, TxPath, Worker, WorkerHandle};
+use linerate_stack::host::InterfaceConfig;
 use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, Stack, StackConfig, interest};
 use linerate_tables::rss::{PROFILES, Profile};
 use linerate_wire::MacAddr;

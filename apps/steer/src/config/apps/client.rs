@@ -6,7 +6,7 @@ use std::sync::Arc;
 use linerate_appliance::config::{At, Section};
 use linerate_stack::socket::StackConfig;
 
-use super::{ADDRESS, said};
+use super::{ADDRESS, ip_options, said};
 use crate::http::client::Job;
 use crate::http::client::load::{Arrivals, Load};
 use crate::http::site::Content;
@@ -58,6 +58,7 @@ pub(super) fn read(section: &Section<'_>, stack: &StackConfig) -> Option<Job> {
         requests: said(requests),
         timeout: timeout.unwrap_or(usual.timeout),
         expects,
+        ip: ip_options(section),
         ..usual
     })
 }

@@ -221,6 +221,7 @@ impl Args {
                 ..RunFile::default()
             },
             user: None,
+            drain: None,
             mode: Mode::default(),
             interfaces: vec![interface],
             routes: route.into_iter().collect(),

@@ -63,6 +63,8 @@ pub struct Job {
     pub timeout: Duration,
     /// What the body of each answer with status 200 has to be, if that is known.
     pub expects: Option<Content>,
+    /// What segments have.
+    pub ip: IpOptions,
 }
 
 impl Job {
@@ -78,6 +80,7 @@ impl Job {
             requests: None,
             timeout: Duration::from_secs(10),
             expects: None,
+            ip: IpOptions::default(),
         }
     }
 
@@ -220,7 +223,7 @@ impl Client {
                 if now_ns < self.next_connect_ns {
                     return self.next_connect_ns;
                 }
-                let Ok(id) = io.connect(None, self.job.to) else {
+                let Ok(id) = connect(io, self.job.to, self.job.ip) else {
                     self.meter.refused.add(1);
                     self.next_connect_ns = now_ns + AGAIN_NS;
                     return self.next_connect_ns;

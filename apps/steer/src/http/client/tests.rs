@@ -15,9 +15,10 @@ use linerate_wire::MacAddr;
 
 use super::load::Arrivals;
 use super::*;
-use crate::app::{StackStage, listen};
+use crate::app::{Apps, Change, StackStage, listen};
 use crate::http::server::{Limits, Server};
 use crate::http::site::Site;
+use crate::stream::{Peer, Stream};
 
 /// One end of the wire.
 struct End<A> {
@@ -413,4 +414,54 @@ fn nobody_there_is_asked_again_after_a_while() {
     net.pass(1_000_000_000, true);
     let failed = net.count("failed");
     assert!((8..=11).contains(&failed), "{failed} in a second");
+}
+
+/// What a drain leaves when its time is over is aborted; without a limit it goes on.
+#[test]
+fn a_drain_ends_when_its_time_is_over() {
+    const SECOND: u64 = 1_000_000_000;
+    for limit in [Some(Duration::from_secs(1)), None] {
+        let job = Job {
+            timeout: Duration::from_secs(100),
+            requests: Some(1),
+            ..job()
+        };
+        // It takes requests and does not answer.
+        let mut apps = Apps::default();
+        let mute = |tokens| {
+            let sink = Stream::sink(Peer::Listen(Listen::on(80)), tokens);
+            Box::new(sink) as Box<dyn App>
+        };
+        apps.add("mute".into(), mute);
+        let mut net = Net::new(job, apps);
+        net.pass(SECOND / 10, true);
+        assert_eq!((net.count("open"), net.count("failed")), (1, 0));
+        let change = Change {
+            ends: vec![(0, None)],
+            drain: limit,
+            ..Change::default()
+        };
+        let began_ns = net.now_ns;
+        let End { stage, out, .. } = &mut net.server;
+        let failed = stage.app.change(change, &mut stage.stack.io(began_ns, out));
+        assert!(failed.is_empty());
+        // It comes again by itself when the time is over.
+        let next_ns = net.server.stage.work(began_ns, &mut net.server.out);
+        assert!(limit.is_none() || next_ns <= began_ns + SECOND);
+        net.pass(SECOND * 9 / 10, true);
+        assert_eq!((net.count("open"), net.count("failed")), (1, 0));
+        assert_eq!(net.server.stage.app.aborted(), 0);
+        net.pass(SECOND, true);
+        let aborted = u64::from(limit.is_some());
+        assert_eq!(net.server.stage.app.aborted(), aborted);
+        // The client has got a reset.
+        assert_eq!(
+            (net.count("open"), net.count("failed")),
+            (1 - aborted, aborted)
+        );
+        let left = net.server.stage.stack.connections();
+        assert_eq!(u64::from(left), 1 - aborted);
+        let apps = net.server.stage.app.counts_by_app();
+        assert_eq!(apps.len() as u64, 1 - aborted, "{apps:?}");
+    }
 }

@@ -7,11 +7,11 @@ use crate::bytes::{be16, be32};
 
 /// Folds a wide accumulator of 16-bit (or wider, carry-preserving) words into a sum.
 #[inline]
-pub const fn fold(mut acc: u64) -> u16 {
-    acc = (acc & 0xffff_ffff) + (acc >> 32); // at most 33 bits
-    acc = (acc & 0xffff) + ((acc >> 16) & 0xffff) + (acc >> 32); // at most 18
-    acc = (acc & 0xffff) + (acc >> 16); // at most 17
-    ((acc & 0xffff) + (acc >> 16)) as u16
+pub const fn fold(acc: u64) -> u16 {
+    // A word and the same with its halves exchanged: the lower halves add up to what the upper ones
+    // do, so that their carry is the end-around one of the upper half.
+    let acc = (acc.wrapping_add(acc.rotate_right(32)) >> 32) as u32;
+    (acc.wrapping_add(acc.rotate_right(16)) >> 16) as u16
 }
 
 /// Ones' complement sum of `data`; an odd last byte counts as the high byte of a word.
@@ -204,6 +204,21 @@ mod tests {
         assert_eq!(fold(0), 0);
         assert_eq!(fold(0x1_0000), 1);
         assert_eq!(fold(0xffff_ffff_0000_0001), 1);
+        // Only nothing adds up to 0: RFC 1071 has two zeros, and a sum stays that of its words.
+        for word in [
+            1,
+            0xffff,
+            0xffff_0000,
+            0xffff_ffff,
+            0xffff << 32,
+            0xffff << 48,
+        ] {
+            assert_ne!(fold(word), 0, "{word:#x}");
+        }
+        for acc in (0..64).flat_map(|shift| [u64::MAX >> shift, 0x9e37_79b9_7f4a_7c15 >> shift]) {
+            let rest = acc % 0xffff;
+            assert_eq!(u64::from(fold(acc)) % 0xffff, rest, "{acc:#x}");
+        }
     }
 
     proptest! {

@@ -2,8 +2,9 @@
 //! joined by queues of frames in memory, that work in turns.
 //!
 //! `peer-smoltcp ROW SECONDS` prints one line of JSON, as `linerate bench micro ROW --json` does.
-//! Settings are smoltcp's own: neither congestion control nor time stamps. (With time stamps 0.13.1
-//! makes full segments 12 bytes too long for the MTU, and drops them.) Frames that have been
+//! Questions and answers have time stamps, as ours have: the same segments go either way. Bulk has
+//! none, for with them 0.13.1 makes full segments 12 bytes too long for the MTU, and drops them.
+//! All else is smoltcp's own setting, so that there is no congestion control. Frames that have been
 //! received are used again, so that nothing is allocated for each.
 
 mod wire;
@@ -56,6 +57,13 @@ impl Station {
         self.sockets.add(Socket::new(room(), room()))
     }
 
+    /// The same with time stamps.
+    fn add_stamped(&mut self, buffer: usize) -> SocketHandle {
+        let handle = self.add(buffer);
+        self.socket(handle).set_tsval_generator(Some(milliseconds));
+        handle
+    }
+
     fn socket(&mut self, handle: SocketHandle) -> &mut Socket<'static> {
         self.sockets.get_mut(handle)
     }
@@ -79,6 +87,11 @@ impl Station {
 
 fn now() -> smoltcp::time::Instant {
     smoltcp::time::Instant::now()
+}
+
+/// A tick of time stamps a millisecond (RFC 7323 5.4), as ours have.
+fn milliseconds() -> u32 {
+    now().total_millis() as u32
 }
 
 fn address(number: u8) -> IpAddress {
@@ -126,10 +139,10 @@ fn ask(connections: u32, duration: Duration) -> Result<f64, Failure> {
     let (mut client, mut server) = pair();
     let (mut asking, mut answering) = (Vec::new(), Vec::new());
     for number in 0..connections {
-        let handle = server.add(2 * MESSAGE);
+        let handle = server.add_stamped(2 * MESSAGE);
         server.socket(handle).listen(ends(number).1.port)?;
         answering.push(handle);
-        let handle = client.add(2 * MESSAGE);
+        let handle = client.add_stamped(2 * MESSAGE);
         client.connect(handle, number)?;
         asking.push(handle);
         if number % 64 == 63 || number + 1 == connections {

@@ -43,7 +43,8 @@ pub enum ConnectError {
 }
 
 /// A stack at a time, with a way out: for the calls of its user. What is written leaves when the
-/// call returns.
+/// call returns; where the port takes long frames, a short one behind them may wait until the first
+/// [turn](Stack::turn) of the stack that nothing was written before, for more to make it longer.
 pub struct Io<'a> {
     pub(super) stack: &'a mut Stack,
     pub(super) out: &'a mut Egress,
@@ -283,6 +284,25 @@ impl Io<'_> {
         id: SocketId,
         work: impl FnOnce(&mut Connection, &mut Context<'_, Way<'_>>) -> R,
     ) -> Result<R, Error> {
+        self.with_for::<false, R>(id, work)
+    }
+
+    /// The same of what writes: a short frame behind long ones may wait for the stack's turn.
+    #[inline]
+    fn with_write<R>(
+        &mut self,
+        id: SocketId,
+        work: impl FnOnce(&mut Connection, &mut Context<'_, Way<'_>>) -> R,
+    ) -> Result<R, Error> {
+        self.with_for::<true, R>(id, work)
+    }
+
+    #[inline(always)]
+    fn with_for<const WRITES: bool, R>(
+        &mut self,
+        id: SocketId,
+        work: impl FnOnce(&mut Connection, &mut Context<'_, Way<'_>>) -> R,
+    ) -> Result<R, Error> {
         let Io { stack, out, now_ns } = self;
         let Some((slot, connection)) = stack.slots.get_both(id) else {
             return Err(Error::NotConnected);
@@ -294,9 +314,18 @@ impl Io<'_> {
             wire: &mut way,
         };
         let done = work(connection, &mut cx);
-        connection.push(&mut cx);
+        let waits = match WRITES && stack.written.len() < stack.written.capacity() {
+            true => connection.push_written(&mut cx),
+            false => {
+                connection.push(&mut cx);
+                false
+            }
+        };
         if !is_settled(slot, connection) {
             stack.settle(id.slot, *now_ns, out);
+        }
+        if waits {
+            stack.note_written(id.slot);
         }
         Ok(done)
     }
@@ -358,7 +387,7 @@ impl Io<'_> {
     /// ended the connection.
     #[inline]
     pub fn write(&mut self, id: SocketId, bytes: &[u8]) -> Result<usize, Error> {
-        self.with(id, |connection, cx| connection.write(cx, bytes))?
+        self.with_write(id, |connection, cx| connection.write(cx, bytes))?
     }
 
     /// The same, and the last byte ends urgent data (MSG_OOB; RFC 9293 3.8.5).
@@ -411,7 +440,7 @@ impl Io<'_> {
     /// # Errors
     /// As [`write`](Self::write).
     pub fn write_vectored(&mut self, id: SocketId, slices: &[&[u8]]) -> Result<usize, Error> {
-        self.with(id, |connection, cx| {
+        self.with_write(id, |connection, cx| {
             let mut sum = 0;
             for bytes in slices.iter().filter(|bytes| !bytes.is_empty()) {
                 match connection.write(cx, bytes) {
@@ -436,7 +465,7 @@ impl Io<'_> {
         count: usize,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, Error> {
-        self.with(id, |connection, cx| {
+        self.with_write(id, |connection, cx| {
             let room = connection.reserve(cx, count)?;
             let written = fill(room).min(count);
             connection.commit(cx, written);
@@ -456,7 +485,7 @@ impl Io<'_> {
         count: usize,
         mut fill: impl FnMut(&mut [u8]) -> usize,
     ) -> Result<usize, Error> {
-        self.with(id, |connection, cx| {
+        self.with_write(id, |connection, cx| {
             let mut sum = 0;
             while sum < count {
                 let room = match connection.reserve(cx, count - sum) {

@@ -168,6 +168,8 @@ pub struct Stack {
     ready: Ready,
     /// Connections to which something has happened in this burst.
     touched: Vec<u32>,
+    /// Those that have a short frame waiting behind long ones.
+    written: Vec<u32>,
     stats: SocketStats,
     /// Which ports bring answers here; without, all do.
     rule: Option<Box<dyn PortRule>>,
@@ -223,6 +225,7 @@ impl Stack {
             due_ns: 0,
             ready: Ready::default(),
             touched: Vec::with_capacity(2 * Burst::CAPACITY),
+            written: Vec::with_capacity(2 * Burst::CAPACITY),
             stats: SocketStats::default(),
             rule: None,
             leaving: Vec::new(),
@@ -293,9 +296,21 @@ impl Stack {
         }
     }
 
-    /// Handles timers. To be called when it said, or earlier. Returns when it has to be called
-    /// next, in nanoseconds; [`NEVER`] if only packets give it work.
+    /// Handles timers, and sends what waited for more. To be called behind the user's calls and
+    /// when it said, or earlier. Returns when it has to be called next, in nanoseconds; [`NEVER`]
+    /// if only packets give it work.
     pub fn turn(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
+        if !self.written.is_empty() {
+            self.settle_written(now_ns, out);
+        }
+        let next = self.turn_timers(now_ns, out);
+        match self.written.is_empty() {
+            true => next,
+            false => now_ns,
+        }
+    }
+
+    fn turn_timers(&mut self, now_ns: u64, out: &mut Egress) -> u64 {
         if now_ns < self.due_ns && self.host.is_quiet(now_ns) {
             return self.due_ns.min(self.host.turn(now_ns, out));
         }
@@ -330,7 +345,7 @@ impl Stack {
 
     /// Whether its turn need not wait for its time.
     pub fn has_waiting(&self) -> bool {
-        self.host.has_waiting()
+        self.host.has_waiting() || !self.written.is_empty()
     }
 
     /// The packets that came in slots that it keeps, for the ledger: those of TCP were done with

@@ -10,6 +10,8 @@ use super::{Stack, TICK_SHIFT};
 use crate::tcp::connection::{Connection, Context, State, event};
 use crate::tcp::time_wait::{Kind, Lingering};
 
+/// Turns that a short frame waits: that of the round in which it was written, and the next.
+const TURNS: u8 = 2;
 /// Events that change more than what the user waits for.
 const CHANGES: u16 = event::CONNECTED | event::CLOSED | event::TIME_WAIT;
 
@@ -84,6 +86,34 @@ impl Stack {
             self.settle(index, now_ns, out);
         }
         self.touched = touched;
+    }
+
+    /// Notes that a short frame waits behind long ones, for there was a write just now.
+    pub(super) fn note_written(&mut self, index: u32) {
+        let waits = &mut self.slots[index].waits;
+        if std::mem::replace(waits, TURNS) == 0 {
+            self.written.push(index);
+        }
+    }
+
+    /// Sends what waits, where nothing more was written since the last turn: a user that writes
+    /// whenever there is room is called again before the next one.
+    #[cold]
+    pub(super) fn settle_written(&mut self, now_ns: u64, out: &mut Egress) {
+        let mut written = std::mem::take(&mut self.written);
+        written.retain(|&index| {
+            let slot = &mut self.slots[index];
+            slot.waits = slot.waits.saturating_sub(1);
+            if slot.waits > 0 {
+                return true;
+            }
+            if slot.is & is::USED != 0 {
+                self.with(index, now_ns, out, |connection, cx| connection.push_all(cx));
+                self.settle(index, now_ns, out);
+            }
+            false
+        });
+        self.written = written;
     }
 
     /// Looks at what has become of a connection.

@@ -72,6 +72,8 @@ pub(super) struct Slot {
     pub(super) interest: u8,
     /// Whether its home may have an entry for it, which has to go with it.
     pub(super) mapped: bool,
+    /// Turns until a short frame is sent that waits for more; 0 where none does.
+    pub(super) waits: u8,
     /// How often it has moved; the count wraps.
     pub(super) moves: u16,
     pub(super) generation: u32,
@@ -380,6 +382,7 @@ impl Slots {
             is: is::USED | is::INDEXED,
             interest: 0,
             mapped: false,
+            waits: 0,
             moves: 0,
             generation: self.first_generation,
             listener: NIL,

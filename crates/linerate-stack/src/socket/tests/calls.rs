@@ -402,3 +402,63 @@ fn rooms_are_filled_one_after_the_other_and_leave_together() {
         Err(Error::NotConnected)
     );
 }
+
+#[test]
+fn a_short_frame_waits_for_more_behind_long_ones() {
+    let mut pair = Pair::offloaded();
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let (client, server) = pair.open(listener, false, 80);
+    // Windows that take all of it.
+    for _ in 0..60 {
+        let now_ns = pair.now_ns;
+        let _ = pair.ends[0].io(now_ns).write(client, &[1; 60_000]);
+        for _ in 0..3 {
+            pair.round();
+            let now_ns = pair.now_ns;
+            let _ = pair.ends[1].io(now_ns).read(server, &mut [0; 100_000]);
+        }
+    }
+    // Less than the timeout, so that the window stays.
+    pair.pass(100 * MS);
+    let now_ns = pair.now_ns;
+    let _ = pair.ends[1].io(now_ns).read(server, &mut [0; 100_000]);
+    pair.calm();
+    let now_ns = pair.now_ns;
+    // Nagle's algorithm has nothing to do with it.
+    let _ = pair.ends[0].io(now_ns).set_no_delay(client, true);
+    let info = pair.ends[0].io(now_ns).info(client).unwrap();
+    assert_eq!(info.unacked_bytes + info.unsent_bytes, 0);
+    assert!(info.cwnd_bytes.min(info.snd_wnd) >= 80_000, "{info:?}");
+    let client_end = &mut pair.ends[0];
+    let payloads = |end: &mut Station| -> Vec<usize> {
+        end.out.flush();
+        let mut line = end.line.lock().unwrap();
+        line.drain(..)
+            .map(|frame| frame.len() - 14 - 40 - 12)
+            .collect()
+    };
+    // One that is alone goes at once, and so do long ones.
+    assert_eq!(client_end.io(now_ns).write(client, &[2; 5000]), Ok(5000));
+    assert_eq!(payloads(client_end), [5000]);
+    let now_ns = now_ns + MS;
+    let written = client_end.io(now_ns).write(client, &[2; 66_000]);
+    assert_eq!(written, Ok(66_000));
+    let long = payloads(client_end);
+    let rest = 66_000 - long.iter().sum::<usize>();
+    assert!(
+        long[0] > 10_000 && long.iter().all(|len| *len == long[0]),
+        "{long:?}"
+    );
+    assert!((1..long[0] - 500).contains(&rest), "{rest} behind {long:?}");
+    // It waits in the round in which it was written. What follows makes it longer.
+    assert_eq!(client_end.stack.turn(now_ns, &mut client_end.out), now_ns);
+    assert!(client_end.stack.has_waiting());
+    assert_eq!(client_end.io(now_ns).write(client, &[2; 500]), Ok(500));
+    assert_eq!(client_end.stack.turn(now_ns, &mut client_end.out), now_ns);
+    assert_eq!(payloads(client_end), [0; 0]);
+    // A round in which nothing is written ends that.
+    assert!(client_end.stack.turn(now_ns, &mut client_end.out) > now_ns);
+    assert!(!client_end.stack.has_waiting());
+    assert_eq!(payloads(client_end), [rest + 500]);
+}

@@ -164,6 +164,16 @@ impl Pair {
         Self::with(&small(), &small())
     }
 
+    /// Over ports that take long frames, with a round trip far below a millisecond.
+    pub(super) fn offloaded() -> Self {
+        let config = small();
+        Self {
+            ends: [1, 2].map(|number| Station::with_port(number, &config, 16, true)),
+            delay_ns: MS / 10,
+            ..Self::new()
+        }
+    }
+
     pub(super) fn with(a: &StackConfig, b: &StackConfig) -> Self {
         Self {
             ends: [Station::new(1, a), Station::new(2, b)],

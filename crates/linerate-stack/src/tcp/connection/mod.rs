@@ -446,6 +446,8 @@ pub struct Connection {
     /// SND.NXT at the loss probe.
     probe_point: u32,
     has_probe_point: bool,
+    /// A short frame waits for more to be written.
+    holds: bool,
     /// Its number among those with urgent data; 0 if it has none.
     urgent: u16,
     /// The last urgent byte is kept apart.

@@ -59,6 +59,8 @@ impl Connection {
         let received = self.queue.drain(&mut shared.pieces);
         let urgent = shared.urgents.get(self.urgent);
         self.release_urgent(shared);
+        // The new stack has not heard of what waits.
+        self.holds = false;
         // A probe under way is one of the old stack.
         let mut search = shared.searches.get(self.search);
         search.forget_probe();

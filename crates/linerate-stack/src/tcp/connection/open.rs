@@ -114,6 +114,7 @@ impl Connection {
             small_end: own.iss,
             probe_point: 0,
             has_probe_point: false,
+            holds: false,
             urgent: 0,
             is_urgent_apart: false,
             search: 0,

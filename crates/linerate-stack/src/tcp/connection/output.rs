@@ -36,18 +36,59 @@ impl Connection {
     pub fn push<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         self.set(is::PACED, false);
         if self.lost_unsent > 0 || self.is(is::ACK_NOW) || self.has_new() {
-            self.push_some(cx);
+            self.push_some(cx, self.holds);
         }
     }
 
+    /// The same behind a write, which others may follow soon: where the port takes long frames, one
+    /// that is not as long as it may be waits behind those that went just now (as Linux does by
+    /// `tcp_autocorking`, as long as its queues hold frames of the connection). Whether one does:
+    /// then [`push_all`](Self::push_all) is to be called before long.
+    #[inline(always)]
+    pub fn push_written<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> bool {
+        let unsent = self.data_end().wrapping_sub(self.snd_nxt);
+        let is_much = self.sent.count() > 0 || unsent > self.mss.into();
+        if !is_much || cx.wire.gso_bytes() == 0 {
+            self.push(cx);
+            return false;
+        }
+        self.set(is::PACED, false);
+        self.push_some(cx, true);
+        self.holds = self.has_new() && self.is_short(cx) && self.is_followed(cx);
+        self.holds
+    }
+
+    /// Sends what may be sent, and what waited for more to be written.
+    pub fn push_all<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+        self.holds = false;
+        self.push(cx);
+    }
+
+    /// Whether what is unsent is less than the longest frame, and no end, while others are under
+    /// way.
+    fn is_short<W: Wire>(&self, cx: &Context<'_, W>) -> bool {
+        let unsent = self.data_end().wrapping_sub(self.snd_nxt);
+        let most = self.frame_bytes(cx.wire.gso_bytes());
+        unsent < most - most % u32::from(self.mss).max(1)
+            && self.sent.count() > 0
+            && !self.is(is::FIN_QUEUED)
+    }
+
+    /// Whether what is written now follows what went just now, or has waited already.
+    fn is_followed<W: Wire>(&self, cx: &Context<'_, W>) -> bool {
+        let last = self.sent.last();
+        self.holds || last != NIL && cx.shared.records[last].sent_ns == cx.now_ns
+    }
+
+    /// `waits`: a short frame may wait behind others.
     #[inline(never)]
-    fn push_some<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
+    fn push_some<W: Wire>(&mut self, cx: &mut Context<'_, W>, waits: bool) {
         let mut went = Went::Done;
         if self.lost_unsent > 0 && !self.is_probing_timeout() {
             went = self.retransmit_lost(cx);
         }
         if went != Went::NoSlots && self.has_new() {
-            went = self.send_new(cx);
+            went = self.send_new(cx, waits);
         }
         if went == Went::NoSlots {
             self.await_slots(cx);
@@ -76,9 +117,12 @@ impl Connection {
 
     /// New data and the FIN.
     #[inline]
-    fn send_new<W: Wire>(&mut self, cx: &mut Context<'_, W>) -> Went {
+    fn send_new<W: Wire>(&mut self, cx: &mut Context<'_, W>, waits: bool) -> Went {
         let mut was_sent = self.search != 0 && self.send_mtu_probe(cx);
         let went = loop {
+            if waits && self.is_short(cx) && self.is_followed(cx) {
+                break Went::Done;
+            }
             let went = match self.send_usual(cx) {
                 Usually::Last => {
                     was_sent = true;

@@ -157,6 +157,7 @@ impl Connection {
             small_end: _,
             probe_point: _,
             has_probe_point: _,
+            holds: _,
             urgent: _,
             is_urgent_apart,
             search: _,

@@ -1,6 +1,6 @@
 //! From a destination to a path: routes, sources, path MTUs.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 use linerate_core::run::Egress;
 use linerate_wire::MacAddr;
@@ -78,13 +78,28 @@ impl Host {
     }
 
     /// The path to a single host of a packet that passes through, whose source is another's. Those
-    /// behind one router share the path that was found last.
+    /// behind one router share the path that was found last. `None`: there is none, or the address
+    /// is of several hosts; not even a broadcast to a network of ours passes (RFC 2644).
     #[inline]
     pub fn path_through(&mut self, to: IpAddr) -> Option<Path> {
+        if self.is_group(to) {
+            return None;
+        }
         match self.is_own(to) {
             true => Some(self.hops.loopback()),
             false => self.path_to_host(None, to),
         }
+    }
+
+    /// The same, where it leads by a router and costs no search but that for the route.
+    #[inline]
+    pub fn path_by_router(&mut self, to: Ipv4Addr) -> Option<Path> {
+        if self.own.find4(to.to_bits()).is_some() || to.is_loopback() || to.octets()[0] >= 224 {
+            return None;
+        }
+        let number = self.routes.find_routed(to.into())?;
+        let (known, path) = self.last_routed;
+        (known == number && self.hops.get(path).is_some()).then_some(path)
     }
 
     #[inline]

@@ -69,6 +69,26 @@ struct Entry {
     route: Route,
     /// Whether it is the network of an interface's address, and goes with it.
     is_attached: bool,
+    /// An IPv4 network and its mask; of another route such that no address is in it.
+    v4: (u32, u32),
+}
+
+impl Entry {
+    fn new(route: Route, is_attached: bool) -> Self {
+        let v4 = match route.destination {
+            (IpAddr::V4(network), len) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(len.min(32)));
+                let mask = mask.unwrap_or(0);
+                (network.to_bits() & mask, mask)
+            }
+            (IpAddr::V6(_), _) => (1, 0),
+        };
+        Self {
+            route,
+            is_attached,
+            v4,
+        }
+    }
 }
 
 impl Routes {
@@ -79,10 +99,7 @@ impl Routes {
 
     /// Adds a route, or replaces the one to the same network by the same interface and router.
     pub(super) fn add(&mut self, route: Route) {
-        self.insert(Entry {
-            route,
-            is_attached: false,
-        });
+        self.insert(Entry::new(route, false));
     }
 
     /// Adds the network of an interface's address.
@@ -95,10 +112,7 @@ impl Routes {
             mtu: None,
         };
         if !self.list.iter().any(|known| known.route.is_same(&route)) {
-            self.insert(Entry {
-                route,
-                is_attached: true,
-            });
+            self.insert(Entry::new(route, true));
         }
     }
 
@@ -140,14 +154,14 @@ impl Routes {
     /// The number of the route to an address, if that is by a router.
     #[inline]
     pub(super) fn find_routed(&self, to: IpAddr) -> Option<usize> {
-        let covers = |known: &Entry| match (known.route.destination, to) {
-            ((IpAddr::V4(network), len), IpAddr::V4(to)) => {
-                let differ = network.to_bits() ^ to.to_bits();
-                len == 0 || differ >> (32 - u32::from(len.min(32))) == 0
+        let number = match to {
+            IpAddr::V4(to) => {
+                let to = to.to_bits();
+                let covers = |known: &Entry| to & known.v4.1 == known.v4.0;
+                self.list.iter().position(covers)?
             }
-            _ => known.route.covers(to),
+            to => self.list.iter().position(|known| known.route.covers(to))?,
         };
-        let number = self.list.iter().position(covers)?;
         self.list[number].route.via.map(|_| number)
     }
 

@@ -324,6 +324,19 @@ impl Host {
         }
     }
 
+    /// Writes the Ethernet header of a frame that passes through, and that fits the path. Returns
+    /// the port that it is to leave by; `None`, with nothing written, where its next hop's address
+    /// is not known or is our own: it is to be [sent](Self::send_frame) then.
+    #[inline]
+    pub fn address(&self, path: Path, packet: &mut Packet) -> Option<u16> {
+        let hop = self.hops.get(path)?;
+        let header = packet.data_mut().first_chunk_mut::<L2>()?;
+        (hop.link == Link::Known).then(|| {
+            *header = hop.header;
+            hop.port
+        })
+    }
+
     /// Sends a frame that fits the path; its Ethernet header is yet to be written.
     #[inline]
     fn emit(

@@ -94,6 +94,8 @@ pub struct IdSpace {
     cores: Cores,
     core: u8,
     index_bits: u32,
+    /// Kept, since each packet asks.
+    side_bit: u32,
     secret: u64,
 }
 
@@ -117,12 +119,9 @@ impl IdSpace {
             cores,
             core,
             index_bits,
+            side_bit: 1 << (31 - cores.bits()),
             secret,
         })
-    }
-
-    fn side_bit(&self) -> u32 {
-        1 << (31 - self.cores.bits())
     }
 
     /// The identifier of a place in its n-th use.
@@ -149,13 +148,13 @@ impl IdSpace {
     /// The same place, seen from its second side.
     #[inline]
     pub fn second_side(&self, id: u32) -> u32 {
-        id | self.side_bit()
+        id | self.side_bit
     }
 
     /// The identifier without its side, and whether it was the second.
     #[inline]
     pub fn split_side(&self, id: u32) -> (u32, bool) {
-        (id & !self.side_bit(), id & self.side_bit() != 0)
+        (id & !self.side_bit, id & self.side_bit != 0)
     }
 }
 

@@ -4,7 +4,6 @@
 //! are over stay so for long.
 
 use crate::{Cores, EpcError, ids::IdSpace};
-use linerate_core::arch::prefetch_write;
 use linerate_core::mem::HugeArray;
 
 const NIL: u32 = u32::MAX;
@@ -112,14 +111,6 @@ impl<T: Copy + Default> Records<T> {
     pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
         let entry = self.entries.get_mut(self.space.index(id) as usize)?;
         (entry.id == id && id != 0).then_some(&mut entry.value)
-    }
-
-    /// Asks for the memory of a record that is looked at soon.
-    #[inline]
-    pub fn prefetch(&self, id: u32) {
-        if let Some(entry) = self.entries.get(self.space.index(id) as usize) {
-            prefetch_write(entry);
-        }
     }
 
     /// Whichever record is at a place.

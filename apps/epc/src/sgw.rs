@@ -7,6 +7,7 @@
 
 mod buffers;
 mod control;
+mod joins;
 mod user;
 
 pub use buffers::BufferConfig;
@@ -20,6 +21,7 @@ use crate::link::{Link, MS, Node, Notice, Owner, Sink};
 use crate::s1::Tunnel;
 use crate::{Cores, EpcError};
 use buffers::{Buffers, Queue};
+use joins::Joins;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 use linerate_wire::gtpu::Gtpu;
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -92,10 +94,6 @@ struct Session {
     imsi: [u8; 8],
     mme: Peer,
     pgw: Peer,
-    /// The PGW's end of S5-U.
-    s5u: Tunnel,
-    /// The base station's end of S1-U; 0 while the user is idle.
-    s1u: Tunnel,
     ebi: u8,
     state: State,
     /// The MME's request that is being worked on.
@@ -146,6 +144,7 @@ pub struct Sgw {
     user: Ipv4Addr,
     gtp: Endpoint<About>,
     sessions: Sessions<Session>,
+    joins: Joins,
     /// By the base station's end of S1-U, for its error indications.
     by_station: Exact<8, [u8; 4]>,
     buffers: Buffers,
@@ -161,10 +160,12 @@ impl Sgw {
     pub fn new(config: &SgwConfig, cores: Cores, core: u8, now_ns: u64) -> Result<Self, EpcError> {
         let (sessions, secret) = (config.sessions, config.secret);
         let stations = ExactConfig::new("sgw tunnels", sessions, Seed::random());
+        let table = Sessions::new("sgw sessions", sessions, cores, core, secret)?;
         Ok(Self {
             user: config.user,
             gtp: Endpoint::new(config.control.clone(), cores, core, now_ns)?,
-            sessions: Sessions::new("sgw sessions", sessions, cores, core, secret)?,
+            joins: Joins::new(table.space(), sessions)?,
+            sessions: table,
             by_station: Exact::new(&stations)?,
             buffers: Buffers::new(&config.buffers),
             counts: SgwCounts::default(),
@@ -197,6 +198,7 @@ impl Sgw {
     /// Forgets a session: its packets, its places in the indexes, its requests in flight.
     fn remove(&mut self, id: u32) {
         self.leave_station(id);
+        self.joins.close(id);
         let Some(mut session) = self.sessions.remove(id) else {
             return;
         };
@@ -207,10 +209,9 @@ impl Sgw {
 
     /// Forgets the base station's end of a session.
     fn leave_station(&mut self, id: u32) {
-        if let Some(session) = self.sessions.get_mut(id)
-            && session.s1u.teid != 0
-        {
-            let key = station_key(std::mem::take(&mut session.s1u));
+        let left = self.joins.disconnect(id);
+        if left.teid != 0 {
+            let key = station_key(left);
             if self.by_station.lookup(&key) == Some(id.to_be_bytes()) {
                 self.by_station.remove(&key);
             }

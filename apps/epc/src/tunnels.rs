@@ -6,9 +6,12 @@
 //! counters too. What was guessed, or is over, differs from what the line says.
 
 mod burst;
+mod handed;
+mod headers;
 
-pub(crate) use burst::Joined;
-pub use burst::{Plane, Way, Ways};
+pub(crate) use burst::{Joined, Onward};
+pub use burst::{Leaving, Plane, Way, Ways};
+pub use handed::Handed;
 
 use crate::ids::IdSpace;
 use crate::{Cores, EpcError};

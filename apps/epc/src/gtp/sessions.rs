@@ -69,12 +69,6 @@ impl<S: Session> Sessions<S> {
         self.records.get_mut(id)
     }
 
-    /// Asks for the memory of a session that is looked at soon.
-    #[inline]
-    pub(crate) fn prefetch(&self, id: u32) {
-        self.records.prefetch(id);
-    }
-
     /// The session of a user.
     pub(crate) fn of_user(&self, imsi: &[u8; 8]) -> Option<u32> {
         self.by_imsi.lookup(imsi).map(u32::from_be_bytes)

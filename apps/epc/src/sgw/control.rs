@@ -320,7 +320,8 @@ impl Sgw {
             return Ok(());
         };
         session.pgw.teid = control.teid;
-        (session.s5u, session.state, session.request) = (user, State::Active, 0);
+        (session.state, session.request) = (State::Active, 0);
+        self.joins.open(id, user);
         let (ask, teid) = (session.asker(), session.mme.teid);
         self.counts.created += 1;
         let own = FTeid::v4(

@@ -5,7 +5,7 @@ use crate::gtp::put;
 use crate::gtp::user::{ROOM, echo_response, end_marker, error_indication, gone};
 use crate::link::{Link, Sink};
 use crate::s1::Tunnel;
-use crate::tunnels::{Joined, Plane, Ways};
+use crate::tunnels::{Handed, Joined, Leaving, Onward, Plane, Ways};
 use linerate_core::packet::Burst;
 use linerate_wire::gtpc::ie;
 use linerate_wire::gtpc::message::DOWNLINK_DATA_NOTIFICATION;
@@ -21,16 +21,14 @@ impl Joined for Sgw {
     #[inline]
     fn prefetch(&self, teid: u32) {
         let (id, _) = self.sessions.space().split_side(teid);
-        self.sessions.prefetch(id);
+        self.joins.prefetch(id);
     }
 
     #[inline]
     fn next(&self, teid: u32) -> Option<(u32, [u8; 4])> {
         let (id, is_down) = self.sessions.space().split_side(teid);
-        let session = self.sessions.get(id)?;
-        let to = if is_down { session.s1u } else { session.s5u };
-        let is_there = session.state != State::Creating && to.teid != 0;
-        is_there.then_some((to.teid, to.address))
+        let to = self.joins.get(id)?.to(is_down);
+        (to.teid != 0).then_some((to.teid, to.address))
     }
 
     #[inline]
@@ -44,10 +42,44 @@ impl Joined for Sgw {
 
 impl Sgw {
     /// Takes users' packets in their tunnels, in frames of a burst, as far as they are in the
-    /// common form and the user is not idle: see [`Plane`]. What leaves is in `done`; the rest
-    /// stays, to be [received](crate::Node::receive) one by one.
-    pub fn forward(&mut self, burst: &mut Burst, done: &mut Burst, ways: &mut impl Ways) {
-        Plane { own: self.user }.pass_on(self, burst, done, ways);
+    /// common form and the user is not idle. What leaves is in `leaving`, what is for another
+    /// gateway of this host in `handed`; the rest stays, to be [received](crate::Node::receive)
+    /// one by one. Returns how many did not stay.
+    pub fn forward<W: Ways>(
+        &mut self,
+        burst: &mut Burst,
+        leaving: &mut Leaving<W::Path>,
+        handed: &mut Handed,
+        ways: &mut W,
+    ) -> usize {
+        let plane = Plane { own: self.user };
+        plane.pass_on(
+            self,
+            burst,
+            &mut Onward {
+                leaving,
+                handed,
+                ways,
+            },
+        )
+    }
+
+    /// The same of what another gateway has handed on to this one.
+    pub fn forward_handed<W: Ways>(
+        &mut self,
+        leaving: &mut Leaving<W::Path>,
+        handed: &mut Handed,
+        ways: &mut W,
+    ) -> usize {
+        let plane = Plane { own: self.user };
+        plane.pass_on_handed(
+            self,
+            &mut Onward {
+                leaving,
+                handed,
+                ways,
+            },
+        )
     }
 
     /// Takes a datagram of GTP-U.
@@ -71,15 +103,13 @@ impl Sgw {
             }
             message::G_PDU | message::END_MARKER => {
                 let (id, is_down) = self.sessions.space().split_side(teid);
-                let session = self.sessions.get_mut(id);
-                let session = session.filter(|session| session.state != State::Creating);
-                let Some(session) = session else {
+                let Some(join) = self.joins.get(id) else {
                     self.counts.unknown_tunnel += 1;
                     let own = self.user.octets();
                     out.send(Link::Gtpu(from), error_indication(teid, own, &mut room));
                     return;
                 };
-                let to = if is_down { session.s1u } else { session.s5u };
+                let to = join.to(is_down);
                 if to.teid == 0 {
                     self.wait(now_ns, id, datagram, out);
                     return;
@@ -147,7 +177,7 @@ impl Sgw {
     /// The base station's end of a session is known: what waited goes there. Whoever had the user
     /// before gets an end marker (TS 23.401 5.5.1.1.2).
     pub(super) fn connect(&mut self, id: u32, tunnel: Tunnel, out: &mut impl Sink) {
-        let old = self.sessions.get(id).map(|session| session.s1u);
+        let old = self.joins.get(id).map(|join| join.to(true));
         let old = old.filter(|old| old.teid != 0 && *old != tunnel);
         if let Some(old) = old {
             let mut room = [0; ROOM];
@@ -158,8 +188,8 @@ impl Sgw {
         let _ = self
             .by_station
             .insert(&super::station_key(tunnel), id.to_be_bytes());
+        self.joins.connect(id, tunnel);
         let Some(Session {
-            s1u,
             queue,
             is_notified,
             notification,
@@ -168,7 +198,7 @@ impl Sgw {
         else {
             return;
         };
-        (*s1u, *is_notified) = (tunnel, false);
+        *is_notified = false;
         let waited = std::mem::take(notification);
         let pass = |packet: &mut [u8]| {
             if let Ok(mut packet) = Gtpu::new_checked(&mut *packet) {

@@ -5,23 +5,24 @@
 //! finds them in the cache. What is not the common case (extension headers, signalling, unknown
 //! tunnels, packets that do not fit) stays behind unchanged, for the slow path, which counts it.
 
-use super::Tunnels;
+use super::handed::{End, Handed};
+use super::headers::{
+    ETHERNET, INNER_AT, IPV4, OUTER, address, forget, is_plain, teid_of, user_of, word,
+    write_headers,
+};
+use super::{Tunnel, Tunnels};
 use linerate_core::arch::prefetch_write;
-use linerate_core::packet::{Burst, Offload, Packet};
-use linerate_wire::{checksum, ethernet, gtpu, ipv4, protocol, udp};
+use linerate_core::packet::{Burst, Packet};
 use std::net::Ipv4Addr;
 
-const ETHERNET: usize = ethernet::HEADER_LEN;
-/// Outer IPv4, UDP and GTP-U.
-const OUTER: usize = ipv4::HEADER_LEN + udp::HEADER_LEN + gtpu::HEADER_LEN;
-const GTPU_AT: usize = ETHERNET + ipv4::HEADER_LEN + udp::HEADER_LEN;
-const INNER_AT: usize = ETHERNET + OUTER;
 /// As many packets as a burst has.
-const BURST: usize = Burst::CAPACITY;
+pub(super) const BURST: usize = Burst::CAPACITY;
 
 /// The way to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Way<P> {
+    /// What it is to whoever sends along it.
+    pub path: P,
     /// The longest IP packet that it takes, in bytes.
     pub mtu: usize,
     /// The address is of this host itself.
@@ -30,8 +31,151 @@ pub struct Way {
 
 /// Who knows the ways to addresses.
 pub trait Ways {
+    /// What a way is to whoever sends along it.
+    type Path: Copy;
+
     /// The way to an address, if there is one.
-    fn way(&mut self, to: [u8; 4]) -> Option<Way>;
+    fn way(&mut self, to: [u8; 4]) -> Option<Way<Self::Path>>;
+}
+
+/// Frames that leave a gateway, whole but for the Ethernet header, each with its path.
+pub struct Leaving<P> {
+    frames: Burst,
+    paths: Vec<P>,
+}
+
+impl<P: Copy> Leaving<P> {
+    /// None.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            frames: Burst::new(),
+            paths: Vec::with_capacity(BURST),
+        }
+    }
+
+    /// All frames, and the path of each.
+    #[inline]
+    pub fn all(&mut self) -> (&mut Burst, &[P]) {
+        (&mut self.frames, &self.paths)
+    }
+
+    /// Takes all, in order.
+    #[inline]
+    pub fn drain(&mut self) -> impl Iterator<Item = (Packet, P)> {
+        self.frames.drain().zip(self.paths.drain(..))
+    }
+}
+
+impl<P: Copy> Default for Leaving<P> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What becomes of a frame.
+enum Fate<P> {
+    /// It is for the slow path, unchanged.
+    Stays,
+    /// It leaves.
+    Leaves(P),
+    /// It goes on in a tunnel that ends at this host.
+    GoesOn(End),
+}
+
+/// Where packets go that a gateway has dealt with.
+pub(crate) struct Onward<'a, W: Ways> {
+    /// By a port.
+    pub(crate) leaving: &'a mut Leaving<W::Path>,
+    /// To another gateway of this host.
+    pub(crate) handed: &'a mut Handed,
+    /// Who knows which.
+    pub(crate) ways: &'a mut W,
+}
+
+impl<W: Ways> Onward<'_, W> {
+    /// Moves the frames of a burst to where `fate` says, which gets the position of each. Returns
+    /// how many did not stay.
+    #[inline]
+    fn sort(
+        &mut self,
+        burst: &mut Burst,
+        mut fate: impl FnMut(usize, &mut Packet, &mut W) -> Fate<W::Path>,
+    ) -> usize {
+        let (mut leave, mut go_on) = (0_u64, 0_u64);
+        for (at, packet) in burst.as_packets_mut().iter_mut().enumerate() {
+            match fate(at, packet, self.ways) {
+                Fate::Stays => {}
+                Fate::Leaves(path) => {
+                    leave |= 1 << at;
+                    self.leaving.paths.push(path);
+                }
+                Fate::GoesOn(end) => {
+                    go_on |= 1 << at;
+                    self.handed.expect(go_on.count_ones(), end);
+                }
+            }
+        }
+        let stay = burst.mask() & !go_on;
+        move_those(burst, go_on, &mut self.handed.frames);
+        move_those(burst, gathered(leave, stay), &mut self.leaving.frames);
+        (leave | go_on).count_ones() as usize
+    }
+
+    /// The same for what other gateways have handed on to `own`.
+    #[inline]
+    fn sort_handed(
+        &mut self,
+        own: [u8; 4],
+        mut fate: impl FnMut(u32, &mut Packet, &mut W) -> Fate<W::Path>,
+    ) -> usize {
+        let (mut leave, mut moved) = (0_u64, 0);
+        let Handed { frames, ends } = &mut *self.handed;
+        let all = frames.as_packets_mut().iter_mut().zip(ends).enumerate();
+        for (at, (packet, end)) in all.filter(|(_, (_, end))| end.to == own) {
+            moved += 1;
+            match fate(end.teid, packet, self.ways) {
+                Fate::Stays => moved -= 1,
+                Fate::Leaves(path) => {
+                    leave |= 1 << at;
+                    self.leaving.paths.push(path);
+                }
+                Fate::GoesOn(next) => *end = next,
+            }
+        }
+        self.handed.take_those(leave, &mut self.leaving.frames);
+        moved
+    }
+}
+
+/// Moves the packets at these positions, which have room in `to`.
+#[inline]
+pub(super) fn move_those(burst: &mut Burst, those: u64, to: &mut Burst) {
+    if those == burst.mask() {
+        // As a rule all go the same way.
+        burst.move_front(burst.len(), to);
+    } else if those != 0 {
+        let mut at = 0;
+        burst.retain(to, |_| {
+            at += 1;
+            those >> (at - 1) & 1 == 0
+        });
+    }
+}
+
+/// The bits of `those` at the positions of `places`, one behind the other.
+#[inline]
+fn gathered(those: u64, mut places: u64) -> u64 {
+    if places & places.wrapping_add(1) == 0 {
+        return those;
+    }
+    let (mut all, mut at) = (0, 0);
+    while places != 0 {
+        all |= (those >> places.trailing_zeros() & 1) << at;
+        places &= places - 1;
+        at += 1;
+    }
+    all
 }
 
 /// Tunnels that go on in others.
@@ -46,7 +190,10 @@ pub(crate) trait Joined {
     fn count(&mut self, teid: u32);
 }
 
-/// Where users' packets are at a gateway.
+/// Where users' packets are at a gateway. What its functions do not deal with stays in the burst,
+/// as it came.
+///
+/// An outer checksum that the port has not checked is checked here where it is not 0.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane {
     /// Our address of GTP-U.
@@ -54,135 +201,88 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// Takes users' packets out of their tunnels. Their frames go to `done`: such a packet behind
-    /// [`HEADER_LEN`](ethernet::HEADER_LEN) bytes for an Ethernet header, whose type is there. The
-    /// others stay, as they came. Returns how many went.
-    ///
-    /// An outer checksum that the port has not checked is checked here where it is not 0.
-    pub fn decapsulate(
+    /// Takes users' packets out of their tunnels: they leave. Returns how many.
+    pub(crate) fn decapsulate<W: Ways>(
         &self,
         tunnels: &mut Tunnels,
         burst: &mut Burst,
-        done: &mut Burst,
-        ways: &mut impl Ways,
+        onward: &mut Onward<'_, W>,
     ) -> usize {
-        let teids = self.teids(burst, |teid| {
-            let index = tunnels.space.index(teid) as usize;
-            if let Some(tunnel) = tunnels.entries.get(index) {
-                prefetch_write(tunnel);
-            }
-        });
-        let (mut teids, before) = (teids.iter(), done.len());
-        burst.retain(done, |packet| {
-            let teid = teids.next().copied().unwrap_or_default();
-            let inner = match teid {
-                0 => return true,
-                _ => &packet.data()[INNER_AT..],
-            };
-            let Some(tunnel) = tunnels.of_id(teid) else {
-                return true;
-            };
-            let (source, to) = (address(inner, 12), address(inner, 16));
-            // RFC 2827: a user has one address. Packets to this host itself are refused elsewhere.
-            let is_plain = is_plain(inner) && tunnel.user == source;
-            let way = is_plain.then(|| ways.way(to)).flatten();
-            let len = word(inner, 2);
-            if !way.is_some_and(|way| !way.is_own && len <= way.mtu) {
-                return true;
-            }
-            tunnel.up.count(len);
-            // The frame's own header goes where the last of GTP-U's was: there is as much.
-            packet.trim_front(OUTER);
-            packet.truncate(ETHERNET + len);
-            packet.data_mut()[ETHERNET - 2..ETHERNET].copy_from_slice(&IPV4);
-            forget(packet);
-            false
-        });
-        done.len() - before
+        let teids = self.teids(burst, |teid| tunnels.prefetch(teid));
+        onward.sort(burst, |at, packet, ways| {
+            tunnels.take_out(packet, teids[at], ways)
+        })
     }
 
-    /// Puts users' packets into their tunnels. Frames with the headers of a G-PDU go to `done`,
-    /// the others stay, as they came: as [`decapsulate`](Self::decapsulate) has it.
-    pub fn encapsulate(
+    /// The same of what other gateways have handed on.
+    pub(crate) fn decapsulate_handed<W: Ways>(
+        &self,
+        tunnels: &mut Tunnels,
+        onward: &mut Onward<'_, W>,
+    ) -> usize {
+        let own = self.own.octets();
+        onward.handed.look_at(own, |teid| tunnels.prefetch(teid));
+        onward.sort_handed(own, |teid, packet, ways| {
+            tunnels.take_out(packet, teid, ways)
+        })
+    }
+
+    /// Puts users' packets into their tunnels, with the headers of a G-PDU. Returns how many.
+    pub(crate) fn encapsulate<W: Ways>(
         &self,
         tunnels: &mut Tunnels,
         burst: &mut Burst,
-        done: &mut Burst,
-        ways: &mut impl Ways,
+        onward: &mut Onward<'_, W>,
     ) -> usize {
-        let mut users = [None; BURST];
+        let (own, mut users) = (self.own.octets(), [None; BURST]);
         for (packet, user) in burst.iter().zip(&mut users) {
             *user = user_of(packet);
             if let Some(user) = *user {
-                let index = tunnels.pool.index(tunnels.core, user);
-                if let Some(tunnel) = tunnels.entries.get(index) {
-                    prefetch_write(tunnel);
-                }
+                tunnels.prefetch_user(user);
             }
         }
-        let template = self.template();
-        let (mut users, before) = (users.iter(), done.len());
-        burst.retain(done, |packet| {
-            let Some(user) = users.next().copied().flatten() else {
-                return true;
-            };
-            let len = word(&packet.data()[ETHERNET..], 2);
-            let Some(tunnel) = tunnels.of_user(user) else {
-                return true;
-            };
-            let way = ways.way(tunnel.peer_address);
-            if way.is_none_or(|way| OUTER + len > way.mtu) || packet.headroom() < OUTER {
-                return true;
-            }
-            tunnel.down.count(len);
-            packet.truncate(ETHERNET + len);
-            // The headroom was looked at.
-            if packet.prepend(OUTER).is_none() {
-                return true;
-            }
-            fill(packet, &template, (tunnel.peer, tunnel.peer_address), len);
-            false
-        });
-        done.len() - before
+        onward.sort(burst, |at, packet, ways| {
+            let tunnel = users[at].and_then(|user| tunnels.of_user(user));
+            tunnel.map_or(Fate::Stays, |tunnel| put_in(packet, tunnel, own, ways))
+        })
     }
 
-    /// Has G-PDUs go on into another tunnel. Frames that go on are in `done`, the others stay, as
-    /// they came: as [`decapsulate`](Self::decapsulate) has it.
-    pub(crate) fn pass_on(
+    /// Has G-PDUs go on into another tunnel. Returns how many.
+    pub(crate) fn pass_on<W: Ways>(
         &self,
         tunnels: &mut impl Joined,
         burst: &mut Burst,
-        done: &mut Burst,
-        ways: &mut impl Ways,
-    ) {
+        onward: &mut Onward<'_, W>,
+    ) -> usize {
         let teids = self.teids(burst, |teid| tunnels.prefetch(teid));
-        let template = self.template();
-        let mut teids = teids.iter();
-        burst.retain(done, |packet| {
-            let teid = teids.next().copied().unwrap_or_default();
-            let to = match teid {
-                0 => return true,
-                _ => tunnels.next(teid),
-            };
-            let Some((peer, address)) = to else {
-                return true;
-            };
-            let total = word(packet.data(), ETHERNET + 2);
-            if ways.way(address).is_none_or(|way| total > way.mtu) {
-                return true;
-            }
-            packet.truncate(ETHERNET + total);
-            fill(packet, &template, (peer, address), total - OUTER);
-            tunnels.count(teid);
-            false
-        });
+        let own = self.own.octets();
+        onward.sort(burst, |at, packet, ways| {
+            // Behind it there may be padding.
+            let total = packet.data().get(ETHERNET..INNER_AT);
+            let total = total.map_or(0, |ip| word(ip, 2));
+            join(packet, total, teids[at], (tunnels, own), ways)
+        })
+    }
+
+    /// The same of what other gateways have handed on.
+    pub(crate) fn pass_on_handed<W: Ways>(
+        &self,
+        tunnels: &mut impl Joined,
+        onward: &mut Onward<'_, W>,
+    ) -> usize {
+        let own = self.own.octets();
+        onward.handed.look_at(own, |teid| tunnels.prefetch(teid));
+        onward.sort_handed(own, |teid, packet, ways| {
+            let total = packet.len() - ETHERNET;
+            join(packet, total, teid, (tunnels, own), ways)
+        })
     }
 
     /// The tunnel of each frame, see [`teid_of`]; each is said to `look_at`.
     #[inline]
     fn teids(&self, burst: &Burst, look_at: impl Fn(u32)) -> [u32; BURST] {
         let (own, mut teids) = (self.own.octets(), [0_u32; BURST]);
-        for (packet, teid) in burst.iter().zip(&mut teids) {
+        for (packet, teid) in burst.as_packets().iter().zip(&mut teids) {
             *teid = teid_of(packet, own);
             if *teid != 0 {
                 look_at(*teid);
@@ -190,155 +290,114 @@ impl Plane {
         }
         teids
     }
+}
 
-    /// All headers, but for what differs between packets: lengths, the peer's address, the sum.
-    fn template(&self) -> Template {
-        let mut bytes = [0; INNER_AT];
-        bytes[ETHERNET - 2..ETHERNET].copy_from_slice(&IPV4);
-        let ip = &mut bytes[ETHERNET..ETHERNET + ipv4::HEADER_LEN];
-        // Not to be fragmented, so no identification is needed (RFC 6864 4.1).
-        ip[..12].copy_from_slice(&[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, protocol::UDP, 0, 0]);
-        ip[12..16].copy_from_slice(&self.own.octets());
-        let sum = checksum::sum(ip);
-        let ports = gtpu::PORT.to_be_bytes();
-        let udp = &mut bytes[ETHERNET + ipv4::HEADER_LEN..GTPU_AT];
-        udp[..2].copy_from_slice(&ports);
-        udp[2..4].copy_from_slice(&ports);
-        bytes[GTPU_AT..].copy_from_slice(&gtpu::header(0, 0));
-        Template { bytes, sum }
+impl Tunnels {
+    /// Asks for the memory of a tunnel that is looked at soon.
+    #[inline]
+    fn prefetch(&self, teid: u32) {
+        if let Some(tunnel) = self.entries.get(self.space.index(teid) as usize) {
+            prefetch_write(tunnel);
+        }
+    }
+
+    #[inline]
+    fn prefetch_user(&self, user: [u8; 4]) {
+        if let Some(tunnel) = self.entries.get(self.pool.index(self.core, user)) {
+            prefetch_write(tunnel);
+        }
+    }
+
+    /// Takes a user's packet out of a tunnel, if it is that user's and in the common form. 0 is no
+    /// tunnel.
+    #[inline]
+    fn take_out<W: Ways>(&mut self, packet: &mut Packet, teid: u32, ways: &mut W) -> Fate<W::Path> {
+        let Some(inner) = packet.data().get(INNER_AT..).filter(|_| teid != 0) else {
+            return Fate::Stays;
+        };
+        let (Some(tunnel), Some(header)) = (self.of_id(teid), inner.first_chunk()) else {
+            return Fate::Stays;
+        };
+        // RFC 2827: a user has one address. Packets to this host itself are refused elsewhere.
+        let len = word(header, 2);
+        if !is_plain(header, inner.len()) || tunnel.user != address(header, 12) {
+            return Fate::Stays;
+        }
+        let way = ways.way(address(header, 16));
+        let Some(way) = way.filter(|way| !way.is_own && len <= way.mtu) else {
+            return Fate::Stays;
+        };
+        tunnel.up.count(len);
+        // The frame's own header goes where the last of GTP-U's was: there is as much.
+        packet.trim_front(OUTER);
+        packet.truncate(ETHERNET + len);
+        packet.data_mut()[ETHERNET - 2..ETHERNET].copy_from_slice(&IPV4);
+        forget(packet);
+        Fate::Leaves(way.path)
     }
 }
 
-/// The EtherType of IPv4.
-const IPV4: [u8; 2] = ethernet::EtherType::IPV4.0.to_be_bytes();
-
-struct Template {
-    bytes: [u8; INNER_AT],
-    /// Of the IPv4 header, without length and destination.
-    sum: u16,
-}
-
-/// Writes the headers of a G-PDU of `len` bytes to the peer's end. The UDP checksum is 0: over IPv4
-/// it may be (TS 29.281 4.4.2, RFC 768), and the user's packet has its own.
+/// Puts a user's packet into a tunnel.
 #[inline]
-fn fill(packet: &mut Packet, template: &Template, peer: (u32, [u8; 4]), len: usize) {
-    forget(packet);
-    let (teid, address) = peer;
-    let headers = &mut packet.data_mut()[..INNER_AT];
-    headers.copy_from_slice(&template.bytes);
-    let total = ((OUTER + len) as u16).to_be_bytes();
-    let udp_len = ((OUTER - ipv4::HEADER_LEN + len) as u16).to_be_bytes();
-    let ip = ETHERNET;
-    headers[ip + 2..ip + 4].copy_from_slice(&total);
-    headers[ip + 16..ip + 20].copy_from_slice(&address);
-    let [a, b, c, d] = address;
-    let words = [total, [a, b], [c, d]].map(|word| u32::from(u16::from_be_bytes(word)));
-    let mut sum = u32::from(template.sum) + words.iter().sum::<u32>();
-    sum = (sum & 0xffff) + (sum >> 16);
-    sum = (sum & 0xffff) + (sum >> 16);
-    headers[ip + 10..ip + 12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
-    let udp = ip + ipv4::HEADER_LEN;
-    headers[udp + 4..udp + 6].copy_from_slice(&udp_len);
-    headers[GTPU_AT + 2..GTPU_AT + 4].copy_from_slice(&(len as u16).to_be_bytes());
-    headers[GTPU_AT + 4..GTPU_AT + 8].copy_from_slice(&teid.to_be_bytes());
-}
-
-#[inline]
-fn word(bytes: &[u8], at: usize) -> usize {
-    usize::from(u16::from_be_bytes([bytes[at], bytes[at + 1]]))
-}
-
-/// Whether only the slow path takes a frame: one to be cut, or one that had a VLAN tag.
-#[inline]
-fn is_odd(packet: &Packet) -> bool {
-    let odd = Offload::GSO | Offload::VLAN | Offload::VLAN_8021AD;
-    packet.meta().offload.intersects(odd)
-}
-
-/// What is known of a frame as it came is not so of what becomes of it.
-#[inline]
-fn forget(packet: &mut Packet) {
-    let received = Offload::CSUM_PARTIAL | Offload::CSUM_VALID | Offload::RSS;
-    packet.meta_mut().offload.remove(received);
-}
-
-#[inline]
-fn address(ip: &[u8], at: usize) -> [u8; 4] {
-    [ip[at], ip[at + 1], ip[at + 2], ip[at + 3]]
-}
-
-/// Whether a user's packet, with room for a header, is in the common form: IPv4 without options,
-/// whole, with a header that is right (RFC 1812 5.2.2), to a single host.
-#[inline]
-fn is_plain(inner: &[u8]) -> bool {
-    inner[0] == 0x45
-        && word(inner, 6) & 0x3fff == 0
-        && (ipv4::HEADER_LEN..=inner.len()).contains(&word(inner, 2))
-        // RFC 1122 3.2.1.3: 0, 127, groups and what is reserved.
-        && !matches!(inner[16], 0 | 127 | 224..)
-        && checksum::sum(&inner[..ipv4::HEADER_LEN]) == 0xffff
-}
-
-/// The tunnel of a frame in the common form: IPv4 without options, whole, to us; UDP; a G-PDU
-/// without optional fields, with at least an IP header in it. All lengths agree. 0 for any other.
-#[inline]
-fn teid_of(packet: &Packet, own: [u8; 4]) -> u32 {
-    let b = packet.data();
-    if b.len() < INNER_AT + ipv4::HEADER_LEN || is_odd(packet) {
-        return 0;
+fn put_in<W: Ways>(
+    packet: &mut Packet,
+    tunnel: &mut Tunnel,
+    own: [u8; 4],
+    ways: &mut W,
+) -> Fate<W::Path> {
+    let len = word(packet.data(), ETHERNET + 2);
+    let way = ways.way(tunnel.peer_address);
+    let Some(way) = way.filter(|way| OUTER + len <= way.mtu) else {
+        return Fate::Stays;
+    };
+    if packet.prepend(OUTER).is_none() {
+        return Fate::Stays;
     }
-    let is_common = b[12..15] == [0x08, 0x00, 0x45]
-        && word(b, ETHERNET + 6) & 0x3fff == 0
-        && b[ETHERNET + 9] == protocol::UDP
-        && b[ETHERNET + 16..ETHERNET + 20] == own
-        && word(b, GTPU_AT - 6) == usize::from(gtpu::PORT)
-        && b[GTPU_AT..GTPU_AT + 2] == [0x30, gtpu::message::G_PDU];
-    let total = word(b, ETHERNET + 2);
-    let inner = word(b, GTPU_AT + 2);
-    let is_sound = ETHERNET + total <= b.len()
-        && total == OUTER + inner
-        && inner >= ipv4::HEADER_LEN
-        && word(b, GTPU_AT - 4) == OUTER - ipv4::HEADER_LEN + inner;
-    if !is_common || !is_sound || !is_intact(packet, ETHERNET + total) {
-        return 0;
-    }
-    u32::from_be_bytes(address(b, GTPU_AT + 4))
+    tunnel.down.count(len);
+    packet.truncate(INNER_AT + len);
+    let end = End {
+        from: own,
+        to: tunnel.peer_address,
+        teid: tunnel.peer,
+    };
+    go_on(packet, end, way)
 }
 
-/// Whether the outer checksums are right, or there is none.
+/// Has a G-PDU, an IP packet of `total` bytes, go on into the tunnel that its own is joined to. 0
+/// is no tunnel.
 #[inline]
-fn is_intact(packet: &Packet, end: usize) -> bool {
-    let b = packet.data();
-    let ip = &b[ETHERNET..ETHERNET + ipv4::HEADER_LEN];
-    if checksum::sum(ip) != 0xffff {
-        return false;
-    }
-    let has_none = word(b, GTPU_AT - 2) == 0;
-    let offload = packet.meta().offload;
-    if has_none || offload.intersects(Offload::CSUM_VALID | Offload::CSUM_PARTIAL) {
-        return true;
-    }
-    let datagram = &b[ETHERNET + ipv4::HEADER_LEN..end];
-    let addresses = checksum::sum(&ip[12..20]);
-    let rest = u16::from(protocol::UDP).wrapping_add(datagram.len() as u16);
-    let pseudo = checksum::add(addresses, rest);
-    checksum::add(pseudo, checksum::sum(datagram)) == 0xffff
+fn join<W: Ways>(
+    packet: &mut Packet,
+    total: usize,
+    teid: u32,
+    (tunnels, own): (&mut impl Joined, [u8; 4]),
+    ways: &mut W,
+) -> Fate<W::Path> {
+    let next = (teid != 0).then(|| tunnels.next(teid)).flatten();
+    let Some((peer, to)) = next else {
+        return Fate::Stays;
+    };
+    let way = ways.way(to);
+    let Some(way) = way.filter(|way| total <= way.mtu) else {
+        return Fate::Stays;
+    };
+    tunnels.count(teid);
+    packet.truncate(ETHERNET + total);
+    let end = End {
+        from: own,
+        to,
+        teid: peer,
+    };
+    go_on(packet, end, way)
 }
 
-/// The user that a frame goes to: an IPv4 packet, whole and in one piece of memory.
+/// A G-PDU goes on to a peer's end. To another gateway of this host it goes without new headers,
+/// which nobody would look at.
 #[inline]
-fn user_of(packet: &Packet) -> Option<[u8; 4]> {
-    let b = packet.data();
-    if b.len() < ETHERNET + ipv4::HEADER_LEN || b[12..14] != IPV4 {
-        return None;
+fn go_on<P>(packet: &mut Packet, end: End, way: Way<P>) -> Fate<P> {
+    if way.is_own {
+        return Fate::GoesOn(end);
     }
-    let inner = &b[ETHERNET..];
-    let header_len = usize::from(inner[0] & 0x0f) * 4;
-    let is_sound = inner[0] >> 4 == 4
-        && header_len >= ipv4::HEADER_LEN
-        && (header_len..=inner.len()).contains(&word(inner, 2))
-        && checksum::sum(&inner[..header_len]) == 0xffff
-        && !is_odd(packet)
-        && !packet.meta().offload.intersects(Offload::CSUM_PARTIAL);
-    is_sound.then_some(address(inner, 16))
+    write_headers(packet, &end);
+    Fate::Leaves(way.path)
 }

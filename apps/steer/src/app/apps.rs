@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::NEVER;
+use linerate_epc::tunnels::Handed;
 use linerate_stack::socket::{Event, Io, SocketId};
 
 use super::{App, Error, PARCEL, Tokens, done_with};
@@ -307,20 +308,27 @@ impl App for Apps {
         !self.gateways.is_empty()
     }
 
-    fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst) -> bool {
-        let mut is_for_others = true;
-        // What one has sent to another may be the next one's again: a packet goes by each once.
-        for _ in 0..self.gateways.len() {
-            if !is_for_others || burst.is_empty() {
-                break;
-            }
-            is_for_others = false;
-            for index in 0..self.gateways.len() {
-                let app = self.at(self.gateways[index]);
-                is_for_others |= app.is_some_and(|app| app.burst(io, burst));
+    fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst, handed: &mut Handed) {
+        for index in 0..self.gateways.len() {
+            if let Some(app) = self.at(self.gateways[index]) {
+                app.burst(io, burst, handed);
             }
         }
-        is_for_others
+        self.handed(io, handed);
+    }
+
+    fn handed(&mut self, io: &mut Io<'_>, handed: &mut Handed) {
+        // What one has handed on may be the next one's again: a packet goes by each once.
+        for _ in 0..self.gateways.len() {
+            for index in 0..self.gateways.len() {
+                if handed.is_empty() {
+                    return;
+                }
+                if let Some(app) = self.at(self.gateways[index]) {
+                    app.handed(io, handed);
+                }
+            }
+        }
     }
 
     fn claims(&self, packet: &Packet) -> bool {

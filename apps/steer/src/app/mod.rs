@@ -13,6 +13,8 @@ use std::net::SocketAddr;
 use linerate_core::env::Clock;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::{Egress, NEVER, Stage};
+use linerate_epc::tunnels::Handed;
+use linerate_stack::host::InterfaceId;
 use linerate_stack::socket::{Connect, ConnectError, Event, Io, IpOptions};
 use linerate_stack::socket::{Listen, ListenerId, SocketId, Stack};
 
@@ -95,11 +97,14 @@ pub trait App: Send {
     }
 
     /// A gateway takes of a burst, whole frames to our MAC address, what it can deal with at once.
-    /// What it has turned into packets to an address of this host stays in the burst, and it
-    /// returns true: other gateways are to look.
-    fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst) -> bool {
-        let _ = (io, burst);
-        false
+    /// What goes on in a tunnel that ends at this host is in `handed` then.
+    fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst, handed: &mut Handed) {
+        let _ = (io, burst, handed);
+    }
+
+    /// A gateway takes what another one has handed on, as far as it is for this one.
+    fn handed(&mut self, io: &mut Io<'_>, handed: &mut Handed) {
+        let _ = (io, handed);
     }
 
     /// Whether a gateway takes this packet, a whole frame to our MAC address.
@@ -251,9 +256,15 @@ impl Served {
         if app.is_gateway() {
             let (mut others, mut claimed) = (Burst::new(), Burst::new());
             let host = stack.host();
-            burst.retain(&mut others, |packet| host.is_to_us(packet));
+            // As a rule all are, and none is moved.
+            if !burst.iter().all(|packet| host.is_to_us(packet)) {
+                burst.retain(&mut others, |packet| host.is_to_us(packet));
+            }
+            let mut handed = Handed::new();
             let mut io = stack.io(now_ns, out);
-            app.burst(&mut io, burst);
+            app.burst(&mut io, burst, &mut handed);
+            // The stack takes them as what has come to this host from itself.
+            handed.give_up(burst, InterfaceId::LOOPBACK.number());
             burst.retain(&mut claimed, |packet| !app.claims(packet));
             for packet in claimed.drain() {
                 app.packet(&mut io, packet);

@@ -36,8 +36,9 @@ use std::ops::Range;
 use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::NEVER;
+use linerate_epc::tunnels::{Handed, Leaving};
 use linerate_epc::{Cores, Link, Notice, Owner, Sink};
-use linerate_stack::host::InterfaceId;
+use linerate_stack::host::Path;
 use linerate_stack::host::udp::{Bind, UdpId};
 use linerate_stack::socket::{Event, Io, Listen, Source};
 use linerate_tables::parse::Checksums;
@@ -52,8 +53,6 @@ use role::Role;
 use streams::{Carrier, Front, Place, Streams};
 use ways::{HostWays, Known};
 
-/// The destination of an IPv4 packet in a frame.
-const TO: usize = ethernet::HEADER_LEN + 16;
 /// Datagrams of a socket in a round.
 const DATAGRAMS: usize = 64;
 /// Steps that a node takes in a round, of what is due.
@@ -123,7 +122,10 @@ pub struct Epc<R> {
     streams: Streams,
     known: Known,
     outbox: Outbox,
+    /// For other lcores.
     leaving: VecDeque<(Member, Packet)>,
+    /// Users' packets that leave by ports; empty between two bursts.
+    frames: Leaving<Path>,
     checksums: Checksums,
     /// When the node has something to do, in nanoseconds.
     next_ns: u64,
@@ -146,6 +148,7 @@ impl<R: Role> Epc<R> {
             known: Known::new(),
             outbox: Outbox::default(),
             leaving: VecDeque::new(),
+            frames: Leaving::new(),
             checksums: Checksums::new(Isa::detect()),
             next_ns: 0,
             counts: Counts::default(),
@@ -447,42 +450,24 @@ impl<R: Role> App for Epc<R> {
         self.node.is_gateway()
     }
 
-    fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst) -> bool {
-        let (now_ns, mut done) = (io.now_ns(), Burst::new());
-        let (_, host, out) = io.udp();
-        let mut ways = HostWays {
-            host,
-            known: &mut self.known,
-            now_ns,
-        };
-        self.node.forward(burst, &mut done, &mut ways);
-        self.counts.in_bursts += done.len() as u64;
-        let mut is_for_others = false;
-        for mut packet in done.drain() {
-            let to = packet.data().get(TO..).and_then(|to| to.first_chunk());
-            let to = to.copied().unwrap_or_default();
-            match ways.path(to) {
-                Some(path) if path.is_loopback() => {
-                    packet.set_port(InterfaceId::LOOPBACK.number());
-                    // There is room: it has come out of it.
-                    if let Err(packet) = burst.push(packet) {
-                        out.consume_one(packet);
-                    }
-                    is_for_others = true;
-                }
-                Some(path) => {
-                    let to = Ipv4Addr::from(to).into();
-                    let sent = ways.host.send_frame(path, packet, to, now_ns, out);
-                    self.counts.unsent += u64::from(sent.is_err());
-                }
-                // There was one when the packet was looked at.
-                None => {
-                    out.consume_one(packet);
-                    self.counts.unsent += 1;
-                }
-            }
-        }
-        is_for_others
+    fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst, handed: &mut Handed) {
+        let (now_ns, (_, host, out)) = (io.now_ns(), io.udp());
+        let mut ways = HostWays::new(host, &mut self.known, now_ns);
+        let leaving = &mut self.frames;
+        let passed = self.node.forward(burst, leaving, handed, &mut ways);
+        self.counts.in_bursts += passed as u64;
+        let unsent = ways::send(leaving, host, now_ns, out);
+        self.counts.unsent += unsent;
+    }
+
+    fn handed(&mut self, io: &mut Io<'_>, handed: &mut Handed) {
+        let (now_ns, (_, host, out)) = (io.now_ns(), io.udp());
+        let mut ways = HostWays::new(host, &mut self.known, now_ns);
+        let leaving = &mut self.frames;
+        let passed = self.node.forward_handed(leaving, handed, &mut ways);
+        self.counts.in_bursts += passed as u64;
+        let unsent = ways::send(leaving, host, now_ns, out);
+        self.counts.unsent += unsent;
     }
 
     fn claims(&self, packet: &Packet) -> bool {

@@ -97,12 +97,13 @@ pub(super) fn send_packet(io: &mut Io<'_>, bytes: &[u8]) -> Beyond {
     let Ok(ip) = Ipv4::new_checked(bytes) else {
         return Beyond::Unsent;
     };
-    if host.is_own(ip.dst().into()) {
-        return Beyond::Own;
-    }
-    let Ok((mut path, _)) = host.path(None, ip.dst().into()) else {
+    // RFC 2644: none to the broadcast address of a network of ours either.
+    let Some(mut path) = host.path_through(ip.dst().into()) else {
         return Beyond::Unsent;
     };
+    if path.is_loopback() {
+        return Beyond::Own;
+    }
     if ip.is_fragment() {
         return Beyond::Unsent;
     }

@@ -41,6 +41,9 @@ fn beyond() -> String {
     interface(0, "\"192.0.2.2/24\"") + "[[route]]\nto = \"100.64.0.0/10\"\nvia = \"192.0.2.1\"\n"
 }
 
+/// Starts machines with so many lcores and users who do as a profile says; the PGW's number.
+type Start = fn(&mut Net, usize, &str) -> usize;
+
 /// Three machines: base stations, all of the core, the network beyond; the number of the second.
 fn together(net: &mut Net, lcores: usize, profile: &str) -> usize {
     let core = interface(
@@ -154,9 +157,15 @@ fn nodes_live_on_machines_of_their_own_with_three_lcores() {
 #[test]
 fn idle_users_are_paged_for_what_comes_for_them() {
     const IDLE: &str = "connected = 0.5\npackets = 1\nidle = 1000.0\nrounds = 0\n";
-    for lcores in [1, 2] {
+    // On one machine, too, the SGW's slow path has what the PGW hands to it.
+    for (start, lcores) in [
+        (apart as Start, 1),
+        (apart, 2),
+        (together, 1),
+        (together, 2),
+    ] {
         let mut net = Net::new(4);
-        let pgw = apart(&mut net, lcores, IDLE);
+        let pgw = start(&mut net, lcores, IDLE);
         net.pass(10 * SECOND);
         assert_eq!(
             net.count("ran", "users_idle"),
@@ -188,4 +197,36 @@ fn idle_users_are_paged_for_what_comes_for_them() {
         assert_eq!(net.count("pgw", "packets_unknown"), unknown, "{all}");
         net.assert_exact();
     }
+}
+
+#[test]
+fn rfc_2644_users_send_no_broadcast_to_the_network_beyond() {
+    let mut net = Net::new(5);
+    together(&mut net, 1, LIFE);
+    let broadcast = Ipv4Addr::new(192, 0, 2, 255);
+    let users = ran(LIFE).replace(&BEYOND.to_string(), &broadcast.to_string());
+    // Other users than those of the first base stations.
+    let users = users.replace("10.0.1.", "10.0.2.");
+    let users = users.replace("001010000000001", "001010000000101");
+    net.start(
+        "broadcasters",
+        1,
+        &[0],
+        &users.replace("\"ran\"", "\"others\""),
+    );
+    net.pass(20 * SECOND);
+    let all = net.all_counts();
+    for (app, name, value) in [
+        ("others", "up_packets", USERS * 10),
+        ("others", "down_packets", 0),
+        ("ran", "down_packets", USERS * 10),
+        ("pgw", "up_packets", USERS * 20),
+        ("pgw", "unsent", USERS * 10),
+        ("pgw", "to_own", 0),
+    ] {
+        assert_eq!(net.count(app, name), value, "{app} {name}\n{all}");
+    }
+    let to = |frame: &Vec<u8>| frame.get(30..34) == Some(&broadcast.octets()[..]);
+    assert!(!net.beyond.iter().any(to));
+    net.assert_exact();
 }

@@ -47,8 +47,8 @@ pub(super) struct Net {
     pool: Pool,
     cache: PoolCache,
     random: Random,
-    /// Frames of the first network.
-    pub(super) seen: Vec<Vec<u8>>,
+    /// Frames of all networks but the first.
+    pub(super) beyond: Vec<Vec<u8>>,
 }
 
 impl Net {
@@ -64,7 +64,7 @@ impl Net {
             cache: PoolCache::new(std::slice::from_ref(&pool)),
             pool,
             random: Random::new(seed),
-            seen: Vec::new(),
+            beyond: Vec::new(),
         }
     }
 
@@ -155,8 +155,8 @@ impl Net {
                 let frames: Vec<Packet> = line.lock().unwrap().drain(..).collect();
                 for packet in frames {
                     any = true;
-                    if network == 0 {
-                        self.seen.push(packet.data().to_vec());
+                    if network != 0 {
+                        self.beyond.push(packet.data().to_vec());
                     }
                     self.arrive(packet, network, (from, port));
                 }

@@ -48,8 +48,6 @@ pub struct PgwCounts {
     pub replaced: u64,
     /// Sessions of peers that restarted.
     pub lost: u64,
-    /// Requests refused, for want of room or by their contents.
-    pub refused: u64,
     /// Packets of users.
     pub up_packets: u64,
     pub down_packets: u64,
@@ -139,19 +137,6 @@ impl Pgw {
         self.sessions.remove(id).is_some()
     }
 
-    fn refuse(
-        &mut self,
-        now_ns: u64,
-        ask: (SocketAddrV4, u32),
-        kind: u8,
-        teid: u32,
-        refusal: Refusal,
-        out: &mut impl Sink,
-    ) {
-        self.counts.refused += 1;
-        self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
-    }
-
     fn request(
         &mut self,
         now_ns: u64,
@@ -171,7 +156,7 @@ impl Pgw {
                 if let Err(refusal) = done {
                     let teid = sender.map_or(0, |sender| sender.teid);
                     let kind = message::CREATE_SESSION_RESPONSE;
-                    self.refuse(now_ns, ask, kind, teid, refusal, out);
+                    self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
                 }
             }
             message::MODIFY_BEARER_REQUEST => {
@@ -182,7 +167,7 @@ impl Pgw {
                     .and_then(|found| self.modify(id, &found));
                 match done {
                     Ok(()) => self.gtp.accept(now_ns, ask, kind, teid, out, |_| {}),
-                    Err(refusal) => self.refuse(now_ns, ask, kind, teid, refusal, out),
+                    Err(refusal) => self.gtp.refuse(now_ns, ask, kind, teid, refusal, out),
                 }
             }
             message::DELETE_SESSION_REQUEST => {
@@ -193,7 +178,7 @@ impl Pgw {
                         self.counts.deleted += 1;
                         self.gtp.accept(now_ns, ask, kind, teid, out, |_| {});
                     }
-                    Err(refusal) => self.refuse(now_ns, ask, kind, teid, refusal, out),
+                    Err(refusal) => self.gtp.refuse(now_ns, ask, kind, teid, refusal, out),
                 }
             }
             _ => self.gtp.counts.stray += 1,

@@ -51,8 +51,6 @@ pub struct SgwCounts {
     pub replaced: u64,
     /// Sessions of peers that restarted.
     pub lost: u64,
-    /// Requests refused, for want of room or by their contents.
-    pub refused: u64,
     pub up_packets: u64,
     pub down_packets: u64,
     pub buffered: u64,

@@ -67,6 +67,8 @@ pub struct EndpointCounts {
     pub given_up: u64,
     /// Requests that were not made, since as many as may be are in flight.
     pub refused: u64,
+    /// Requests of peers that were refused, for want of room or by their contents.
+    pub refusals: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -383,7 +385,7 @@ impl<P: Copy + Default> Endpoint<P> {
         });
     }
 
-    /// Answers that a request was refused, and why.
+    /// Answers that a request was refused, and why; counts it.
     pub fn refuse(
         &mut self,
         now_ns: u64,
@@ -393,6 +395,7 @@ impl<P: Copy + Default> Endpoint<P> {
         refusal: Refusal,
         out: &mut impl Sink,
     ) {
+        self.counts.refusals += 1;
         self.answer(now_ns, ask, kind, teid, out, |to| put_cause(to, refusal));
     }
 

@@ -40,7 +40,7 @@ impl Sgw {
                 if let Err(refusal) = done {
                     let teid = sender.map_or(0, |sender| sender.teid);
                     let kind = message::CREATE_SESSION_RESPONSE;
-                    self.refuse(now_ns, ask, kind, teid, refusal, out);
+                    self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
                 }
             }
             message::MODIFY_BEARER_REQUEST => {
@@ -60,7 +60,7 @@ impl Sgw {
                     }
                     Err(refusal) => {
                         let teid = self.mme_teid(id);
-                        self.refuse(now_ns, ask, kind, teid, refusal, out);
+                        self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
                     }
                 }
             }
@@ -71,31 +71,18 @@ impl Sgw {
                 let teid = self.mme_teid(id);
                 match known.and(contents) {
                     Ok(_) => self.gtp.accept(now_ns, ask, kind, teid, out, |_| {}),
-                    Err(refusal) => self.refuse(now_ns, ask, kind, teid, refusal, out),
+                    Err(refusal) => self.gtp.refuse(now_ns, ask, kind, teid, refusal, out),
                 }
             }
             message::DELETE_SESSION_REQUEST => {
                 if let Err(refusal) = self.delete(now_ns, ask, id, out) {
                     let (kind, teid) = (message::DELETE_SESSION_RESPONSE, self.mme_teid(id));
-                    self.refuse(now_ns, ask, kind, teid, refusal, out);
+                    self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
                 }
             }
             message::DOWNLINK_DATA_NOTIFICATION_FAILURE => self.give_up(id),
             _ => self.gtp.counts.stray += 1,
         }
-    }
-
-    fn refuse(
-        &mut self,
-        now_ns: u64,
-        ask: (SocketAddrV4, u32),
-        kind: u8,
-        teid: u32,
-        refusal: Refusal,
-        out: &mut impl Sink,
-    ) {
-        self.counts.refused += 1;
-        self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
     }
 
     fn mme_teid(&self, id: u32) -> u32 {
@@ -359,7 +346,7 @@ impl Sgw {
         };
         let (ask, teid) = (session.asker(), session.mme.teid);
         let kind = message::CREATE_SESSION_RESPONSE;
-        self.refuse(now_ns, ask, kind, teid, refusal, out);
+        self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
         self.remove(id);
     }
 

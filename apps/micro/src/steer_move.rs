@@ -8,7 +8,7 @@
 //! look into their rings, and the peer's turn: so it grows with the connections that are busy.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -18,7 +18,6 @@ use linerate_core::packet::{Burst, Packet, Pool, PoolCache, PoolConfig};
 use linerate_core::ring::{Pop, spsc};
 use linerate_core::run::{Egress, Inlet, NEVER, Stage, TxPath, Worker};
 use linerate_dispatch::Owners;
-use linerate_stack::host::InterfaceConfig;
 use linerate_stack::reassembly;
 use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, Stack, StackConfig, interest};
 use linerate_stack::tcp::secret::Secret;
@@ -27,11 +26,10 @@ use linerate_steer::core::{StackHost, User, mesh};
 use linerate_steer::steering::map::MapConfig;
 use linerate_steer::steering::plan::{Arrival, Member, Plan, PortPlan, secret};
 use linerate_steer::steering::{Setup, Steered};
-use linerate_wire::MacAddr;
 
 use super::probe::pause;
 use super::random::mixed;
-use super::tcp::lost;
+use super::tcp::{self, address, lost};
 use super::{Row, Run, Sample};
 
 pub(super) const ROWS: &[Row] = &[
@@ -224,10 +222,6 @@ struct Bench {
     wrong: u64,
 }
 
-fn address(number: u8) -> IpAddr {
-    Ipv4Addr::new(192, 0, 2, number).into()
-}
-
 fn stack(number: u8, secret: Secret, now_ns: u64, out: &mut Egress) -> Result<Stack, Error> {
     let config = StackConfig {
         connections: 2 * CONNECTIONS as u32,
@@ -237,18 +231,7 @@ fn stack(number: u8, secret: Secret, now_ns: u64, out: &mut Egress) -> Result<St
         secret,
         ..StackConfig::default()
     };
-    let mut stack = Stack::new(&config, now_ns, out).map_err(std::io::Error::other)?;
-    let interface = InterfaceConfig {
-        mac: MacAddr::local(number),
-        addresses: vec![(address(number), 24)],
-        ..InterfaceConfig::default()
-    };
-    let host = stack.host();
-    let lan = host.add_interface(interface, now_ns, out);
-    let lan = lan.map_err(std::io::Error::other)?;
-    let other = 3 - number;
-    host.add_neighbour(lan, address(other), MacAddr::local(other), out);
-    Ok(stack)
+    tcp::stack(number, &config, now_ns, out)
 }
 
 impl Bench {

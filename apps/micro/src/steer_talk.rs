@@ -15,7 +15,7 @@
 //! answers are carried; the link is the talk's of 10 Gb/s. What a table cannot have of one core:
 //! cores that share a cache or memory's bandwidth, and lines that go from core to core.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use linerate_appliance::error::Error;
@@ -26,7 +26,6 @@ use linerate_core::ring::spsc;
 use linerate_core::run::{Egress, Inlet, Stage, TxPath, Worker, WorkerHandle};
 use linerate_dispatch::Owners;
 use linerate_drivers::Drivers;
-use linerate_stack::host::InterfaceConfig;
 use linerate_stack::reassembly;
 use linerate_stack::socket::{Event, Io, Listen, SocketId, Source, Stack, StackConfig, interest};
 use linerate_stack::tcp::secret::Secret;
@@ -36,9 +35,8 @@ use linerate_steer::steering::plan::{Arrival, Member, Plan, PortPlan, secret};
 use linerate_steer::steering::stage::Nobody;
 use linerate_steer::steering::{Setup, Steered};
 use linerate_tables::rss::{FrameHash, Model};
-use linerate_wire::MacAddr;
 
-use super::tcp::lost;
+use super::tcp::{self, address, lost};
 use super::{Row, Run, Sample};
 
 pub(super) const ROWS: &[Row] = &[
@@ -145,28 +143,13 @@ struct Bench {
     _ports: [Box<dyn Port>; 2],
 }
 
-fn address(number: u8) -> IpAddr {
-    Ipv4Addr::new(192, 0, 2, number).into()
-}
-
 fn stack(number: u8, secret: Secret, now_ns: u64, out: &mut Egress) -> Result<Stack, Error> {
     let config = StackConfig {
         connections: 2 * CONNECTIONS as u32,
         secret,
         ..StackConfig::default()
     };
-    let mut stack = Stack::new(&config, now_ns, out).map_err(std::io::Error::other)?;
-    let interface = InterfaceConfig {
-        mac: MacAddr::local(number),
-        addresses: vec![(address(number), 24)],
-        ..InterfaceConfig::default()
-    };
-    let host = stack.host();
-    let lan = host.add_interface(interface, now_ns, out);
-    let lan = lan.map_err(std::io::Error::other)?;
-    let other = 3 - number;
-    host.add_neighbour(lan, address(other), MacAddr::local(other), out);
-    Ok(stack)
+    tcp::stack(number, &config, now_ns, out)
 }
 
 /// A ring from one worker to another.

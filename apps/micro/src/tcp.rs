@@ -29,6 +29,27 @@ const PORTS: std::ops::Range<u32> = 1024..61_024;
 /// The server's first port.
 const SERVER_PORT: u16 = 8000;
 
+/// The stack of one of two ends, 1 and 2, that know each other's MAC addresses.
+pub(super) fn stack(
+    number: u8,
+    config: &StackConfig,
+    now_ns: u64,
+    out: &mut Egress,
+) -> Result<Stack, Error> {
+    let mut stack = Stack::new(config, now_ns, out).map_err(std::io::Error::other)?;
+    let interface = InterfaceConfig {
+        mac: MacAddr::local(number),
+        addresses: vec![(address(number), 24)],
+        ..InterfaceConfig::default()
+    };
+    let host = stack.host();
+    let lan = host.add_interface(interface, now_ns, out);
+    let lan = lan.map_err(std::io::Error::other)?;
+    let other = 3 - number;
+    host.add_neighbour(lan, address(other), MacAddr::local(other), out);
+    Ok(stack)
+}
+
 /// One stack and its end of the wire.
 pub(super) struct Station {
     pub(super) stack: Stack,
@@ -48,17 +69,7 @@ impl Station {
     ) -> Result<Self, Error> {
         let mut out = Egress::new(PoolCache::new(std::slice::from_ref(pool)));
         out.set_outlet(0, queues.tx.pop().map(TxPath::Queue));
-        let mut stack = Stack::new(config, now_ns, &mut out).map_err(std::io::Error::other)?;
-        let interface = InterfaceConfig {
-            mac: MacAddr::local(number),
-            addresses: vec![(address(number), 24)],
-            ..InterfaceConfig::default()
-        };
-        let host = stack.host();
-        let lan = host.add_interface(interface, now_ns, &mut out);
-        let lan = lan.map_err(std::io::Error::other)?;
-        let other = 3 - number;
-        host.add_neighbour(lan, address(other), MacAddr::local(other), &mut out);
+        let stack = stack(number, config, now_ns, &mut out)?;
         Ok(Self {
             stack,
             out,

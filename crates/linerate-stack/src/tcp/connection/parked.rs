@@ -72,11 +72,11 @@ pub struct Parked {
     rack_steps: u8,
     rack_persist: u8,
     retries: u8,
-    is_urgent_apart: bool,
-    soft: Option<SoftError>,
+    /// Whether the last urgent byte is kept apart, and the soft error: each with half of the bits.
+    odds: u8,
 }
 
-const _: () = assert!(size_of::<Parked>() <= 256);
+const _: () = assert!(size_of::<Parked>() <= 248);
 
 impl Connection {
     /// Whether nothing is under way or due, so that it can be [parked](Self::park).
@@ -226,8 +226,7 @@ impl Connection {
             rack_steps,
             rack_persist,
             retries,
-            is_urgent_apart,
-            soft,
+            odds: u8::from(is_urgent_apart) << 4 | SoftError::to_bits(soft),
         })
     }
 }
@@ -255,8 +254,9 @@ impl Parked {
         (new.last_data_ms, new.last_sent_ms) = (self.last_data_ms, self.last_sent_ms);
         (new.ack_delay_ms, new.rcv_mss) = (self.ack_delay_ms, self.rcv_mss);
         (new.quick_acks, new.ping_pong) = (self.quick_acks, self.ping_pong);
-        (new.retries, new.is_urgent_apart) = (self.retries, self.is_urgent_apart);
-        (new.soft, new.soft_seq) = (self.soft, self.snd_nxt);
+        (new.retries, new.is_urgent_apart) = (self.retries, self.odds >> 4 != 0);
+        new.soft = SoftError::from_bits(self.odds & 15);
+        new.soft_seq = self.snd_nxt;
         new.other_at = self.other_at;
         new.control.algorithm = match self.algorithm {
             Kept::Cubic(cubic) => Algorithm::Cubic(cubic),

@@ -6,10 +6,11 @@
 //! counts from when it was to be asked, so that a client that is late does not hide it.
 //!
 //! What others take of a CPU is no time of the stack: a turn that lasts longer than
-//! [`GAP_NS`], and as long again for each packet in it, has had something else in it. Questions
-//! whose time such a gap is in are left out, and so are those that were to be asked within as long
-//! again behind it, which is how long half a load takes to catch up. How many those are, and what
-//! the figure is with them, stands beside it.
+//! [`GAP_NS`], and [`PACKET_NS`] more for each packet in it, has had something else in it. What
+//! waits behind such a gap is late, too, until all that was due has been answered. So questions are
+//! judged by busy periods, from one moment in which none is under way or late to the next: those of
+//! a period with a gap are left out. How many they are, and what the figure is with them, stands
+//! beside it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,32 +38,63 @@ const CONNECTIONS: u32 = 32;
 /// Questions that may be under way at half load. Beyond that the schedule waits.
 const UNDER_WAY: usize = 4096;
 
-/// Times in which a CPU was another's, the last ones at least. Written by one thread.
+/// A packet costs a third of it.
+const PACKET_NS: u64 = 1_000;
+/// Gaps that are remembered: more than come until a period is judged.
+const GAPS: usize = 16;
+
+/// Times in which a CPU was another's, the last ones. Written by one thread.
 #[derive(Default)]
 struct Gaps {
-    from_ns: AtomicU64,
-    until_ns: AtomicU64,
+    from_ns: [AtomicU64; GAPS],
+    until_ns: [AtomicU64; GAPS],
+    count: AtomicU64,
+    /// Until when all are here.
+    seen_ns: AtomicU64,
 }
 
 impl Gaps {
     /// A turn is over that had so many packets.
     fn note(&self, began_ns: u64, ended_ns: u64, packets: usize) {
-        let took_ns = ended_ns - began_ns;
-        if took_ns <= GAP_NS * (1 + packets as u64) {
-            return;
+        if ended_ns - began_ns > GAP_NS + PACKET_NS * packets as u64 {
+            let count = self.count.load(Ordering::Relaxed);
+            let at = (count % GAPS as u64) as usize;
+            self.from_ns[at].store(began_ns, Ordering::Relaxed);
+            self.until_ns[at].store(ended_ns, Ordering::Relaxed);
+            self.count.store(count + 1, Ordering::Relaxed);
         }
-        // One that begins before the last is caught up with belongs to it.
-        if began_ns > self.until_ns.load(Ordering::Relaxed) {
-            self.from_ns.store(began_ns, Ordering::Relaxed);
-        }
-        self.until_ns.store(ended_ns + took_ns, Ordering::Release);
+        self.seen_ns.store(ended_ns, Ordering::Release);
     }
 
-    /// Whether one lies in the time of a question.
-    fn touch(&self, asked_ns: u64, answered_ns: u64) -> bool {
-        let until_ns = self.until_ns.load(Ordering::Acquire);
-        asked_ns < until_ns && self.from_ns.load(Ordering::Relaxed) < answered_ns
+    /// Whether all gaps before then are here: a turn is noted when what it sent has gone.
+    fn have_seen(&self, ns: u64) -> bool {
+        self.seen_ns.load(Ordering::Acquire) > ns
     }
+
+    /// Whether one lies in a period.
+    fn touch(&self, period: &Period) -> bool {
+        let mut gaps = self.from_ns.iter().zip(&self.until_ns);
+        gaps.any(|(from_ns, until_ns)| {
+            period.from_ns < until_ns.load(Ordering::Relaxed)
+                && from_ns.load(Ordering::Relaxed) < period.until_ns
+        })
+    }
+}
+
+/// From when the first of some questions was to be asked until none was under way.
+struct Period {
+    from_ns: u64,
+    until_ns: u64,
+    questions: usize,
+}
+
+impl Period {
+    /// Without a question yet.
+    const EMPTY: Self = Self {
+        from_ns: u64::MAX,
+        until_ns: 0,
+        questions: 0,
+    };
 }
 
 /// The server's thread: it answers until it is told to stop.
@@ -152,17 +184,17 @@ impl Client {
         true
     }
 
-    /// A turn. `due` says how many questions are to be asked by now, given the time and how many
-    /// have been answered in this turn; `answered` gets when a question was to be asked and when
-    /// its answer was there.
+    /// A turn; returns whether no question was under way any more when it began to ask. `due` says
+    /// how many are to be asked by now, given the time and how many have been answered in this
+    /// turn; `answered` gets when a question was to be asked and when its answer was there.
     fn turn(
         &mut self,
-        mut answered: impl FnMut(&Gaps, u64, u64),
+        mut answered: impl FnMut(u64, u64),
         mut due: impl FnMut(u64, usize) -> Option<u64>,
-    ) {
+    ) -> bool {
         let began_ns = self.began_ns;
         let mut packets = self.station.take(began_ns);
-        let (asked_ns, partly, gaps) = (&mut self.asked_ns, &mut self.partly, &self.gaps);
+        let (asked_ns, partly) = (&mut self.asked_ns, &mut self.partly);
         let (clock, mut answers) = (self.clock, 0);
         self.station.serve(began_ns, |io, event| {
             let Source::Connection(id) = event.source else {
@@ -174,12 +206,13 @@ impl Client {
                 let bytes = partly[id.index()] + count;
                 partly[id.index()] = bytes % MESSAGE;
                 for at_ns in asked_ns[id.index()].drain(..bytes / MESSAGE) {
-                    answered(gaps, at_ns, now_ns);
+                    answered(at_ns, now_ns);
                     answers += 1;
                 }
             }
         });
         self.under_way -= answers;
+        let is_clear = self.under_way == 0;
         while self.under_way < UNDER_WAY
             && let Some(at_ns) = due(began_ns, answers)
             && self.ask(at_ns, began_ns)
@@ -193,6 +226,7 @@ impl Client {
         let ended_ns = self.clock.ns(self.clock.now());
         self.gaps.note(began_ns, ended_ns, packets);
         self.began_ns = ended_ns;
+        is_clear
     }
 
     /// Answers a second, where each answer is another question.
@@ -202,7 +236,7 @@ impl Client {
         while self.began_ns < begun_ns + for_ns {
             let mut has_asked = 0;
             self.turn(
-                |_, _, _| answers += 1,
+                |_, _| answers += 1,
                 |now_ns, of_turn| {
                     let is_due = has_asked < to_ask + of_turn;
                     has_asked += 1;
@@ -218,7 +252,7 @@ impl Client {
     fn drain(&mut self) {
         let until_ns = self.began_ns + 1_000_000_000;
         while self.under_way > 0 && self.began_ns < until_ns {
-            self.turn(|_, _, _| {}, |_, _| None);
+            self.turn(|_, _| {}, |_, _| None);
         }
     }
 
@@ -230,23 +264,43 @@ impl Client {
         };
         let begun_ns = self.began_ns;
         let mut asked = 0_u64;
+        // Those whose gaps are not known yet, and how long each question took.
+        let (mut periods, mut took) = (VecDeque::new(), VecDeque::with_capacity(UNDER_WAY));
+        let (mut open, mut last_ns) = (Period::EMPTY, begun_ns);
         while self.began_ns < begun_ns + for_ns {
-            self.turn(
-                |own, at_ns, now_ns| {
+            let due_ns = |asked: u64| begun_ns + (asked as f64 * every_ns) as u64;
+            // What has come due since the last turn began is not late.
+            let is_timely = due_ns(asked) >= last_ns;
+            last_ns = self.began_ns;
+            let is_clear = self.turn(
+                |at_ns, now_ns| {
                     let took_ns = now_ns.saturating_sub(at_ns);
                     measured.all.record(took_ns, 1);
-                    if !own.touch(at_ns, now_ns) && !servers.touch(at_ns, now_ns) {
-                        measured.plain.record(took_ns, 1);
-                    }
+                    took.push_back(took_ns);
+                    open.from_ns = open.from_ns.min(at_ns);
+                    open.questions += 1;
                 },
                 |now_ns, _| {
-                    let at_ns = begun_ns + (asked as f64 * every_ns) as u64;
+                    let at_ns = due_ns(asked);
                     (at_ns <= now_ns).then(|| {
                         asked += 1;
                         at_ns
                     })
                 },
             );
+            if is_clear && is_timely && open.questions > 0 {
+                open.until_ns = self.began_ns;
+                periods.push_back(std::mem::replace(&mut open, Period::EMPTY));
+            }
+            while let Some(period) = periods.front()
+                && servers.have_seen(period.until_ns)
+            {
+                let is_plain = !self.gaps.touch(period) && !servers.touch(period);
+                for took_ns in took.drain(..period.questions).filter(|_| is_plain) {
+                    measured.plain.record(took_ns, 1);
+                }
+                periods.pop_front();
+            }
         }
         measured
     }
@@ -304,4 +358,34 @@ fn round_trips(row: &'static str, run: Run) -> Result<Sample, Error> {
         .with("left_out", answers - kept)
         .with("with_stolen_p999_us", us(all.percentile(99.9)))
         .with("connections", CONNECTIONS))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_another_s_if_a_gap_lies_in_it() {
+        let gaps = Gaps::default();
+        let touch = |from_ns, until_ns| {
+            gaps.touch(&Period {
+                from_ns,
+                until_ns,
+                questions: 1,
+            })
+        };
+        gaps.note(0, 1000, 0);
+        // Ten packets explain 12 us, and no more.
+        gaps.note(1000, 13_000, 10);
+        assert!(gaps.have_seen(12_999) && !gaps.have_seen(13_000) && !touch(0, 13_000));
+        gaps.note(13_000, 25_001, 10);
+        assert!(touch(0, 13_001) && touch(25_000, 26_000) && touch(0, 30_000));
+        assert!(!touch(0, 13_000) && !touch(25_001, 30_000));
+        // Only the last ones are known.
+        for number in 0..2 * GAPS as u64 {
+            let at_ns = 1_000_000 * (1 + number);
+            gaps.note(at_ns, at_ns + 10_000, 0);
+        }
+        assert!(!touch(1_000_000, 1_000_001) && touch(32_000_000, 32_000_001));
+    }
 }

@@ -165,7 +165,7 @@ fn million(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
 
 /// A server's work on a TCP connection with a question and an answer, in TSC cycles.
 fn tcp_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
-    Ok(micro(linerate, "tcp.conn", 1.0, cpus)?.value)
+    typical("tcp.conn", linerate, cpus)
 }
 
 /// How far the share of our CUBIC is from half, beside one of Linux on the same link.
@@ -176,12 +176,12 @@ fn fair(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
 
 /// An HTTP server's work on a request on one of 1 K kept connections, in TSC cycles.
 fn http_request(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
-    Ok(micro(linerate, "http.rr.ring", 1.0, cpus)?.value)
+    typical("http.rr.ring", linerate, cpus)
 }
 
 /// Its work on a connection with one request, in TSC cycles.
 fn http_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
-    Ok(micro(linerate, "http.conn.ring", 1.0, cpus)?.value)
+    typical("http.conn.ring", linerate, cpus)
 }
 
 /// How long 99.9 % of questions over TCP wait for their answers at half load, in microseconds.
@@ -206,7 +206,7 @@ fn idle_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, Task
 
 /// A forged SYN that is answered by a cookie, in TSC cycles.
 fn forged_syn(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
-    Ok(micro(linerate, "tcp.flood.syn", 1.0, cpus)?.value)
+    typical("tcp.flood.syn", linerate, cpus)
 }
 
 /// Memory of a flow over what it may take, in %: the worst of IPv4 and IPv6, with NAT and without.
@@ -266,7 +266,7 @@ fn hop(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
 
 /// A user's packet from base station to the network beyond, with a million tunnels.
 fn gtpu(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
-    Ok(micro(linerate, "epc.gtpu", 1.0, cpus)?.value)
+    typical("epc.gtpu", linerate, cpus)
 }
 
 /// How long a connection stands still that moves to another lcore, p99 of 10 000 moves.
@@ -382,6 +382,14 @@ fn micro(
     cpus: &Cpus,
 ) -> Result<Sample, TaskError> {
     measured(linerate, row, seconds, &cpus.list(false))
+}
+
+/// The median of five runs: single ones differ by a third where the machine is shared.
+fn typical(row: &str, linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
+    let runs = (0..5).map(|_| Ok(micro(linerate, row, 0.5, cpus)?.value));
+    let values = runs.collect::<Result<Vec<f64>, TaskError>>()?;
+    eprintln!("{row}: {values:.0?}");
+    Ok(super::stats::median(&values).unwrap_or(f64::NAN))
 }
 
 fn measured(

@@ -21,8 +21,9 @@ const LOOK: Duration = Duration::from_millis(5);
 const LOOK_PORTS: Duration = Duration::from_millis(250);
 /// The same while a device recovers.
 const LOOK_RECOVERY: Duration = Duration::from_millis(1);
-/// Frames that have not come after this long without any are lost.
-const QUIET: Duration = Duration::from_millis(40);
+/// Frames that have not come after this long without any are lost. A forwarder whose CPU others
+/// have, too, may wait its turn for a tenth of a second.
+const QUIET: Duration = Duration::from_millis(400);
 /// How long residual frames are waited for at most: the wait of RFC 2544 section 23.
 const RESIDUAL: Duration = Duration::from_secs(2);
 /// Warm-up before the first trial on a new stand, not counted: fills caches, tables and bridges.

@@ -135,8 +135,8 @@ fn build_ahead() {
     }
 }
 
-/// Leaves out the tests of tables that nobody shares: they are most of what there is to compile, and
-/// steps that are about threads have no use for them.
+/// Leaves out the tests of tables that nobody shares: they are most of what there is to compile,
+/// and steps that are about threads have no use for them.
 const THREADS_ONLY: &str = "--cfg linerate_threads";
 
 /// The loom models are the tests with `loom` in their path, built with `--cfg loom`.

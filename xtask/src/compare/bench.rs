@@ -1,5 +1,5 @@
-//! What is built and found before the first row, and a row by it: its rounds, in each a turn of ours
-//! and one of the peer.
+//! What is built and found before the first row, and a row by it: its rounds, in each a turn of
+//! ours and one of the peer.
 
 mod rounds;
 

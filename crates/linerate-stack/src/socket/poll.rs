@@ -29,7 +29,7 @@ pub mod interest {
     /// R1 went in vain and more follow (3.8.3); or there is a [soft error], which is ready until it
     /// is taken. Told to those who ask for it.
     ///
-    /// [soft error]: super::Io::take_soft_error
+    /// [soft error]: crate::socket::Io::take_soft_error
     pub const REPORT: u8 = 128;
 
     /// Those that events of a connection are of.

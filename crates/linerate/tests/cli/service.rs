@@ -218,9 +218,14 @@ fn steer_as_a_service() {
     std::fs::write(&service.file, config.replace("listen = 9", "listen = 10")).unwrap();
     service.signal(Signal::HUP);
     service.reloads("last reload: changed: 1 application");
-    std::fs::write(&service.file, config.replace("192.0.2.1", "192.0.2.2")).unwrap();
+    let config = config.replace("192.0.2.1", "192.0.2.2");
+    std::fs::write(&service.file, &config).unwrap();
     service.signal(Signal::HUP);
-    service.reloads("not while steer runs: [[interface]] is another");
+    service.reloads("last reload: changed: 1 application, 1 interface");
+    let longer = config.replace("addresses", "mtu = 1400\naddresses");
+    std::fs::write(&service.file, longer).unwrap();
+    service.signal(Signal::HUP);
+    service.reloads("not while steer runs: interface.mtu is another");
     service.ends();
 }
 

@@ -2,8 +2,8 @@
 //!
 //! Read [`rows`] first: the table. Both sides of a row are processes that print one figure; they
 //! run ours, peer, ours, peer, for at least five rounds, one at a time, and the medians are
-//! compared. [`mod@bench`] runs a row. [`ours`] runs `linerate bench micro`, [`peer`] our C programs
-//! that drive DPDK, [`forward`] DPDK's own applications, [`pair`] two processes of either,
+//! compared. [`mod@bench`] runs a row. [`ours`] runs `linerate bench micro`, [`peer`] our C
+//! programs that drive DPDK, [`forward`] DPDK's own applications, [`pair`] two processes of either,
 //! [`crossing`] and [`tcp`] the kernel as a router, [`bulk`] and [`lossy`] its TCP, [`http`] web
 //! servers, [`guests`] two guests. What is changed on the machine for it (huge pages, namespaces,
 //! the session's weight) is undone at the end.

@@ -11,7 +11,7 @@ use crate::gtp::user::{ROOM, echo_response, error_indication};
 use crate::gtp::{Contents, Refusal, missing, put, put_cause, put_f_teid, refusal};
 use crate::link::{Link, Node, Notice, Owner, Sink};
 use crate::sgw::tunnel;
-use crate::tunnels::{AddressPool, Handed, Leaving, Onward, Plane, Refused, Tunnels, Ways};
+use crate::tunnels::{AddressPool, Onward, Plane, Refused, Tunnels, Ways};
 use crate::{Cores, EpcError};
 use linerate_core::packet::Burst;
 use linerate_wire::gtpc::ie::{
@@ -312,44 +312,20 @@ impl Pgw {
     }
 
     /// Takes users' packets in their tunnels and from beyond, in frames of a burst, as far as they
-    /// are in the common form. What leaves is in `leaving`, what is for another gateway of this
-    /// host in `handed`; the rest stays, to be [received](Node::receive) one by one. Returns how
-    /// many did not stay.
-    pub fn forward<W: Ways>(
-        &mut self,
-        burst: &mut Burst,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        let (plane, mut onward) = (
-            Plane { own: self.user },
-            Onward {
-                leaving,
-                handed,
-                ways,
-            },
-        );
-        let up = plane.decapsulate(&mut self.tunnels, burst, &mut onward);
-        let down = plane.encapsulate(&mut self.tunnels, burst, &mut onward);
+    /// are in the common form. The rest stays, to be [received](Node::receive) one by one. Returns
+    /// how many did not stay.
+    pub fn forward<W: Ways>(&mut self, burst: &mut Burst, onward: &mut Onward<'_, W>) -> usize {
+        let plane = Plane { own: self.user };
+        let up = plane.decapsulate(&mut self.tunnels, burst, onward);
+        let down = plane.encapsulate(&mut self.tunnels, burst, onward);
         self.counts.up_packets += up as u64;
         self.counts.down_packets += down as u64;
         up + down
     }
 
     /// The same of what another gateway has handed on to this one.
-    pub fn forward_handed<W: Ways>(
-        &mut self,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        let mut onward = Onward {
-            leaving,
-            handed,
-            ways,
-        };
-        let up = Plane { own: self.user }.decapsulate_handed(&mut self.tunnels, &mut onward);
+    pub fn forward_handed<W: Ways>(&mut self, onward: &mut Onward<'_, W>) -> usize {
+        let up = Plane { own: self.user }.decapsulate_handed(&mut self.tunnels, onward);
         self.counts.up_packets += up as u64;
         up
     }

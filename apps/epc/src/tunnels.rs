@@ -9,8 +9,8 @@ mod burst;
 mod handed;
 mod headers;
 
-pub(crate) use burst::{Joined, Onward};
-pub use burst::{Leaving, Plane, Way, Ways};
+pub(crate) use burst::Joined;
+pub use burst::{Leaving, Onward, Plane, Way, Ways};
 pub use handed::Handed;
 
 use crate::ids::IdSpace;

@@ -5,7 +5,7 @@ use crate::gtp::put;
 use crate::gtp::user::{ROOM, echo_response, end_marker, error_indication, gone};
 use crate::link::{Link, Sink};
 use crate::s1::Tunnel;
-use crate::tunnels::{Handed, Joined, Leaving, Onward, Plane, Ways};
+use crate::tunnels::{Joined, Onward, Plane, Ways};
 use linerate_core::packet::Burst;
 use linerate_wire::gtpc::ie;
 use linerate_wire::gtpc::message::DOWNLINK_DATA_NOTIFICATION;
@@ -42,44 +42,15 @@ impl Joined for Sgw {
 
 impl Sgw {
     /// Takes users' packets in their tunnels, in frames of a burst, as far as they are in the
-    /// common form and the user is not idle. What leaves is in `leaving`, what is for another
-    /// gateway of this host in `handed`; the rest stays, to be [received](crate::Node::receive)
-    /// one by one. Returns how many did not stay.
-    pub fn forward<W: Ways>(
-        &mut self,
-        burst: &mut Burst,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        let plane = Plane { own: self.user };
-        plane.pass_on(
-            self,
-            burst,
-            &mut Onward {
-                leaving,
-                handed,
-                ways,
-            },
-        )
+    /// common form and the user is not idle. The rest stays, to be
+    /// [received](crate::Node::receive) one by one. Returns how many did not stay.
+    pub fn forward<W: Ways>(&mut self, burst: &mut Burst, onward: &mut Onward<'_, W>) -> usize {
+        Plane { own: self.user }.pass_on(self, burst, onward)
     }
 
     /// The same of what another gateway has handed on to this one.
-    pub fn forward_handed<W: Ways>(
-        &mut self,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        let plane = Plane { own: self.user };
-        plane.pass_on_handed(
-            self,
-            &mut Onward {
-                leaving,
-                handed,
-                ways,
-            },
-        )
+    pub fn forward_handed<W: Ways>(&mut self, onward: &mut Onward<'_, W>) -> usize {
+        Plane { own: self.user }.pass_on_handed(self, onward)
     }
 
     /// Takes a datagram of GTP-U.

@@ -84,13 +84,13 @@ enum Fate<P> {
 }
 
 /// Where packets go that a gateway has dealt with.
-pub(crate) struct Onward<'a, W: Ways> {
+pub struct Onward<'a, W: Ways> {
     /// By a port.
-    pub(crate) leaving: &'a mut Leaving<W::Path>,
+    pub leaving: &'a mut Leaving<W::Path>,
     /// To another gateway of this host.
-    pub(crate) handed: &'a mut Handed,
+    pub handed: &'a mut Handed,
     /// Who knows which.
-    pub(crate) ways: &'a mut W,
+    pub ways: &'a mut W,
 }
 
 impl<W: Ways> Onward<'_, W> {

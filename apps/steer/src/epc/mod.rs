@@ -36,7 +36,7 @@ use std::ops::Range;
 use linerate_core::env::Isa;
 use linerate_core::packet::{Burst, Packet};
 use linerate_core::run::NEVER;
-use linerate_epc::tunnels::{Handed, Leaving};
+use linerate_epc::tunnels::{Handed, Leaving, Onward};
 use linerate_epc::{Cores, Link, Notice, Owner, Sink};
 use linerate_stack::host::Path;
 use linerate_stack::host::udp::{Bind, UdpId};
@@ -262,6 +262,24 @@ impl<R: Role> Epc<R> {
         }
     }
 
+    /// Has the node pass users' packets on, and sends those that leave.
+    #[inline]
+    fn pass(
+        &mut self,
+        io: &mut Io<'_>,
+        handed: &mut Handed,
+        work: impl FnOnce(&mut R, &mut Onward<'_, HostWays<'_>>) -> usize,
+    ) {
+        let (now_ns, (_, host, out)) = (io.now_ns(), io.udp());
+        let mut onward = Onward {
+            leaving: &mut self.frames,
+            handed,
+            ways: &mut HostWays::new(host, &mut self.known, now_ns),
+        };
+        self.counts.in_bursts += work(&mut self.node, &mut onward) as u64;
+        self.counts.unsent += ways::send(&mut self.frames, host, now_ns, out);
+    }
+
     /// A connection is open, or is no longer.
     fn changed(&mut self, io: &mut Io<'_>, notice: Notice) {
         self.notice(io, notice);
@@ -451,23 +469,11 @@ impl<R: Role> App for Epc<R> {
     }
 
     fn burst(&mut self, io: &mut Io<'_>, burst: &mut Burst, handed: &mut Handed) {
-        let (now_ns, (_, host, out)) = (io.now_ns(), io.udp());
-        let mut ways = HostWays::new(host, &mut self.known, now_ns);
-        let leaving = &mut self.frames;
-        let passed = self.node.forward(burst, leaving, handed, &mut ways);
-        self.counts.in_bursts += passed as u64;
-        let unsent = ways::send(leaving, host, now_ns, out);
-        self.counts.unsent += unsent;
+        self.pass(io, handed, |node, onward| node.forward(burst, onward));
     }
 
     fn handed(&mut self, io: &mut Io<'_>, handed: &mut Handed) {
-        let (now_ns, (_, host, out)) = (io.now_ns(), io.udp());
-        let mut ways = HostWays::new(host, &mut self.known, now_ns);
-        let leaving = &mut self.frames;
-        let passed = self.node.forward_handed(leaving, handed, &mut ways);
-        self.counts.in_bursts += passed as u64;
-        let unsent = ways::send(leaving, host, now_ns, out);
-        self.counts.unsent += unsent;
+        self.pass(io, handed, |node, onward| node.forward_handed(onward));
     }
 
     fn claims(&self, packet: &Packet) -> bool {

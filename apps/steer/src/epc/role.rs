@@ -7,7 +7,7 @@ use linerate_epc::mme::{self, Mme};
 use linerate_epc::pgw::Pgw;
 use linerate_epc::ran::{self, Ran};
 use linerate_epc::sgw::Sgw;
-use linerate_epc::tunnels::{AddressPool, Handed, Leaving, Ways};
+use linerate_epc::tunnels::{AddressPool, Onward, Ways};
 use linerate_epc::{Cores, Link, Node, Notice, Owner, Sink};
 
 /// Names and values.
@@ -23,28 +23,16 @@ pub trait Role: Node + Send {
         false
     }
 
-    /// Takes frames with users' packets out of a burst, as far as they are in the common form. What
-    /// leaves by a port is in `leaving`, what goes on at another gateway of this host in `handed`.
-    /// Returns how many there were.
-    fn forward<W: Ways>(
-        &mut self,
-        burst: &mut Burst,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        let _ = (burst, leaving, handed, ways);
+    /// Takes frames with users' packets out of a burst, as far as they are in the common form;
+    /// returns how many there were.
+    fn forward<W: Ways>(&mut self, burst: &mut Burst, onward: &mut Onward<'_, W>) -> usize {
+        let _ = (burst, onward);
         0
     }
 
     /// The same of what another gateway has handed on to this one.
-    fn forward_handed<W: Ways>(
-        &mut self,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        let _ = (leaving, handed, ways);
+    fn forward_handed<W: Ways>(&mut self, onward: &mut Onward<'_, W>) -> usize {
+        let _ = onward;
         0
     }
 
@@ -118,23 +106,12 @@ impl Role for Sgw {
         true
     }
 
-    fn forward<W: Ways>(
-        &mut self,
-        burst: &mut Burst,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        self.forward(burst, leaving, handed, ways)
+    fn forward<W: Ways>(&mut self, burst: &mut Burst, onward: &mut Onward<'_, W>) -> usize {
+        self.forward(burst, onward)
     }
 
-    fn forward_handed<W: Ways>(
-        &mut self,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        self.forward_handed(leaving, handed, ways)
+    fn forward_handed<W: Ways>(&mut self, onward: &mut Onward<'_, W>) -> usize {
+        self.forward_handed(onward)
     }
 
     fn counts(&self) -> Named {
@@ -166,23 +143,12 @@ impl Role for Pgw {
         true
     }
 
-    fn forward<W: Ways>(
-        &mut self,
-        burst: &mut Burst,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        self.forward(burst, leaving, handed, ways)
+    fn forward<W: Ways>(&mut self, burst: &mut Burst, onward: &mut Onward<'_, W>) -> usize {
+        self.forward(burst, onward)
     }
 
-    fn forward_handed<W: Ways>(
-        &mut self,
-        leaving: &mut Leaving<W::Path>,
-        handed: &mut Handed,
-        ways: &mut W,
-    ) -> usize {
-        self.forward_handed(leaving, handed, ways)
+    fn forward_handed<W: Ways>(&mut self, onward: &mut Onward<'_, W>) -> usize {
+        self.forward_handed(onward)
     }
 
     fn counts(&self) -> Named {

@@ -238,10 +238,10 @@ fn bench_http_asks_nginx_by_a_schedule() {
         assert_eq!(count("2xx"), count("answers"), "{report}");
         assert!(count("answers") > 0 && count("wrong") == 0, "{report}");
         assert_eq!((count("failed"), count("timed_out")), (0, 0), "{report}");
-        assert_eq!(
-            report["latency_ns"]["samples"], report["answers"],
-            "{report}"
-        );
+        // What is read while they come: an answer may be counted and not yet in its bucket, at
+        // either end of the time that is measured.
+        let samples = report["latency_ns"]["samples"].as_u64().unwrap();
+        assert!(samples.abs_diff(count("answers")) <= 2, "{report}");
         // The schedule does not wait for answers: each that was due has left or waits, and what
         // waited when the warm-up was over is among them.
         let due = 300.0 * report["seconds"].as_f64().unwrap();

@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::commands::{linerate, refused};
 use crate::instance::Instance;
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::{frames_of, pcap};
@@ -20,13 +21,9 @@ fn command(args: &[&str]) -> Command {
     command
 }
 
-fn output(args: &[&str]) -> Output {
-    command(args).output().expect("the binary runs")
-}
-
 /// The JSON lines of a run that must succeed without a word on stderr.
 fn lines(args: &[&str]) -> Vec<Value> {
-    let output = output(args);
+    let output = linerate(args);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(
         output.status.success() && stderr.is_empty(),
@@ -37,25 +34,6 @@ fn lines(args: &[&str]) -> Vec<Value> {
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
-}
-
-/// Runs a command that must fail with exit code 1 before it prints anything; what follows
-/// `error: ` and `fix: `.
-fn refused(args: &[&str]) -> (String, String) {
-    let output = output(args);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
-    assert!(
-        output.stdout.is_empty(),
-        "{args:?} printed something before it failed"
-    );
-    let text = stderr
-        .strip_prefix("error: ")
-        .unwrap_or_else(|| panic!("{args:?}: {stderr}"));
-    let (error, fix) = text
-        .split_once("\nfix: ")
-        .unwrap_or_else(|| panic!("{args:?}: no fix: {stderr}"));
-    (error.into(), fix.into())
 }
 
 /// Frames of many lengths, each byte its own.
@@ -165,7 +143,7 @@ fn duration_ends_with_totals_that_plan_suggest_takes() {
     let text: String = all.iter().map(|line| format!("{line}\n")).collect();
     let report = scratch.file("report.json");
     std::fs::write(&report, text).unwrap();
-    let suggestion = output(&["plan", "--suggest", &report]);
+    let suggestion = linerate(&["plan", "--suggest", &report]);
     assert!(
         suggestion.status.success(),
         "{}",
@@ -175,7 +153,7 @@ fn duration_ends_with_totals_that_plan_suggest_takes() {
 
 #[test]
 fn without_json_a_table_and_totals_are_printed() {
-    let run = output(&[
+    let run = linerate(&[
         "l2fwd",
         "null",
         "ring:a",
@@ -241,7 +219,7 @@ fn ctl_shows_and_ends_a_run() {
     said.read_line(&mut line).unwrap();
     let address = line.trim().strip_prefix("metrics at http://").unwrap();
     let address = address.strip_suffix("/metrics").unwrap();
-    let ask = |what: &[&str]| output(&[&["ctl", "--socket", &socket], what].concat());
+    let ask = |what: &[&str]| linerate(&[&["ctl", "--socket", &socket], what].concat());
     let rows = |what| -> Vec<Value> {
         let answer = ask(&["show", what, "--json"]).stdout;
         let answer: Value = serde_json::from_slice(&answer).unwrap();
@@ -606,7 +584,7 @@ fn without_a_file_there_is_nothing_to_reload() {
 
 #[test]
 fn a_file_is_checked_without_touching_anything() {
-    let check = output(&["l2fwd", "pcap:rx=/no/such/file", "null", "--check"]);
+    let check = linerate(&["l2fwd", "pcap:rx=/no/such/file", "null", "--check"]);
     let said = String::from_utf8(check.stdout).unwrap();
     assert!(check.status.success(), "{said}");
     let port = "port 0 pcap (pcap:rx=/no/such/file) -> port 1\n";
@@ -650,7 +628,7 @@ fn demo_loses_nothing_at_any_size() {
 
 /// The one JSON document that a command prints.
 fn document(args: &[&str]) -> Value {
-    let output = output(args);
+    let output = linerate(args);
     assert!(
         output.status.success(),
         "{args:?}: {}",
@@ -661,13 +639,13 @@ fn document(args: &[&str]) -> Value {
 
 #[test]
 fn demo_prints_a_table() {
-    let run = output(&["demo", "--frames", "64,1518", "--seconds-per-size", "0.05"]);
+    let run = linerate(&["demo", "--frames", "64,1518", "--seconds-per-size", "0.05"]);
     let text = String::from_utf8(run.stdout).unwrap();
     assert!(run.status.success());
     for part in ["p99.9 ns", "lost", "l2fwd over ring ports", " 1518 "] {
         assert!(text.contains(part), "no {part}: {text}");
     }
-    let refused = output(&["demo", "--frames", "63"]);
+    let refused = linerate(&["demo", "--frames", "63"]);
     assert_eq!(refused.status.code(), Some(2));
 }
 
@@ -703,7 +681,7 @@ fn demo_ends_on_ctrl_c_with_what_it_measured() {
 fn the_page_of_demo_is_self_contained() {
     let scratch = Scratch::new();
     let path = scratch.file("demo.html");
-    let run = output(&[
+    let run = linerate(&[
         "demo",
         "--frames",
         "64,1518",

@@ -1,35 +1,13 @@
 //! `linerate gateway` from outside: its example, what `--check` says, and what it refuses.
 
-use std::process::{Command, Output};
-
+use crate::commands::{fails, misconfigured, said, udp};
 use crate::instance::Instance;
-use linerate_testkit::Scratch;
 use linerate_testkit::capture::paced;
-use linerate_wire::checksum::checksum;
+use linerate_testkit::{Scratch, wait};
 use serde_json::Value;
 
-fn linerate(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args(args)
-        .output()
-        .expect("the binary runs")
-}
-
-/// What a command that must succeed prints.
-fn said(args: &[&str]) -> String {
-    let output = linerate(args);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Standard error of a command that must fail because of its file (EX_CONFIG).
-fn misconfigured(args: &[&str]) -> String {
-    let output = linerate(args);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(78), "{args:?}: {stderr}");
-    stderr
-}
+/// The gateway's port 1, and the host that sends to it.
+const MACS: ([u8; 6], [u8; 6]) = ([2, 0, 0, 1, 0, 1], [2, 0, 0, 0, 0, 0xaa]);
 
 const PORTS: &str = "[router]\nkernel = false\n[[port]]\nname = \"a\"\nspec = \"ring:a\"\n\
     [[port]]\nname = \"b\"\nspec = \"ring:b\"\n";
@@ -229,13 +207,6 @@ fn modes_of_dispatch_say_what_they_lack() {
     assert!(said.contains("dispatch.mode: `even` is unknown"), "{said}");
 }
 
-/// Standard error of a command that must fail.
-fn refused(args: &[&str]) -> String {
-    let output = linerate(args);
-    assert_eq!(output.status.code(), Some(1), "{args:?}");
-    String::from_utf8(output.stderr).unwrap()
-}
-
 #[test]
 fn an_explanation_goes_the_way_of_a_first_packet() {
     let scratch = Scratch::new();
@@ -309,12 +280,12 @@ fn an_explanation_goes_the_way_of_a_first_packet() {
             "perhaps inside",
         ),
     ] {
-        let wrong = refused(&["gateway", &file, "--explain", flow, "--in", from]);
+        let wrong = fails(&["gateway", &file, "--explain", flow, "--in", from]);
         assert!(wrong.contains(fix), "{wrong}");
     }
     let text = "[router]\nkernel = false\n[[port]]\nname = \"a\"\nspec = \"ring:a\"\n";
     let file = written(&scratch, text);
-    let wrong = refused(&[
+    let wrong = fails(&[
         "router",
         &file,
         "--explain",
@@ -348,41 +319,13 @@ fn rules_that_never_decide_are_warned_of_by_line() {
     assert!(checked.contains(&empty), "{checked}");
 }
 
-/// A UDP datagram without UDP checksum, to the gateway's port of that number.
-fn udp(port: u8, from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
-    let mut ip = vec![0x45, 0, 0, 46, 0, 7, 0, 0, 64, 17, 0, 0];
-    ip.extend(from.0);
-    ip.extend(to.0);
-    let sum = checksum(&ip).to_be_bytes();
-    ip[10..12].copy_from_slice(&sum);
-    let mut frame = vec![2, 0, 0, 1, 0, port, 2, 0, 0, 0, 0, 0xaa, 8, 0];
-    frame.extend(ip);
-    frame.extend(from.1.to_be_bytes());
-    frame.extend(to.1.to_be_bytes());
-    frame.extend([0, 26, 0, 0]);
-    frame.extend([0x5a; 18]);
-    frame
-}
-
-/// Tries until it is so; the deadline is only there to fail.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !is_so() {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "{what}: not within 20 s"
-        );
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn flows_are_shown_cleared_explained_and_traced() {
     let scratch = Scratch::new();
     let hosts = (1..=40_u8).map(|host| ([10, 0, 0, host], 4000 + u16::from(host)));
     let frames: Vec<_> = hosts
-        .map(|from| udp(1, from, ([198, 51, 100, 1], 53)))
-        .chain([udp(1, ([10, 0, 0, 7], 9), ([203, 0, 113, 9], 53))])
+        .map(|from| udp(MACS, from, ([198, 51, 100, 1], 53), 64))
+        .chain([udp(MACS, ([10, 0, 0, 7], 9), ([203, 0, 113, 9], 53), 64)])
         .collect();
     let input = scratch.write("in.pcap", paced(&frames, 100));
     let lan = format!("pcap:rx={input},loop=on");
@@ -393,7 +336,7 @@ fn flows_are_shown_cleared_explained_and_traced() {
         let shown = gateway.show(&[&["flows"], words].concat());
         shown["rows"].as_array().unwrap().len()
     };
-    eventually("40 flows", || flows(&[]) == 40);
+    wait("40 flows", || flows(&[]) == 40);
     for (words, many) in [
         ("10.0.0.7", 1),
         ("10.0.0.0/28 udp", 15),
@@ -444,7 +387,7 @@ fn flows_are_shown_cleared_explained_and_traced() {
     let sample = "linerate_policy_flows_total{policy=\"inside > outside\",action=\"permit\"} ";
     assert!(page.contains(sample), "{page}");
     // Their next packets begin them anew.
-    eventually("40 flows again", || flows(&[]) == 40);
+    wait("40 flows again", || flows(&[]) == 40);
     let explained = gateway
         .ctl(&[
             "explain",
@@ -539,7 +482,7 @@ fn a_machine_with_two_cpus_plays_two_sockets() {
     let scratch = Scratch::new();
     let hosts = (1..=40_u8).map(|host| ([10, 0, 0, host], 4000 + u16::from(host)));
     let frames: Vec<_> = hosts
-        .map(|from| udp(1, from, ([198, 51, 100, 1], 53)))
+        .map(|from| udp(MACS, from, ([198, 51, 100, 1], 53), 64))
         .collect();
     let input = scratch.write("in.pcap", paced(&frames, 100));
     let lan = format!("pcap:rx={input},loop=on");
@@ -571,7 +514,7 @@ fn a_machine_with_two_cpus_plays_two_sockets() {
                 .filter_map(|row| row[key].as_u64())
                 .sum::<u64>()
         };
-        eventually("packets are handed over", || sum("handed") > 100);
+        wait("packets are handed over", || sum("handed") > 100);
         let has_sockets = !topology.is_empty();
         assert!(
             rows()
@@ -583,6 +526,6 @@ fn a_machine_with_two_cpus_plays_two_sockets() {
         assert_eq!(page.contains("worker_across_packets_total{"), has_sockets);
         gateway.ctl(&["stop"]).unwrap();
     }
-    let wrong = refused(&["gateway", &file, "--topology", "/nonexistent"]);
+    let wrong = fails(&["gateway", &file, "--topology", "/nonexistent"]);
     assert!(wrong.contains("/nonexistent"), "{wrong}");
 }

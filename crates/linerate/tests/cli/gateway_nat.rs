@@ -6,12 +6,12 @@ use std::fs::Permissions;
 use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use crate::commands::udp;
 use crate::instance::Instance;
-use linerate_testkit::Scratch;
 use linerate_testkit::capture::paced;
-use linerate_wire::checksum::checksum;
+use linerate_testkit::{Scratch, wait};
 use serde_json::Value;
 
 /// Hosts inside, of which 1 to 15 have blocks, 16 to 31 addresses of two, and the others a port
@@ -98,21 +98,8 @@ pool = "each"
     file
 }
 
-/// A UDP datagram without UDP checksum.
-fn udp(from: ([u8; 4], u16), to: ([u8; 4], u16)) -> Vec<u8> {
-    let mut ip = vec![0x45, 0, 0, 46, 0, 7, 0, 0, 64, 17, 0, 0];
-    ip.extend(from.0);
-    ip.extend(to.0);
-    let sum = checksum(&ip).to_be_bytes();
-    ip[10..12].copy_from_slice(&sum);
-    let mut frame = vec![2, 0, 0, 1, 0, 1, 2, 0, 0, 0, 0, 0xaa, 8, 0];
-    frame.extend(ip);
-    frame.extend(from.1.to_be_bytes());
-    frame.extend(to.1.to_be_bytes());
-    frame.extend([0, 26, 0, 0]);
-    frame.extend([0x5a; 18]);
-    frame
-}
+/// The gateway's port 1, and the host that sends to it.
+const MACS: ([u8; 6], [u8; 6]) = ([2, 0, 0, 1, 0, 1], [2, 0, 0, 0, 0, 0xaa]);
 
 const SERVER: ([u8; 4], u16) = ([203, 0, 113, 1], 53);
 
@@ -123,23 +110,13 @@ fn host(number: u8) -> ([u8; 4], u16) {
 /// A datagram of each host.
 fn hosts() -> Vec<Vec<u8>> {
     (1..=HOSTS)
-        .map(|number| udp(host(number), SERVER))
+        .map(|number| udp(MACS, host(number), SERVER, 64))
         .collect()
 }
 
 fn start(scratch: &Scratch, frames: &[Vec<u8>], log: &str) -> Instance {
     let file = site(scratch, frames, log);
     Instance::listening(&["gateway", &file, "--json"], &scratch.file("ctl.sock"))
-}
-
-/// Tries until it is so; the deadline is only there to fail.
-#[track_caller]
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not within 30 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }
 
 /// The rows of `ctl show` of something.
@@ -163,12 +140,12 @@ fn pools_mappings_and_subscribers_are_shown_by_filters_and_counted() {
     let scratch = Scratch::new();
     let mut frames = hosts();
     // More than a pool has ports for, and somebody who calls another inside by either address.
-    frames.extend((64..68).map(|number| udp(host(number), SERVER)));
-    frames.extend([8, 9].map(|last| udp(host(20), ([198, 51, 100, last], host(21).1))));
+    frames.extend((64..68).map(|number| udp(MACS, host(number), SERVER, 64)));
+    frames.extend([8, 9].map(|last| udp(MACS, host(20), ([198, 51, 100, last], host(21).1), 64)));
     let gateway = start(&scratch, &frames, "");
     // Two of the hosts of the tiny pool have its ports.
-    eventually("all mappings", || rows(&gateway, "mappings").len() == 33);
-    eventually("a call", || sample(&gateway, "linerate_nat_calls ") == 1);
+    wait("all mappings", || rows(&gateway, "mappings").len() == 33);
+    wait("a call", || sample(&gateway, "linerate_nat_calls ") == 1);
 
     let pools = rows(&gateway, "nat");
     let names: Vec<&str> = pools
@@ -339,8 +316,8 @@ fn records_go_from_the_worker_to_a_file_that_may_be_moved_and_removed() {
     let log = format!("[nat.log]\nfile = \"{path}\"\n");
     let mut gateway = start(&scratch, &hosts(), &log);
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    eventually("all to be written", || read(&path).lines().count() == 40);
-    eventually("all to be counted", || sample(&gateway, WRITTEN) == 40);
+    wait("all to be written", || read(&path).lines().count() == 40);
+    wait("all to be counted", || sample(&gateway, WRITTEN) == 40);
     assert_eq!(sample(&gateway, LOST), 0);
     let text = read(&path);
     assert_eq!(events(text.lines()), begun());
@@ -367,7 +344,7 @@ fn records_go_from_the_worker_to_a_file_that_may_be_moved_and_removed() {
     // Moved away, it is written on to until somebody says so: then there is another.
     std::fs::rename(&path, &moved).unwrap();
     gateway.ctl(&["clear", "flows", "10.0.0.40"]).unwrap();
-    eventually("an end and a beginning", || {
+    wait("an end and a beginning", || {
         read(&moved).lines().count() == 42
     });
     assert!(!std::path::Path::new(&path).exists());
@@ -375,7 +352,7 @@ fn records_go_from_the_worker_to_a_file_that_may_be_moved_and_removed() {
         hears(&mut gateway, "reload");
     }
     gateway.ctl(&["clear", "flows", "10.0.0.39"]).unwrap();
-    eventually("another file", || read(&path).lines().count() == 2);
+    wait("another file", || read(&path).lines().count() == 2);
     let ends: BTreeMap<String, usize> = [("nat_session_begin", 1), ("nat_session_end", 1)]
         .map(|(event, count)| (event.into(), count))
         .into();
@@ -385,7 +362,7 @@ fn records_go_from_the_worker_to_a_file_that_may_be_moved_and_removed() {
     std::fs::remove_file(&path).unwrap();
     gateway.ctl(&["reload"]).unwrap();
     gateway.ctl(&["clear", "flows", "all"]).unwrap();
-    eventually("one more", || read(&path).lines().count() == 80);
+    wait("one more", || read(&path).lines().count() == 80);
     assert_eq!(sample(&gateway, LOST), 0);
 }
 
@@ -396,7 +373,7 @@ fn records_that_workers_have_no_room_for_are_counted() {
     let log = format!("[nat.log]\nfile = \"{path}\"\nsize = 16\n");
     // They come within a few milliseconds.
     let gateway = start(&scratch, &hosts(), &log);
-    eventually("all to be counted", || {
+    wait("all to be counted", || {
         sample(&gateway, WRITTEN) + sample(&gateway, LOST) == 40
     });
     assert!(sample(&gateway, LOST) > 0);
@@ -434,7 +411,7 @@ fn records_go_from_the_worker_to_syslog_over_udp() {
         })
         .collect();
     assert_eq!(events(lines.iter().map(String::as_str)), begun());
-    eventually("all to be counted", || sample(&gateway, WRITTEN) == 40);
+    wait("all to be counted", || sample(&gateway, WRITTEN) == 40);
     assert_eq!(sample(&gateway, LOST), 0);
 }
 
@@ -468,7 +445,7 @@ fn syslog_that_goes_is_told_of_once_and_used_again_when_it_is_back() {
     std::fs::remove_file(&path).unwrap();
     for lost in [2, 4] {
         gateway.ctl(&["clear", "flows", "10.0.0.40"]).unwrap();
-        eventually("lost records", || sample(&gateway, LOST) == lost);
+        wait("lost records", || sample(&gateway, LOST) == lost);
     }
     let told = hears(&mut gateway, "nat.log");
     assert!(

@@ -2,6 +2,7 @@
 //! suites: each would be linked anew otherwise.
 #![allow(missing_docs, clippy::unwrap_used)]
 
+mod commands;
 mod drill;
 mod forward;
 mod gateway;

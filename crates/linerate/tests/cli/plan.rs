@@ -1,49 +1,11 @@
 //! `linerate plan` and `linerate doctor` from outside: what they print, refuse and exit with.
 
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
 
+use crate::commands::{json, linerate, refused, stdout};
 use linerate_testkit::Scratch;
 use serde_json::Value;
-
-fn linerate(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args(args)
-        .output()
-        .expect("the binary runs")
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = linerate(args);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && stderr.is_empty(),
-        "{args:?}: {stderr}"
-    );
-    String::from_utf8(output.stdout).unwrap()
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&stdout(args)).unwrap()
-}
-
-/// Runs a command that must fail with exit code 1, and returns what follows `error: ` and `fix: `.
-fn refused(args: &[&str]) -> (String, String) {
-    let output = linerate(args);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
-    assert!(
-        output.stdout.is_empty(),
-        "{args:?} printed something before it failed"
-    );
-    let error = stderr
-        .strip_prefix("error: ")
-        .unwrap_or_else(|| panic!("{args:?}: {stderr}"));
-    let (error, fix) = error
-        .split_once("\nfix: ")
-        .unwrap_or_else(|| panic!("{args:?}: no fix: {stderr}"));
-    (error.into(), fix.into())
-}
 
 fn machine(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -5,70 +5,21 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, ChildStdout, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use linerate_drivers::pcap::Reader;
-use linerate_wire::checksum::checksum;
 use serde_json::Value;
 
-use linerate_testkit::Scratch;
+use crate::commands::{fails, linerate, misconfigured, said, udp};
 use linerate_testkit::capture::{frames_of, paced};
+use linerate_testkit::{Scratch, wait};
 
 /// Where the ports without an address of their own have theirs.
 const WAN: [u8; 6] = [2, 0, 0, 1, 0, 0];
 const LAN: [u8; 6] = [2, 0, 0, 1, 0, 1];
 const HOST: [u8; 6] = [2, 0, 0, 0, 0, 0xaa];
 const GATEWAY: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
-
-fn linerate(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args(args)
-        .output()
-        .expect("the binary runs")
-}
-
-/// What a command that must succeed prints.
-fn said(args: &[&str]) -> String {
-    let output = linerate(args);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{args:?}: {stderr}");
-    String::from_utf8(output.stdout).unwrap()
-}
-
-/// Standard error of a command that must fail.
-fn refused(args: &[&str]) -> String {
-    fails(args, 1)
-}
-
-/// The same where it is the file that is wrong (EX_CONFIG).
-fn misconfigured(args: &[&str]) -> String {
-    fails(args, 78)
-}
-
-fn fails(args: &[&str], code: i32) -> String {
-    let output = linerate(args);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
-    stderr
-}
-
-/// A UDP packet without UDP checksum.
-fn udp(macs: ([u8; 6], [u8; 6]), from: [u8; 4], to: [u8; 4], ttl: u8, port: u16) -> Vec<u8> {
-    let mut ip = vec![0x45, 0, 0, 46, 0, 7, 0, 0, ttl, 17, 0, 0];
-    ip.extend(from);
-    ip.extend(to);
-    let sum = checksum(&ip).to_be_bytes();
-    ip[10..12].copy_from_slice(&sum);
-    let mut frame = [macs.0, macs.1].concat();
-    frame.extend([8, 0]);
-    frame.extend(ip);
-    frame.extend(4000_u16.to_be_bytes());
-    frame.extend(port.to_be_bytes());
-    frame.extend([0, 26, 0, 0]);
-    frame.extend([0x5a; 18]);
-    frame
-}
 
 /// A router without the kernel between two ports, one network each, and a default route by LAN.
 fn config(scratch: &Scratch, wan: &str, lan: &str, more: &str) -> String {
@@ -150,7 +101,7 @@ impl Router {
 
     fn refuse(&self, args: &[&str]) -> String {
         let args = self.ctl(args);
-        refused(&args.iter().map(String::as_str).collect::<Vec<_>>())
+        fails(&args.iter().map(String::as_str).collect::<Vec<_>>())
     }
 
     fn rows(&self, args: &[&str]) -> Vec<Value> {
@@ -191,21 +142,17 @@ impl Drop for Router {
     }
 }
 
-/// Tries until it is so; the deadline is only there to fail.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while !is_so() {
-        assert!(Instant::now() < deadline, "{what}: not within 20 s");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn a_capture_is_routed_rewritten_and_ends_the_run() {
     let scratch = Scratch::new();
     let in_frames: Vec<_> = (0..100)
-        .map(|n| udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, n], 64, 53))
-        .chain([udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, 3], 1, 53)])
+        .map(|n| udp((WAN, HOST), ([192, 0, 2, 9], 4000), ([10, 1, 2, n], 53), 64))
+        .chain([udp(
+            (WAN, HOST),
+            ([192, 0, 2, 9], 4000),
+            ([10, 1, 2, 3], 53),
+            1,
+        )])
         .collect();
     let input = scratch.write("in.pcap", paced(&in_frames, 1000));
     let output = scratch.file("out.pcapng");
@@ -217,7 +164,12 @@ fn a_capture_is_routed_rewritten_and_ends_the_run() {
     out.retain(|frame| frame[12..14] == [8, 0]);
     assert_eq!(out.len(), 100);
     for (n, frame) in (0..).zip(&out) {
-        let wanted = udp((GATEWAY, LAN), [192, 0, 2, 9], [10, 1, 2, n], 63, 53);
+        let wanted = udp(
+            (GATEWAY, LAN),
+            ([192, 0, 2, 9], 4000),
+            ([10, 1, 2, n], 53),
+            63,
+        );
         assert_eq!(*frame, wanted);
     }
     assert_eq!(totals["event"], "totals");
@@ -331,7 +283,7 @@ fn ctl_shows_the_state_of_a_running_router() {
             .contains("no address")
     );
     // Another one does not take its place.
-    let second = refused(&["router", &path]);
+    let second = fails(&["router", &path]);
     assert!(second.contains("listens there already"), "{second}");
     assert_eq!(router.say(&["stop"]), "ending\n");
     router.end();
@@ -383,7 +335,7 @@ fn a_reload_takes_over_all_or_nothing() {
     // A signal does the same as the command.
     std::fs::write(&path, &before).unwrap();
     router.signal("HUP");
-    eventually("the first configuration again", || {
+    wait("the first configuration again", || {
         prefixes(&router).is_empty()
     });
     assert_eq!(router.rows(&["interfaces"]).len(), 2);
@@ -486,7 +438,12 @@ fn busy(scratch: &Scratch) -> Router {
                 if n % 10 == 9 { 1 } else { 64 },
                 [53, 80][usize::from(n % 2)],
             );
-            udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, n], ttl, port)
+            udp(
+                (WAN, HOST),
+                ([192, 0, 2, 9], 4000),
+                ([10, 1, 2, n], port),
+                ttl,
+            )
         })
         .collect();
     let input = scratch.write("in.pcap", paced(&frames, 1000));
@@ -559,7 +516,7 @@ fn a_live_capture_has_the_packets_that_its_filter_matches() {
         (&["--filter", "prot 53"], "prot"),
     ] {
         let file = scratch.file("refused.pcapng");
-        let text = refused(&[&["capture", "--socket", &router.socket, "-w", &file], args].concat());
+        let text = fails(&[&["capture", "--socket", &router.socket, "-w", &file], args].concat());
         assert!(text.contains(wanted), "{args:?}: {text}");
         assert!(!Path::new(&file).exists(), "{args:?} leaves a file");
     }
@@ -589,7 +546,7 @@ fn a_trace_says_why_a_packet_was_dropped() {
 fn reloads_under_load_lose_nothing() {
     let scratch = Scratch::new();
     let frames: Vec<_> = (0..64)
-        .map(|n| udp((WAN, HOST), [192, 0, 2, 9], [10, 1, 2, n], 64, 53))
+        .map(|n| udp((WAN, HOST), ([192, 0, 2, 9], 4000), ([10, 1, 2, n], 53), 64))
         .collect();
     let input = scratch.write("in.pcap", paced(&frames, 1000));
     let wan = format!("pcap:rx={input},loop=on");
@@ -648,7 +605,7 @@ fn without_a_router_ctl_says_how_to_start_one() {
         &["ctl", "--socket", &socket, "show", "ports"][..],
         &["capture", "--socket", &socket, "-w", "/dev/null"],
     ] {
-        let text = refused(args);
+        let text = fails(args);
         assert!(
             text.contains("none.sock") && text.contains("linerate router"),
             "{text}"
@@ -661,7 +618,7 @@ fn without_a_router_ctl_says_how_to_start_one() {
 fn the_helper_refuses_to_be_started_by_hand() {
     let scratch = Scratch::new();
     let file = scratch.write("c.toml", "[[port]]\nspec = \"null\"\n");
-    let said = refused(&["privilege-helper", &file]);
+    let said = fails(&["privilege-helper", &file]);
     assert!(said.contains("linerate router CONF.toml"), "{said}");
     assert!(!String::from_utf8_lossy(&linerate(&["--help"]).stdout).contains("privilege-helper"));
 }

@@ -2,42 +2,14 @@
 //! with.
 
 use std::path::Path;
-use std::process::{Command, Output};
 
+use crate::commands::{refused, stdout};
 use linerate_testkit::Scratch;
 use linerate_testkit::capture::pcap;
 use serde_json::Value;
 
-fn linerate(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_linerate"))
-        .args(args)
-        .output()
-        .expect("the binary runs")
-}
-
-fn stdout(args: &[&str]) -> String {
-    let output = linerate(args);
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && stderr.is_empty(),
-        "{args:?}: {stderr}"
-    );
-    String::from_utf8(output.stdout).unwrap()
-}
-
 fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&stdout(&[args, &["--json"]].concat())).unwrap()
-}
-
-/// Runs a command that must fail with exit code 1 before it prints anything; error and fix.
-fn refused(args: &[&str]) -> (String, String) {
-    let output = linerate(args);
-    let stderr = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(1), "{args:?}: {stderr}");
-    assert!(output.stdout.is_empty(), "{args:?} printed something");
-    let text = stderr.strip_prefix("error: ").unwrap();
-    let (error, fix) = text.split_once("\nfix: ").expect("a fix");
-    (error.into(), fix.into())
+    crate::commands::json(&[args, &["--json"]].concat())
 }
 
 /// A UDP frame over IPv4, checksums zero; `flags` are the two bytes of flags and fragment offset.

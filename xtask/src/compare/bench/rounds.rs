@@ -7,10 +7,12 @@ use crate::compare::crossing::{Crossing, Job};
 use crate::compare::http::{Asking, Http};
 use crate::compare::lossy::{self, Lossy};
 use crate::compare::near::Patience;
+use crate::compare::ours::Linerate;
 use crate::compare::pair::{Ends, Pair};
 use crate::compare::progress;
 use crate::compare::report::Rounds;
 use crate::compare::rows::Row;
+use crate::compare::sample::Sample;
 use crate::compare::tcp::Tcp;
 use crate::error::TaskError;
 use crate::undo::Undo;
@@ -20,6 +22,29 @@ use crate::undo::Undo;
 const LOSSY_SECONDS: f64 = 10.0;
 
 impl Bench<'_> {
+    /// The program, unless only peers are to be measured.
+    fn measured(&self) -> Option<&Linerate> {
+        self.linerate.as_ref().filter(|_| !self.options.peer_only)
+    }
+
+    /// Rounds in which first we are measured and then the peer, for which `turn` gets `None`.
+    fn turns(
+        &self,
+        row: &Row,
+        wanted: usize,
+        data: &mut Rounds,
+        turn: impl Fn(Option<&Linerate>) -> Result<Sample, TaskError>,
+    ) -> Result<(), TaskError> {
+        for round in 1..=wanted {
+            progress(&format!("{} round {round} of {wanted}", row.name));
+            if let Some(linerate) = self.measured() {
+                data.ours.push(turn(Some(linerate))?);
+            }
+            data.peer.push(turn(None)?);
+        }
+        Ok(())
+    }
+
     /// The rounds of a row of two processes.
     pub(super) fn pair(
         &self,
@@ -29,7 +54,7 @@ impl Bench<'_> {
         undo: &mut Undo,
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
-        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let linerate = self.measured();
         let seconds = self.seconds(row);
         let version = &self.dpdk.as_ref().expect("found in prepare").version;
         let port = self.port.as_ref().expect("built in prepare for these rows");
@@ -66,7 +91,7 @@ impl Bench<'_> {
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
         let xgen = self.xgen.clone().expect("built in prepare for these rows");
-        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let linerate = self.measured();
         let seconds = match job {
             // The tables have room for so long.
             Job::New => self.seconds(row).min(1.0),
@@ -74,14 +99,11 @@ impl Bench<'_> {
         };
         let mut crossing = Crossing::create(undo, job, xgen, &self.cpus)?;
         crossing.choose(row.name, linerate, seconds)?;
-        for round in 1..=wanted {
-            progress(&format!("{} round {round} of {wanted}", row.name));
-            if let Some(linerate) = linerate {
-                data.ours.push(crossing.ours(linerate, seconds)?);
-            }
-            data.peer.push(crossing.peer(seconds)?);
-        }
-        Ok(())
+        let turn = |ours: Option<&Linerate>| match ours {
+            Some(linerate) => crossing.ours(linerate, seconds),
+            None => crossing.peer(seconds),
+        };
+        self.turns(row, wanted, data, turn)
     }
 
     /// The rounds of a row of TCP through the kernel's ports.
@@ -93,20 +115,17 @@ impl Bench<'_> {
         undo: &mut Undo,
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
-        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let linerate = self.measured();
         let seconds = self.seconds(row);
         let mut tcp = Tcp::create(undo, &self.cpus, plain)?;
         if let Some(linerate) = linerate {
             tcp.choose(row.name, linerate, seconds)?;
         }
-        for round in 1..=wanted {
-            progress(&format!("{} round {round} of {wanted}", row.name));
-            if let Some(linerate) = linerate {
-                data.ours.push(tcp.ours(linerate, seconds)?);
-            }
-            data.peer.push(tcp.peer(seconds)?);
-        }
-        Ok(())
+        let turn = |ours: Option<&Linerate>| match ours {
+            Some(linerate) => tcp.ours(linerate, seconds),
+            None => tcp.peer(seconds),
+        };
+        self.turns(row, wanted, data, turn)
     }
 
     /// The rounds of a row of one TCP connection with an end of ours.
@@ -118,18 +137,15 @@ impl Bench<'_> {
         undo: &mut Undo,
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
-        let linerate = self.linerate.as_ref().filter(|_| !self.options.peer_only);
+        let linerate = self.measured();
         let seconds = self.seconds(row);
         let mut bulk = Bulk::create(undo, &self.cpus, way)?;
         bulk.choose(row.name, linerate, seconds)?;
-        for round in 1..=wanted {
-            progress(&format!("{} round {round} of {wanted}", row.name));
-            if let Some(linerate) = linerate {
-                data.ours.push(bulk.ours(linerate, seconds)?);
-            }
-            data.peer.push(bulk.peer(seconds)?);
-        }
-        Ok(())
+        let turn = |ours: Option<&Linerate>| match ours {
+            Some(linerate) => bulk.ours(linerate, seconds),
+            None => bulk.peer(seconds),
+        };
+        self.turns(row, wanted, data, turn)
     }
 
     /// The rounds of a row of losses: those of all selected ones are measured with the first.
@@ -139,7 +155,7 @@ impl Bench<'_> {
         wanted: usize,
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
-        let Some(linerate) = self.linerate.as_ref().filter(|_| !self.options.peer_only) else {
+        let Some(linerate) = self.measured() else {
             return Err(TaskError::Missing {
                 what: "the links of this row are linerate's".into(),
                 fix: "leave out --peer-only".into(),
@@ -163,18 +179,14 @@ impl Bench<'_> {
         undo: &mut Undo,
         data: &mut Rounds,
     ) -> Result<(), TaskError> {
-        let linerate = self.linerate.as_ref();
-        let ours = linerate.filter(|_| !self.options.peer_only);
+        let (linerate, ours) = (self.linerate.as_ref(), self.measured());
         let seconds = self.seconds(row);
         let mut http = Http::create(undo, &self.cpus, asking)?;
         http.choose(row.name, ours, linerate, seconds)?;
-        for round in 1..=wanted {
-            progress(&format!("{} round {round} of {wanted}", row.name));
-            if let Some(linerate) = ours {
-                data.ours.push(http.ours(linerate, seconds)?);
-            }
-            data.peer.push(http.peer(linerate, seconds)?);
-        }
-        Ok(())
+        let turn = |ours: Option<&Linerate>| match ours {
+            Some(linerate) => http.ours(linerate, seconds),
+            None => http.peer(linerate, seconds),
+        };
+        self.turns(row, wanted, data, turn)
     }
 }

@@ -184,18 +184,31 @@ fn http_connection(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, Task
     typical("http.conn.ring", linerate, cpus)
 }
 
-/// How long 99.9 % of questions over TCP wait for their answers at half load, in microseconds.
+/// How long 99.9 % of questions over TCP wait for their answers at half load, in microseconds. What
+/// bare frames wait by the same schedule, and what either CPU was away for, is told beside it: that
+/// much is the machine's.
 fn round_trip(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError> {
     let sample = on_two(linerate, "tcp.rtt.p999", 3.0, cpus)?;
     let detail = numbers(&sample);
-    eprintln!(
-        "tcp.rtt.p999: {:.1} us at the middle; {:.0} of {:.0} questions left out, {:.1} us with \
-         them",
-        detail("p50_us"),
-        detail("left_out"),
-        detail("questions"),
-        detail("with_stolen_p999_us")
-    );
+    for (what, prefix) in [("over TCP", ""), ("bare frames", "bare_")] {
+        let of = |key: &str| detail(&format!("{prefix}{key}"));
+        eprintln!(
+            "tcp.rtt.p999: {what}: {:.1} us at the middle, {:.1} us at 99.9 %; {:.0} of {:.0} left \
+             out, {:.0} us with them; of either CPU gaps took {:.1} and {:.1} %, {:.0} and {:.0} us \
+             at most, {:.0} and {:.0} of 10 us a second",
+            of("p50_us"),
+            of("p999_us"),
+            of("left_out"),
+            of("questions"),
+            of("with_stolen_p999_us"),
+            of("client_gaps_share") * 100.0,
+            of("server_gaps_share") * 100.0,
+            of("client_longest_gap_us"),
+            of("server_longest_gap_us"),
+            of("client_long_gaps_per_s"),
+            of("server_long_gaps_per_s"),
+        );
+    }
     Ok(sample.value)
 }
 

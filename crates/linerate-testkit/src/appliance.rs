@@ -52,13 +52,19 @@ impl Appliance {
     /// What an application has counted, on all lcores.
     #[track_caller]
     pub fn count(&self, app: &str, name: &str) -> u64 {
+        self.counts(app, name).iter().sum()
+    }
+
+    /// The same by lcore.
+    #[track_caller]
+    pub fn counts(&self, app: &str, name: &str) -> Vec<u64> {
         let rows = self.rows("apps");
         let of = rows
             .iter()
             .filter(|row| row["app"] == app && row["counts"] == name);
         let values: Vec<u64> = of.map(|row| row["value"].as_u64().unwrap()).collect();
         assert!(!values.is_empty(), "{app} counts no {name}: {rows:?}");
-        values.into_iter().sum()
+        values
     }
 
     /// Ends it, which ran with `--json`: it has complained of nothing, and each packet and slot is

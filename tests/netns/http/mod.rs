@@ -14,13 +14,10 @@ mod others;
 mod server;
 mod slow;
 
+use linerate_testkit::appliance::Appliance;
 use linerate_testkit::harness::Test;
 use linerate_testkit::netns::Namespace;
-use linerate_testkit::process::Running;
-use linerate_testkit::{Scratch, cli, has, wait};
-use rustix::process::Signal;
-use serde_json::Value;
-use std::process::{Command, Output};
+use linerate_testkit::{Scratch, has, wait};
 
 pub(crate) const TESTS: &[&[Test]] = &[server::TESTS, others::TESTS, slow::TESTS];
 
@@ -34,8 +31,7 @@ const HOSTS: [&str; 2] = ["192.0.2.2", "[2001:db8::2]"];
 /// `linerate steer` and a host beside it.
 struct Stand {
     host: Namespace,
-    linerate: Running,
-    socket: String,
+    linerate: Appliance,
     scratch: Scratch,
     // Behind its programs: it cannot go before they do.
     _dut: Namespace,
@@ -96,20 +92,13 @@ impl Stand {
         let file = scratch.file("steer.toml");
         std::fs::write(&file, text).unwrap();
         let at = if is_tap { &host } else { &dut };
-        let linerate = at.start(cli::binary(), &format!("steer --json {file}"));
-        let mut stand = Self {
+        let linerate = Appliance::start(at, &format!("steer --json {file}"), &socket);
+        let stand = Self {
             host,
             linerate,
-            socket,
             scratch,
             _dut: dut,
         };
-        let is_up = |stand: &Self| stand.ctl("show apps").status.success();
-        let (socket, linerate) = (stand.socket.clone(), &mut stand.linerate);
-        linerate.wait("the socket for control", |_, _| {
-            std::fs::exists(&socket).unwrap()
-        });
-        wait("linerate's answer", || is_up(&stand));
         if is_tap {
             stand.host.ip("link set t0 up");
             address(&stand.host, "t0");
@@ -129,35 +118,10 @@ impl Stand {
         format!("{}/{name}", scratch.file("www"))
     }
 
-    fn ctl(&self, words: &str) -> Output {
-        let mut command = Command::new(cli::binary());
-        command.args(["ctl", "--socket", &self.socket]);
-        command.args(words.split(' ')).arg("--json");
-        command.output().unwrap()
-    }
-
     /// What an application has counted, on all lcores.
     #[track_caller]
     fn count(&self, app: &str, name: &str) -> u64 {
-        self.counts(app, name).iter().sum()
-    }
-
-    /// The same by lcore.
-    #[track_caller]
-    fn counts(&self, app: &str, name: &str) -> Vec<u64> {
-        let output = self.ctl("show apps");
-        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let rows = value["rows"]
-            .as_array()
-            .unwrap_or_else(|| panic!("{value}"));
-        let is_it = |row: &&Value| row["app"] == app && row["counts"] == name;
-        let counts = rows
-            .iter()
-            .filter(is_it)
-            .map(|row| row["value"].as_u64().unwrap());
-        let counts: Vec<u64> = counts.collect();
-        assert!(!counts.is_empty(), "no {name} of {app} in {value}");
-        counts
+        self.linerate.count(app, name)
     }
 
     /// Runs a program on the host to its good end; what it prints.
@@ -192,23 +156,13 @@ impl Stand {
     /// Waits until no application has a connection, and ends linerate: each packet and slot is
     /// accounted for.
     #[track_caller]
-    fn close(mut self, apps: &[&str]) {
+    fn close(self, apps: &[&str]) {
         for app in apps {
             wait("the end of all connections", || {
                 self.count(app, "open") == 0
             });
         }
-        self.linerate.signal(Signal::INT);
-        let status = self.linerate.end();
-        let complaint = self.linerate.stderr.text();
-        assert!(
-            status.success() && complaint.is_empty(),
-            "{status}: {complaint}"
-        );
-        let last = self.linerate.stdout.all().pop().unwrap();
-        let totals: Value = serde_json::from_str(&last).unwrap();
-        assert_eq!(totals["ledger"]["even"], true, "{totals}");
-        assert_eq!(totals["ledger"]["missing_slots"], 0, "{totals}");
+        self.linerate.close();
     }
 }
 

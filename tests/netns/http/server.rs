@@ -260,7 +260,7 @@ fn two_lcores_share_the_connections() {
             assert_eq!(number(&said, "Complete requests:"), 1000, "{said}");
             assert_eq!(number(&said, "Failed requests:"), 0, "{said}");
         }
-        let accepted = stand.counts("www", "accepted");
+        let accepted = stand.linerate.counts("www", "accepted");
         assert_eq!(accepted.len(), 2, "{accepted:?}");
         assert!(
             accepted.iter().all(|&count| count > 100),

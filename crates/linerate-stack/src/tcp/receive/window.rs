@@ -89,13 +89,17 @@ impl Window {
     }
 
     /// Whether the application has read so much that the peer should be told without waiting for
-    /// a segment: two segments, half the buffer, or as much as the window is now, whichever is
-    /// least, but never a silly window. A window of zero is opened by a segment at once (RFC 9293
-    /// 3.8.6.1).
+    /// a segment: the window is half the buffer at most, and can be twice what it is, but never a
+    /// silly one. So Linux does, since RFC 9293 3.8.6.2.2 says how far the edge moves and not when
+    /// the peer is told: one that has more than half goes on, and the ACKs of what it sends have
+    /// the window. A window of zero is opened by a segment at once (3.8.6.1).
     #[inline]
     pub fn is_update_due(&self, next: u32, free: u32, buffer: u32, mss: u32) -> bool {
-        let enough = (buffer / 2).min(mss.saturating_mul(2));
+        let now = self.bytes(next);
+        if now > buffer / 2 {
+            return false;
+        }
         let growth = self.growth(next, free, buffer, mss);
-        growth > 0 && growth >= enough.min(self.bytes(next))
+        growth > 0 && growth >= now
     }
 }

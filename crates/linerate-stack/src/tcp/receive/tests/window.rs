@@ -75,15 +75,18 @@ fn a_step_larger_than_the_buffer_does_not_close_the_window() {
 }
 
 #[test]
-fn an_update_is_due_when_it_is_worth_a_segment() {
+fn an_update_is_due_when_it_doubles_the_window() {
     let mut window = Window::new(0, 0);
     window.offer(0, 65_535, 65_535, MSS);
     // All of it is used: one segment opens it.
     assert!(!window.is_update_due(65_535, 1447, 65_535, MSS));
     assert!(window.is_update_due(65_535, 1448, 65_535, MSS));
-    // Most of it is free: two segments.
-    assert!(!window.is_update_due(10_000, 55_535 + 1448, 65_535, MSS));
-    assert!(window.is_update_due(10_000, 55_535 + 2896, 65_535, MSS));
+    // A quarter is left: as much again.
+    assert!(!window.is_update_due(49_151, 32_767, 65_535, MSS));
+    assert!(window.is_update_due(49_151, 32_768, 65_535, MSS));
+    // More than half is left: the peer goes on, whatever was read.
+    assert!(window.is_update_due(32_768, 65_535, 65_535, MSS));
+    assert!(!window.is_update_due(32_767, 65_535, 65_535, MSS));
 }
 
 #[test]

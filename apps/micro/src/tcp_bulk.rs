@@ -77,7 +77,7 @@ fn carry(pair: &mut Pair, to_server: SocketId, from_client: SocketId) -> (u64, u
     let mut packets = pair.client(|client, now_ns| {
         let mut io = client.io(now_ns);
         while io
-            .write_with(to_server, usize::MAX, |room| room.len())
+            .write_rooms(to_server, usize::MAX, |room| room.len())
             .is_ok_and(|written| written > 0)
         {}
     });

@@ -215,14 +215,23 @@ fn settle(client: &mut Station, server: &mut Station) {
     }
 }
 
-/// One connection that carries as much as it can, with so much room: nanoseconds for a segment.
-fn carry(buffer: usize, duration: Duration) -> Result<f64, Failure> {
+/// What came of a connection that carries as much as it can.
+struct Carried {
+    /// Nanoseconds for a segment.
+    ns: f64,
+    /// Frames for one, acknowledgments counted.
+    packets: f64,
+}
+
+/// One connection that carries as much as it can, with so much room.
+fn carry(buffer: usize, duration: Duration) -> Result<Carried, Failure> {
     let (mut client, mut server) = pair();
     let from = server.add(buffer);
     server.socket(from).listen(SERVER_PORT)?;
     let to = client.add(buffer);
     client.connect(to, 0)?;
     settle(&mut client, &mut server);
+    let (mut carried, before) = (0, client.wire.sent());
     let ns = time(duration, || {
         let socket = client.socket(to);
         while socket.can_send() {
@@ -241,16 +250,21 @@ fn carry(buffer: usize, duration: Duration) -> Result<f64, Failure> {
             }
         }
         server.poll();
+        carried += bytes;
         bytes
     });
-    Ok(ns * SEGMENT)
+    let sent = client.wire.sent() - before;
+    Ok(Carried {
+        ns: ns * SEGMENT,
+        packets: sent as f64 * SEGMENT / carried as f64,
+    })
 }
 
-fn bulk(duration: Duration) -> Result<(f64, usize), Failure> {
+fn bulk(duration: Duration) -> Result<(Carried, usize), Failure> {
     // Whichever suits it best.
     let mut best = (f64::INFINITY, 0);
     for buffer in [1 << 16, 1 << 17, 1 << 18] {
-        let ns = carry(buffer, duration / 10)?;
+        let ns = carry(buffer, duration / 10)?.ns;
         if ns < best.0 {
             best = (ns, buffer);
         }
@@ -268,8 +282,9 @@ fn main() -> Result<(), Failure> {
         "tcp.rr.1" => (ask(1, duration)?, String::new()),
         "tcp.rr.10k" => (ask(10_000, duration)?, String::new()),
         "tcp.bulk.1448" => {
-            let (ns, buffer) = bulk(duration)?;
-            (ns, format!("\"buffer_bytes\":{buffer}"))
+            let (Carried { ns, packets }, buffer) = bulk(duration)?;
+            let detail = format!("\"buffer_bytes\":{buffer},\"packets_per_segment\":{packets:.2}");
+            (ns, detail)
         }
         _ => return Err(format!("no row {row}").into()),
     };

@@ -1,6 +1,6 @@
 //! Two devices, joined by queues of frames in memory.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -19,15 +19,19 @@ pub struct Wire {
     tx: Frames,
     /// Frames that have been read, to be written anew.
     free: Frames,
+    /// Frames that either end has sent.
+    sent: Rc<Cell<u64>>,
 }
 
 /// Both ends.
 pub fn pair() -> (Wire, Wire) {
     let (there, back, free) = (Frames::default(), Frames::default(), Frames::default());
+    let sent = Rc::new(Cell::new(0));
     let end = |rx: &Frames, tx: &Frames| Wire {
         rx: rx.clone(),
         tx: tx.clone(),
         free: free.clone(),
+        sent: sent.clone(),
     };
     (end(&back, &there), end(&there, &back))
 }
@@ -36,6 +40,11 @@ impl Wire {
     /// Whether nothing waits to be received.
     pub fn is_quiet(&self) -> bool {
         self.rx.borrow().is_empty()
+    }
+
+    /// Frames that both ends have sent.
+    pub fn sent(&self) -> u64 {
+        self.sent.get()
     }
 }
 
@@ -53,13 +62,13 @@ impl Device for Wire {
 
     fn receive(&mut self, _: Instant) -> Option<(RxToken<'_>, TxToken<'_>)> {
         let frame = self.rx.borrow_mut().pop_front()?;
-        let Self { tx, free, .. } = self;
-        Some((RxToken { frame, free }, TxToken { tx, free }))
+        let Self { tx, free, sent, .. } = self;
+        Some((RxToken { frame, free }, TxToken { tx, free, sent }))
     }
 
     fn transmit(&mut self, _: Instant) -> Option<TxToken<'_>> {
-        let Self { tx, free, .. } = self;
-        Some(TxToken { tx, free })
+        let Self { tx, free, sent, .. } = self;
+        Some(TxToken { tx, free, sent })
     }
 }
 
@@ -81,6 +90,7 @@ impl phy::RxToken for RxToken<'_> {
 pub struct TxToken<'a> {
     tx: &'a Frames,
     free: &'a Frames,
+    sent: &'a Cell<u64>,
 }
 
 impl phy::TxToken for TxToken<'_> {
@@ -90,6 +100,7 @@ impl phy::TxToken for TxToken<'_> {
         frame.resize(len, 0);
         let result = f(&mut frame);
         self.tx.borrow_mut().push_back(frame);
+        self.sent.set(self.sent.get() + 1);
         result
     }
 }

@@ -40,8 +40,8 @@ pub(super) struct Bench<'a> {
     /// The C program of rows of two processes, likewise.
     port: Option<PathBuf>,
     xgen: Option<PathBuf>,
-    /// The program of rows whose peer is smoltcp, likewise.
-    smoltcp: Option<PathBuf>,
+    /// The programs of rows whose peer is smoltcp, likewise.
+    smoltcp: Option<[PathBuf; 2]>,
     /// The selected rows of losses, and what they have measured.
     lossy: Vec<Lossy>,
     lossy_rounds: RefCell<BTreeMap<Lossy, Rounds>>,
@@ -295,8 +295,8 @@ impl<'a> Bench<'a> {
             sample.peer_name += " (no l3fwd that runs)";
             return Ok(sample);
         }
-        if let (Peer::Smoltcp, Some(program)) = (row.peer, &self.smoltcp) {
-            return smoltcp::measure(program, row.name, seconds, &self.cpus);
+        if let (Peer::Smoltcp, Some(programs)) = (row.peer, &self.smoltcp) {
+            return smoltcp::measure(programs, row.name, seconds, &self.cpus);
         }
         if let (Peer::Own { row }, Some(linerate)) = (row.peer, &self.linerate) {
             let mut sample = linerate.micro(row, seconds, &self.cpus.list(true))?;

@@ -1,6 +1,7 @@
 //! Hosts against hand-made frames, and against each other over a wire in memory.
 
 mod clauses;
+mod divert;
 mod fuzz;
 mod pair;
 mod plain;

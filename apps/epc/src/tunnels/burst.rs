@@ -1,9 +1,11 @@
 //! Frames with users' packets, in bursts: from S1-U (or S5-U) to SGi, and back; and from one tunnel
 //! into another.
 //!
-//! All ways take two passes: one reads headers and asks for the lines of the tunnels, the other
-//! finds them in the cache. What is not the common case (extension headers, signalling, unknown
-//! tunnels, packets that do not fit) stays behind unchanged, for the slow path, which counts it.
+//! The headers of a packet are read, and the line of its tunnel is asked for, some packets before
+//! its turn comes, so that the line is in the cache then. All lines of a burst at once would be
+//! more than a core waits for at a time, and it would stand still meanwhile. What is not the common
+//! case (extension headers, signalling, unknown tunnels, packets that do not fit) stays behind
+//! unchanged, for the slow path, which counts it.
 
 use super::handed::{End, Handed};
 use super::headers::{
@@ -17,6 +19,9 @@ use std::net::Ipv4Addr;
 
 /// As many packets as a burst has.
 pub(super) const BURST: usize = Burst::CAPACITY;
+/// How many packets before its turn a packet's tunnel is asked for: the time for these is longer
+/// than memory takes, and a core waits for at least so many lines at a time.
+const AHEAD: usize = 16;
 
 /// The way to an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,17 +99,27 @@ pub struct Onward<'a, W: Ways> {
 }
 
 impl<W: Ways> Onward<'_, W> {
-    /// Moves the frames of a burst to where `fate` says, which gets the position of each. Returns
-    /// how many did not stay.
+    /// Moves the frames of a burst to where `fate` says, which gets what `look` has found out of
+    /// each [some frames before](AHEAD). Returns how many did not stay.
     #[inline]
-    fn sort(
+    fn sort<T, X: Copy + Default>(
         &mut self,
         burst: &mut Burst,
-        mut fate: impl FnMut(usize, &mut Packet, &mut W) -> Fate<W::Path>,
+        tunnels: &mut T,
+        look: impl Fn(&T, &Packet) -> X,
+        mut fate: impl FnMut(&mut T, X, &mut Packet, &mut W) -> Fate<W::Path>,
     ) -> usize {
         let (mut leave, mut go_on) = (0_u64, 0_u64);
-        for (at, packet) in burst.as_packets_mut().iter_mut().enumerate() {
-            match fate(at, packet, self.ways) {
+        let (packets, mut seen) = (burst.as_packets_mut(), [X::default(); AHEAD]);
+        for (packet, seen) in packets.iter().zip(&mut seen) {
+            *seen = look(tunnels, packet);
+        }
+        for at in 0..packets.len() {
+            let known = seen[at % AHEAD];
+            if let Some(next) = packets.get(at + AHEAD) {
+                seen[at % AHEAD] = look(tunnels, next);
+            }
+            match fate(tunnels, known, &mut packets[at], self.ways) {
                 Fate::Stays => {}
                 Fate::Leaves(path) => {
                     leave |= 1 << at;
@@ -122,19 +137,30 @@ impl<W: Ways> Onward<'_, W> {
         (leave | go_on).count_ones() as usize
     }
 
-    /// The same for what other gateways have handed on to `own`.
+    /// The same for what other gateways have handed on to `own`, in tunnels that `look` is told of.
     #[inline]
-    fn sort_handed(
+    fn sort_handed<T>(
         &mut self,
         own: [u8; 4],
-        mut fate: impl FnMut(u32, &mut Packet, &mut W) -> Fate<W::Path>,
+        tunnels: &mut T,
+        look: impl Fn(&T, u32),
+        mut fate: impl FnMut(&mut T, u32, &mut Packet, &mut W) -> Fate<W::Path>,
     ) -> usize {
         let (mut leave, mut moved) = (0_u64, 0);
         let Handed { frames, ends } = &mut *self.handed;
-        let all = frames.as_packets_mut().iter_mut().zip(ends).enumerate();
-        for (at, (packet, end)) in all.filter(|(_, (_, end))| end.to == own) {
+        let ends = &mut ends[..frames.len()];
+        let is_own = |end: &&End| end.to == own;
+        let first = ends.iter().take(AHEAD).filter(is_own);
+        first.for_each(|end| look(tunnels, end.teid));
+        for (at, packet) in frames.as_packets_mut().iter_mut().enumerate() {
+            if let Some(next) = ends.get(at + AHEAD).filter(is_own) {
+                look(tunnels, next.teid);
+            }
+            let Some(end) = ends.get_mut(at).filter(|end| end.to == own) else {
+                continue;
+            };
             moved += 1;
-            match fate(end.teid, packet, self.ways) {
+            match fate(tunnels, end.teid, packet, self.ways) {
                 Fate::Stays => moved -= 1,
                 Fate::Leaves(path) => {
                     leave |= 1 << at;
@@ -208,10 +234,15 @@ impl Plane {
         burst: &mut Burst,
         onward: &mut Onward<'_, W>,
     ) -> usize {
-        let teids = self.teids(burst, |teid| tunnels.prefetch(teid));
-        onward.sort(burst, |at, packet, ways| {
-            tunnels.take_out(packet, teids[at], ways)
-        })
+        let own = self.own.octets();
+        let look = |tunnels: &Tunnels, packet: &Packet| {
+            let teid = teid_of(packet, own);
+            if teid != 0 {
+                tunnels.prefetch(teid);
+            }
+            teid
+        };
+        onward.sort(burst, tunnels, look, Tunnels::take_out)
     }
 
     /// The same of what other gateways have handed on.
@@ -221,10 +252,7 @@ impl Plane {
         onward: &mut Onward<'_, W>,
     ) -> usize {
         let own = self.own.octets();
-        onward.handed.look_at(own, |teid| tunnels.prefetch(teid));
-        onward.sort_handed(own, |teid, packet, ways| {
-            tunnels.take_out(packet, teid, ways)
-        })
+        onward.sort_handed(own, tunnels, Tunnels::prefetch, Tunnels::take_out)
     }
 
     /// Puts users' packets into their tunnels, with the headers of a G-PDU. Returns how many.
@@ -234,61 +262,52 @@ impl Plane {
         burst: &mut Burst,
         onward: &mut Onward<'_, W>,
     ) -> usize {
-        let (own, mut users) = (self.own.octets(), [None; BURST]);
-        for (packet, user) in burst.iter().zip(&mut users) {
-            *user = user_of(packet);
-            if let Some(user) = *user {
-                tunnels.prefetch_user(user);
-            }
-        }
-        onward.sort(burst, |at, packet, ways| {
-            let tunnel = users[at].and_then(|user| tunnels.of_user(user));
+        let own = self.own.octets();
+        let look = |tunnels: &Tunnels, packet: &Packet| {
+            let user = user_of(packet)?;
+            tunnels.prefetch_user(user);
+            Some(user)
+        };
+        onward.sort(burst, tunnels, look, |tunnels, user, packet, ways| {
+            let tunnel = user.and_then(|user| tunnels.of_user(user));
             tunnel.map_or(Fate::Stays, |tunnel| put_in(packet, tunnel, own, ways))
         })
     }
 
     /// Has G-PDUs go on into another tunnel. Returns how many.
-    pub(crate) fn pass_on<W: Ways>(
+    pub(crate) fn pass_on<T: Joined, W: Ways>(
         &self,
-        tunnels: &mut impl Joined,
+        tunnels: &mut T,
         burst: &mut Burst,
         onward: &mut Onward<'_, W>,
     ) -> usize {
-        let teids = self.teids(burst, |teid| tunnels.prefetch(teid));
         let own = self.own.octets();
-        onward.sort(burst, |at, packet, ways| {
+        let look = |tunnels: &T, packet: &Packet| {
+            let teid = teid_of(packet, own);
+            if teid != 0 {
+                tunnels.prefetch(teid);
+            }
+            teid
+        };
+        onward.sort(burst, tunnels, look, |tunnels, teid, packet, ways| {
             // Behind it there may be padding.
             let total = packet.data().get(ETHERNET..INNER_AT);
             let total = total.map_or(0, |ip| word(ip, 2));
-            join(packet, total, teids[at], (tunnels, own), ways)
-        })
-    }
-
-    /// The same of what other gateways have handed on.
-    pub(crate) fn pass_on_handed<W: Ways>(
-        &self,
-        tunnels: &mut impl Joined,
-        onward: &mut Onward<'_, W>,
-    ) -> usize {
-        let own = self.own.octets();
-        onward.handed.look_at(own, |teid| tunnels.prefetch(teid));
-        onward.sort_handed(own, |teid, packet, ways| {
-            let total = packet.len() - ETHERNET;
             join(packet, total, teid, (tunnels, own), ways)
         })
     }
 
-    /// The tunnel of each frame, see [`teid_of`]; each is said to `look_at`.
-    #[inline]
-    fn teids(&self, burst: &Burst, look_at: impl Fn(u32)) -> [u32; BURST] {
-        let (own, mut teids) = (self.own.octets(), [0_u32; BURST]);
-        for (packet, teid) in burst.as_packets().iter().zip(&mut teids) {
-            *teid = teid_of(packet, own);
-            if *teid != 0 {
-                look_at(*teid);
-            }
-        }
-        teids
+    /// The same of what other gateways have handed on.
+    pub(crate) fn pass_on_handed<T: Joined, W: Ways>(
+        &self,
+        tunnels: &mut T,
+        onward: &mut Onward<'_, W>,
+    ) -> usize {
+        let own = self.own.octets();
+        onward.sort_handed(own, tunnels, T::prefetch, |tunnels, teid, packet, ways| {
+            let total = packet.len() - ETHERNET;
+            join(packet, total, teid, (tunnels, own), ways)
+        })
     }
 }
 
@@ -311,7 +330,7 @@ impl Tunnels {
     /// Takes a user's packet out of a tunnel, if it is that user's and in the common form. 0 is no
     /// tunnel.
     #[inline]
-    fn take_out<W: Ways>(&mut self, packet: &mut Packet, teid: u32, ways: &mut W) -> Fate<W::Path> {
+    fn take_out<W: Ways>(&mut self, teid: u32, packet: &mut Packet, ways: &mut W) -> Fate<W::Path> {
         let Some(inner) = packet.data().get(INNER_AT..).filter(|_| teid != 0) else {
             return Fate::Stays;
         };

@@ -54,6 +54,9 @@ impl Handed {
     /// Moves the frames at these positions.
     #[inline]
     pub(super) fn take_those(&mut self, those: u64, to: &mut Burst) {
+        if those == 0 {
+            return;
+        }
         let all = self.frames.mask();
         move_those(&mut self.frames, those, to);
         let mut left = all & !those;
@@ -61,14 +64,6 @@ impl Handed {
             self.ends[at] = self.ends[left.trailing_zeros() as usize];
             left &= left - 1;
         }
-    }
-
-    /// Says the tunnel of each that goes to an address.
-    #[inline]
-    pub(crate) fn look_at(&self, own: [u8; 4], look_at: impl Fn(u32)) {
-        let ends = self.ends[..self.frames.len()].iter();
-        ends.filter(|end| end.to == own)
-            .for_each(|end| look_at(end.teid));
     }
 
     /// Puts those that no gateway has taken into a burst that has room for them, with all their

@@ -7,7 +7,8 @@ use std::net::Ipv4Addr;
 
 use linerate_epc::Cores;
 use linerate_epc::tunnels::AddressPool;
-use net::{Net, SECOND, echo_request};
+use linerate_wire::tcp::flag;
+use net::{Net, SECOND, echo_request, numbered, segment};
 
 const USERS: u64 = 40;
 const HSS: &str = "[[app]]\nkind = \"epc-hss\"\nname = \"hss\"\naddress = \"10.0.0.4\"\n\
@@ -228,5 +229,58 @@ fn rfc_2644_users_send_no_broadcast_to_the_network_beyond() {
     }
     let to = |frame: &Vec<u8>| frame.get(30..34) == Some(&broadcast.octets()[..]);
     assert!(!net.beyond.iter().any(to));
+    net.assert_exact();
+}
+
+#[test]
+fn users_segments_pass_a_gateway_that_steers_its_own_connections() {
+    const SGW: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
+    const PGW: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 3);
+    let mut net = Net::new(6);
+    net.has_maps = true;
+    let profile = "connected = 1.0\npackets = 5\nidle = 1000.0\nrounds = 0\n";
+    let pgw = apart(&mut net, 2, profile);
+    net.pass(8 * SECOND);
+    // Tunnels of users, with their addresses: from the G-PDUs between the gateways.
+    let mut users: Vec<([u8; 4], Ipv4Addr)> = Vec::new();
+    for frame in &net.access {
+        let is_up = frame.get(23) == Some(&17)
+            && frame.get(30..34) == Some(&PGW.octets()[..])
+            && frame.get(36..38) == Some(&[8, 0x68][..]);
+        let field = |at: usize| <[u8; 4]>::try_from(frame.get(at..at + 4)?).ok();
+        if let (true, Some(teid), Some(user)) = (is_up, field(46), field(62)) {
+            users.push((teid, user.into()));
+        }
+    }
+    users.sort();
+    users.dedup();
+    assert_eq!(users.len() as u64, USERS);
+    let singly = |net: &mut Net| {
+        let all = net.count("pgw", "up_packets") + net.count("pgw", "down_packets");
+        all - net.count("pgw", "in_bursts")
+    };
+    let entered = net.entered();
+    assert_eq!(singly(&mut net), 0);
+    let kinds = [flag::SYN, flag::FIN | flag::ACK];
+    for &(teid, user) in &users {
+        for flags in kinds {
+            let segment = segment(user, BEYOND, flags);
+            net.inject(pgw, 0, &numbered(SGW, PGW, teid, &segment));
+        }
+    }
+    net.pass(SECOND / 10);
+    let all = net.all_counts();
+    assert_eq!(singly(&mut net), 2 * USERS, "{all}");
+    assert_eq!(net.count("pgw", "unsent"), 0, "{all}");
+    for flags in kinds {
+        let is_this = |frame: &&Vec<u8>| {
+            frame.get(23) == Some(&6)
+                && frame.get(30..34) == Some(&BEYOND.octets()[..])
+                && frame.get(47) == Some(&flags)
+        };
+        assert_eq!(net.beyond.iter().filter(is_this).count() as u64, USERS);
+    }
+    // The host beyond answers with resets, which go to users: none of it is a connection here.
+    assert_eq!(net.entered(), entered, "{all}");
     net.assert_exact();
 }

@@ -11,13 +11,14 @@ use linerate_core::run::{Egress, NEVER, Stage};
 use linerate_dispatch::Owners;
 use linerate_stack::host::InterfaceConfig;
 use linerate_testkit::Random;
-use linerate_wire::MacAddr;
+use linerate_wire::{MacAddr, checksum, gtpu, protocol};
 
 use crate::config::File;
 use crate::core::mesh;
 use crate::lcore::{Lcore, Maker, Several};
 use crate::line::{Line, into};
 use crate::steering::Cores;
+use crate::steering::map::MapConfig;
 use crate::steering::plan::{self, Arrival, Member, Plan, PortPlan};
 
 pub(super) const SECOND: u64 = 1_000_000_000;
@@ -49,6 +50,10 @@ pub(super) struct Net {
     random: Random,
     /// Frames of all networks but the first.
     pub(super) beyond: Vec<Vec<u8>>,
+    /// Frames of the first network.
+    pub(super) access: Vec<Vec<u8>>,
+    /// Whether lcores of machines that start have maps, as with `by = "application"`.
+    pub(super) has_maps: bool,
 }
 
 impl Net {
@@ -65,6 +70,8 @@ impl Net {
             pool,
             random: Random::new(seed),
             beyond: Vec::new(),
+            access: Vec::new(),
+            has_maps: false,
         }
     }
 
@@ -109,7 +116,11 @@ impl Net {
             several: (count > 1).then(|| Several {
                 plan: Arc::new(plan),
                 outlets: (ports as u16..).take(count).collect(),
-                map: None,
+                map: self.has_maps.then(|| MapConfig {
+                    connections4: 1024,
+                    connections6: 64,
+                    ..MapConfig::default()
+                }),
                 cores: Cores::new(7, Owners::dealt(count)),
                 posts: mesh(count as Member, 64).into_iter().map(Some).collect(),
             }),
@@ -155,9 +166,11 @@ impl Net {
                 let frames: Vec<Packet> = line.lock().unwrap().drain(..).collect();
                 for packet in frames {
                     any = true;
-                    if network != 0 {
-                        self.beyond.push(packet.data().to_vec());
-                    }
+                    let seen = match network {
+                        0 => &mut self.access,
+                        _ => &mut self.beyond,
+                    };
+                    seen.push(packet.data().to_vec());
                     self.arrive(packet, network, (from, port));
                 }
             }
@@ -263,6 +276,17 @@ impl Net {
         values
     }
 
+    /// Entries that the maps of all lcores ever had.
+    pub(super) fn entered(&mut self) -> u64 {
+        let machines = self.machines.iter_mut();
+        let workers = machines.flat_map(|machine| &mut machine.workers);
+        let maps = workers.filter_map(|worker| {
+            let (steering, _) = worker.stage.steering()?;
+            steering.map().map(|map| map.counts().entered)
+        });
+        maps.sum()
+    }
+
     /// All that an application counts, for a message.
     pub(super) fn all_counts(&mut self) -> String {
         let mut text = String::new();
@@ -313,4 +337,33 @@ impl Net {
 pub(super) fn echo_request(from: Ipv4Addr, to: Ipv4Addr) -> Vec<u8> {
     let header = linerate_wire::ipv4::header(1, 64, 1, from, to, 8);
     [&header[..], &[8, 0, 0xf7, 0xff, 0, 0, 0, 0]].concat()
+}
+
+/// A TCP segment without data from one address to another.
+pub(super) fn segment(from: Ipv4Addr, to: Ipv4Addr, flags: u8) -> Vec<u8> {
+    let mut tcp = [0; 20];
+    (tcp[1], tcp[3], tcp[12], tcp[13]) = (99, 80, 0x50, flags);
+    let header = linerate_wire::ipv4::header(1, 64, protocol::TCP, from, to, 20);
+    let ends = [from, to].map(|end| checksum::sum(&end.octets()));
+    let pseudo = checksum::add(
+        ends[0],
+        checksum::add(ends[1], 20 + u16::from(protocol::TCP)),
+    );
+    let sum = !checksum::add(pseudo, checksum::sum(&tcp));
+    tcp[16..18].copy_from_slice(&sum.to_be_bytes());
+    [&header[..], &tcp].concat()
+}
+
+/// A G-PDU with a sequence number, which no gateway takes in bursts.
+pub(super) fn numbered(from: Ipv4Addr, to: Ipv4Addr, teid: [u8; 4], user: &[u8]) -> Vec<u8> {
+    let len = user.len() as u16;
+    // TS 29.281 5.1: version 1, GTP, S; the length counts the four bytes of optional fields.
+    let mut gtpu = vec![0x32, gtpu::message::G_PDU];
+    gtpu.extend((len + 4).to_be_bytes());
+    gtpu.extend(teid);
+    gtpu.extend([0, 7, 0, 0]);
+    let port = gtpu::PORT.to_be_bytes();
+    let udp = [port, port, (8 + 12 + len).to_be_bytes(), [0, 0]].concat();
+    let header = linerate_wire::ipv4::header(1, 64, protocol::UDP, from, to, 8 + 12 + len);
+    [&header[..], &udp, &gtpu, user].concat()
 }

@@ -25,6 +25,7 @@ use linerate_wire::gtpc::{Gtpc, Writer, message};
 use linerate_wire::{MacAddr, gtpc, gtpu, ipv4, protocol};
 
 use super::random::{below, mixed};
+use super::shared::Rounds;
 use super::{Row, Run, Sample};
 
 pub(super) const ROWS: &[Row] = &[
@@ -351,30 +352,32 @@ fn frame(way: Way, user: &User, host: Ipv4Addr) -> Vec<u8> {
     .concat()
 }
 
-/// TSC cycles of a packet: the median of rounds.
+/// TSC cycles of a packet: the median of rounds in which the core was this thread's.
 fn forward(row: &'static str, run: Run, way: Way) -> Result<Sample, Error> {
     let users = if run.quick { 1000 } else { USERS };
     let hz = Clock::calibrate().hz();
-    let median = run.pinned(move |run| {
+    let judged = run.pinned(move |run| {
         let mut bench = Bench::new(users)?;
         let (began, mut drawn) = (Instant::now(), 0);
-        let mut rounds = Vec::with_capacity(1 << 20);
-        while rounds.is_empty()
-            || began.elapsed() < run.duration && rounds.len() < rounds.capacity()
-        {
+        let mut rounds = Rounds::new(bench.clock, 1 << 20);
+        while !rounds.has_window() || began.elapsed() < run.duration && !rounds.is_full() {
             let (ticks, passed) = bench.round(way, &mut drawn)?;
             if passed != BURST {
                 return Err(broken(&format!("{passed} of {BURST} packets passed")));
             }
             rounds.push(ticks);
         }
-        rounds.sort_unstable();
-        Ok::<_, Error>(rounds[rounds.len() / 2] as f64 / BURST as f64)
+        Ok::<_, Error>(rounds.judge())
     })??;
-    Ok(Sample::new(row, median, "cycles", "as the machine gives")
-        .with("tunnels", users)
-        .with("burst", BURST)
-        .with("clock_mhz", hz / 1e6))
+    let cycles = |ticks: u64| ticks as f64 / BURST as f64;
+    Ok(
+        Sample::new(row, cycles(judged.median), "cycles", "as the machine gives")
+            .with("of_all", cycles(judged.of_all))
+            .with("left_out", judged.left_out)
+            .with("tunnels", users)
+            .with("burst", BURST)
+            .with("clock_mhz", hz / 1e6),
+    )
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ pub mod router;
 mod router_fpm;
 mod router_updates;
 mod rss;
+mod shared;
 mod shm;
 mod steer;
 mod steer_move;

@@ -129,6 +129,12 @@ impl Prr {
         newly_acked - counted
     }
 
+    /// RecoverFS (RFC 9937 6.1), in bytes: without SACK, duplicate ACKs stand for no more than this
+    /// (6.2).
+    pub fn recover_fs_bytes(&self) -> u32 {
+        self.recover_fs
+    }
+
     /// What duplicate ACKs have counted and no cumulative ACK yet, in bytes: without SACK, what is
     /// outstanding is in flight but for this and what is lost (RFC 9937 6.2).
     pub fn by_duplicates_bytes(&self) -> u32 {

@@ -213,7 +213,9 @@ impl Congestion for Cubic {
     }
 
     fn undo(&mut self, window: &mut Window, _: u64) {
-        if window.restore() {
+        // RFC 9438 4.9.2: one that has grown beyond goes on as it is, threshold and curve too.
+        if window.cwnd_bytes <= window.prior_cwnd_bytes {
+            window.restore();
             self.curve = self.undo;
         }
     }

@@ -15,6 +15,8 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const N_RTT_SAMPLE: u8 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u8 = 5;
+// 4.3: with 1 it would be slow start.
+const _: () = assert!(CSS_GROWTH_DIVISOR >= 2);
 
 /// No round trip yet.
 const INFINITE: u32 = u32::MAX;

@@ -117,7 +117,7 @@ pub struct Ack {
     pub acked_bytes: u32,
     /// How much was in flight before it came: sent, neither acknowledged, SACKed nor marked lost.
     pub in_flight_bytes: u32,
-    /// How much was marked lost by it.
+    /// How much was marked lost by it, also of what had been sent again.
     pub lost_bytes: u32,
     /// The oldest byte that is not acknowledged, after this ACK.
     pub snd_una: u32,

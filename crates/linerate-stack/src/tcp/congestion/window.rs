@@ -149,14 +149,11 @@ impl Window {
     }
 
     /// Undoes the reduction before which [`save`](Self::save) was called: no segment was lost
-    /// (RFC 4015 3.4). A window that has grown beyond is kept (RFC 9438 4.9.2). Returns
-    /// whether the window was smaller.
-    pub fn restore(&mut self) -> bool {
-        let is_smaller = self.cwnd_bytes < self.prior_cwnd_bytes;
+    /// (RFC 4015 3.4). A window that has grown beyond is kept.
+    pub fn restore(&mut self) {
         self.cwnd_bytes = self.cwnd_bytes.max(self.prior_cwnd_bytes);
         self.ssthresh_bytes = self.ssthresh_bytes.max(self.prior_ssthresh_bytes);
         self.is_single = false;
-        is_smaller
     }
 
     /// After `idle_ns` without a transmission: what the window says is old. It is halved for each

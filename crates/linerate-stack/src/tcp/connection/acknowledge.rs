@@ -92,7 +92,7 @@ impl Connection {
         }
         let (prior_una, prior_in_flight) = (self.snd_una, self.in_flight());
         let prior_delivered = self.delivery.delivered();
-        let (prior_lost, prior_sacked) = (self.lost, self.sacked);
+        let prior_sacked = self.sacked;
         let mut trips = Trips::default();
         if !is_old && ack != self.snd_una {
             flags |= told::ADVANCED;
@@ -159,15 +159,18 @@ impl Connection {
             && !is_duplicate
             && self.phase == Phase::Open
             && self.sacked == 0;
+        // Nothing is sent until the end: what is marked lost now, a retransmission as well, is added
+        // here, while the count of what is lost falls by what the ACK has told of.
+        let prior_unsent = self.lost_unsent;
         if !is_plain {
             self.on_trouble(cx, &told);
         }
+        let lost_bytes = self.lost_unsent.saturating_sub(prior_unsent);
         let delivered = self.delivery.delivered().wrapping_sub(prior_delivered);
         let min_rtt_ns = self.rtt.min_rtt_ns(cx.now_ns);
         let rate = trips
             .sampler
             .finish(&mut self.delivery, cx.now_ns, min_rtt_ns);
-        let lost_bytes = self.lost.saturating_sub(prior_lost);
         let ack = Ack {
             now_ns: cx.now_ns,
             acked_bytes: delivered,

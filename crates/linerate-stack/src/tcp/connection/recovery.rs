@@ -186,9 +186,20 @@ impl Connection {
 
     fn add_dup_ack(&mut self) {
         self.dup_acks = self.dup_acks.saturating_add(1);
+        self.count_dup_acks();
+    }
+
+    /// What duplicate ACKs say has left the network: not the segment that is missing, and in a
+    /// recovery no more than was under way when it began (RFC 9937 6.2), or a receiver that makes
+    /// them up would have as much new data as it likes.
+    fn count_dup_acks(&mut self) {
         let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
+        let mut most = outstanding.saturating_sub(self.lost.max(self.mss.into()));
+        if self.phase == Phase::Recovery {
+            most = most.min(self.prr.recover_fs_bytes());
+        }
         let left = u32::from(self.dup_acks).saturating_mul(self.mss.into());
-        self.sacked = left.min(outstanding.saturating_sub(self.lost.max(self.mss.into())));
+        self.sacked = left.min(most);
     }
 
     fn reset_dup_acks(&mut self) {
@@ -200,12 +211,10 @@ impl Connection {
     /// RFC 6582 3.2 step 3: what the partial ACK has acknowledged was among those that left, but
     /// for the one that was missing.
     fn on_partial_ack(&mut self, newly_acked: u32) {
-        let outstanding = self.snd_nxt.wrapping_sub(self.snd_una);
         let left = newly_acked.div_ceil(u32::from(self.mss).max(1));
         let left = left.saturating_sub(1).min(u8::MAX.into()) as u8;
         self.dup_acks = self.dup_acks.saturating_sub(left);
-        let left = u32::from(self.dup_acks).saturating_mul(self.mss.into());
-        self.sacked = left.min(outstanding.saturating_sub(self.lost.max(self.mss.into())));
+        self.count_dup_acks();
     }
 
     /// Marks what counts as lost now.
@@ -358,7 +367,12 @@ impl Connection {
                 true => Signal::Ecn,
                 false => Signal::Loss,
             };
-            self.reduce(cx, signal, told.newly_acked, told.newly_sacked);
+            // Without SACK the duplicate ACK that begins it tells of a segment as a SACK would.
+            let newly_sacked = match self.is(is::SACK) {
+                false if told.is_duplicate => self.mss.into(),
+                _ => told.newly_sacked,
+            };
+            self.reduce(cx, signal, told.newly_acked, newly_sacked);
         }
         self.phase = Phase::Recovery;
         self.recovery_point = self.snd_nxt;

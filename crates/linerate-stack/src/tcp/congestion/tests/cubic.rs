@@ -187,6 +187,57 @@ fn rfc9438_4_9_2_the_curve_comes_back() {
     assert_eq!(undone.window.cwnd_bytes, plain.window.cwnd_bytes);
 }
 
+/// RFC 9438 4.9.2: one whose window has grown beyond what it was goes on with what it has.
+#[test]
+fn rfc9438_4_9_2_a_window_that_has_grown_beyond_goes_on_as_it_is() {
+    let reduced = || {
+        let mut control = controller("cubic", 100, u32::MAX);
+        control.on_congestion(Signal::Loss, 100 * MSS, 0);
+        control.on_recovery_end(false, 0);
+        control
+    };
+    let mut grown = reduced();
+    run(&mut grown, 0, 30, |_, _| {});
+    assert!(grown.window.cwnd_bytes > 100 * MSS);
+    let before = grown;
+    grown.undo(30 * S);
+    assert_eq!(grown, before);
+    // A smaller one gets back that no congestion was known.
+    let mut small = reduced();
+    small.undo(0);
+    assert_eq!(small.window.cwnd_bytes, 100 * MSS);
+    assert!(small.window.is_first_slow_start());
+}
+
+/// RFC 9438 4.10: slow start that HyStart++ ends leaves no W_max: the curve begins at its middle.
+#[test]
+fn rfc9438_4_10_after_hystart_the_curve_begins_at_its_middle() {
+    let mut control = controller("cubic", 16, u32::MAX);
+    let (mut una, mut round) = (0_u32, 0);
+    while control.window.is_first_slow_start() {
+        let segments = control.window.cwnd_bytes / MSS;
+        for _ in 0..segments {
+            una += MSS;
+            let mut ack = ack(&control, 1, 0);
+            (ack.snd_una, ack.snd_nxt) = (una, una + control.window.cwnd_bytes);
+            // Long from the fourth round on.
+            ack.rtt_ns = Some(if round < 3 { 50 } else { 90 } * MS);
+            control.on_ack(&ack);
+        }
+        round += 1;
+        assert!(round < 20, "slow start does not end");
+    }
+    let start = f64::from(control.window.cwnd_bytes) / f64::from(MSS);
+    assert_eq!(control.window.prior_cwnd_bytes, control.window.cwnd_bytes);
+    let formula = Formula::after(start, start);
+    run(&mut control, 0, 12, |t, cwnd| {
+        let (now, next) = (formula.at(t), formula.at(t + 0.1));
+        let est = start + t * 10.0 * 9.0 / 17.0;
+        assert!(cwnd > now.max(est) - 2.0, "at {t} s {cwnd}, not {now}");
+        assert!(cwnd < next.max(est) + 2.0, "at {t} s {cwnd}, not {next}");
+    });
+}
+
 /// RFC 9438 4.2: never more than half of the window in a round trip.
 #[test]
 fn rfc9438_4_2_the_target_is_at_most_half_a_window_more() {

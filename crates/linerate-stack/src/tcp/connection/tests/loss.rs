@@ -112,22 +112,68 @@ fn rfc_8985_7_3_a_probe_is_new_data_or_the_last_segment() {
     let out = script.wait(250 * MS);
     assert_eq!(starts(&out), [9 * MSS]);
     assert!((200 * MS..=210 * MS).contains(&(out[0].at_ns - begin)));
-    // 7.4.2: both have arrived, no congestion.
-    let threshold = script.info().ssthresh_bytes;
-    script.ack(10 * MSS);
-    script.sack(10 * MSS, &[(9 * MSS, 10 * MSS)]);
-    script.write(MSS);
-    script.ack(11 * MSS);
-    assert_eq!(script.info().ssthresh_bytes, threshold);
-    // It repaired a loss.
+    // New data goes instead of it, where there is some that only the window of congestion holds.
+    let mut script = flight(config(), 20);
+    script.window = 12_000;
+    script.sack(0, &[]);
+    let begin = script.info().unacked_bytes;
+    let out = script.wait(250 * MS);
+    assert_eq!(starts(&out), [begin]);
+    assert_eq!(script.end.shared.stats.retransmitted, 0);
+}
+
+/// Five segments are under way, and the last of them goes again as a loss probe.
+fn probed() -> Script {
     let mut script = flight(config(), 0);
     script.ack(5 * MSS);
-    script.wait(250 * MS);
+    assert_eq!(starts(&script.wait(250 * MS)), [9 * MSS]);
+    script
+}
+
+#[test]
+fn rfc_8985_7_4_2_a_loss_that_a_probe_repaired_is_congestion() {
+    let mut script = probed();
     script.ack(10 * MSS);
-    script.write(MSS);
+    assert_eq!(script.info().phase, Phase::Open, "it cannot be told yet");
+    script.write(20 * MSS);
+    let before = script.info().cwnd_bytes;
+    // What is behind the probe has arrived, and nothing has told of a second copy of it.
     script.ack(11 * MSS);
-    assert!(script.info().ssthresh_bytes < 10 * MSS);
+    let info = script.info();
+    assert_eq!(info.phase, Phase::Cwr);
+    assert_eq!(info.ssthresh_bytes, before / 10 * 7);
     assert_eq!(script.end.shared.stats.loss_probe_recoveries, 1);
+    // It is reduced once, to the threshold and not below, and nothing goes again but the probe.
+    let mut end = 11 * MSS;
+    while script.info().phase == Phase::Cwr {
+        end += MSS;
+        script.ack(end);
+    }
+    let info = script.info();
+    assert!(end <= 30 * MSS && info.phase == Phase::Open, "{info:?}");
+    assert_eq!(info.cwnd_bytes / MSS, info.ssthresh_bytes / MSS);
+    assert_eq!(script.end.shared.stats.retransmitted, 1);
+}
+
+#[test]
+fn rfc_8985_7_4_2_a_probe_that_was_needless_is_none() {
+    // By a D-SACK: both have arrived.
+    let mut by_dsack = probed();
+    by_dsack.ack(10 * MSS);
+    by_dsack.sack(10 * MSS, &[(9 * MSS, 10 * MSS)]);
+    // By a duplicate ACK of the probe's end, of a receiver without D-SACK.
+    let mut by_duplicate = probed();
+    by_duplicate.ack(10 * MSS);
+    by_duplicate.ack(10 * MSS);
+    for mut script in [by_dsack, by_duplicate] {
+        let before = script.info();
+        script.write(MSS);
+        script.ack(11 * MSS);
+        let info = script.info();
+        assert_eq!(info.phase, Phase::Open);
+        assert_eq!(info.ssthresh_bytes, before.ssthresh_bytes);
+        assert_eq!(script.end.shared.stats.loss_probe_recoveries, 0);
+    }
 }
 
 /// A recovery does not end the probes of the connection.
@@ -263,6 +309,68 @@ fn rfc_9937_6_the_window_is_never_far_above_what_is_under_way() {
     let info = script.info();
     assert_eq!(info.phase, Phase::Open);
     assert!(info.cwnd_bytes <= info.ssthresh_bytes + 10 * MSS);
+}
+
+/// RFC 9937 6.2: an ACK that advances, and shows that something is lost, gives no segment more than
+/// it has told of; that it also tells of as much as it makes lost changes nothing.
+#[test]
+fn rfc_9937_6_2_an_ack_that_shows_losses_is_not_safe() {
+    let mut script = flight(config(), 20);
+    assert_eq!(starts(&script.sack(0, &[(7 * MSS, 10 * MSS)])), [0, MSS, 2 * MSS]);
+    script.now_ns += 100 * MS;
+    // What was sent again arrives, but for the second.
+    let blocks = [(2 * MSS, 3 * MSS), (7 * MSS, 10 * MSS)];
+    assert_eq!(starts(&script.sack(MSS, &blocks)), [MSS, 3 * MSS]);
+    assert_eq!(script.end.shared.stats.lost_retransmissions, 1);
+    // One without a loss gives a segment more.
+    script.now_ns += 100 * MS;
+    let blocks = [(7 * MSS, 10 * MSS)];
+    let again = starts(&script.sack(4 * MSS, &blocks));
+    assert_eq!(again, [4 * MSS, 5 * MSS, 6 * MSS]);
+}
+
+/// RFC 9937 6.2: without SACK a receiver that makes duplicate ACKs up gets no more than was under
+/// way.
+#[test]
+fn rfc_9937_6_2_duplicates_without_sack_stand_for_what_was_under_way() {
+    let mut script = flight(no_sack(), 50);
+    let mut sent = Vec::new();
+    for _ in 0..200 {
+        sent.extend(starts(&script.ack(0)));
+    }
+    assert_eq!(script.info().phase, Phase::Recovery);
+    // Limited transmit has two, the first goes again, and then seven of ten at most.
+    assert_eq!(sent[..3], [10 * MSS, 11 * MSS, 0]);
+    assert!(sent.len() > 3 && sent.len() <= 10, "{sent:?}");
+    let info = script.info();
+    assert!(info.sacked_bytes <= 10 * MSS, "{info:?}");
+}
+
+/// RFC 9937 6.1: each episode begins with nothing delivered and nothing sent.
+#[test]
+fn rfc_9937_6_1_each_episode_begins_anew() {
+    let mut script = flight(config(), 50);
+    script.ack(10 * MSS);
+    script.now_ns += 100 * MS;
+    let mut next = 10 * MSS;
+    for _ in 0..2 {
+        let end = next + script.info().unacked_bytes;
+        let threshold = script.info().cwnd_bytes / 10 * 7;
+        let mut sent = 0;
+        for to in (next + 2 * MSS..=end).step_by(MSS as usize) {
+            let out = script.sack(next, &[(next + MSS, to)]);
+            if script.info().phase == Phase::Recovery {
+                sent += out.iter().map(|seen| seen.len).sum::<u32>();
+            }
+        }
+        // RFC 9937 7: as much as the threshold, however much the episodes before have sent.
+        assert!(sent.abs_diff(threshold) <= 3 * MSS, "{sent} of {threshold}");
+        script.now_ns += 100 * MS;
+        next += script.info().unacked_bytes;
+        script.ack(next);
+        assert_eq!(script.info().phase, Phase::Open);
+    }
+    assert_eq!(script.end.shared.stats.recoveries, 2);
 }
 
 #[test]

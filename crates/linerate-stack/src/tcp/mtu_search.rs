@@ -58,6 +58,8 @@ pub struct MtuSearch {
     most: u16,
     /// Since when `high` holds.
     since_ns: u64,
+    /// No probe before this, since one has failed.
+    pause_until_ns: u64,
     /// The probe under way: its size, or 0, and its sequence numbers.
     size: u16,
     first: u32,
@@ -107,9 +109,10 @@ impl MtuSearch {
         self.low = self.low.min(most);
     }
 
-    /// The size to try next; `None` where there is nothing to be found, or a probe under way.
+    /// The size to try next; `None` where there is nothing to be found, a probe is under way, or
+    /// one has failed not long enough ago.
     pub fn next(&mut self, now_ns: u64) -> Option<u16> {
-        if self.size != 0 {
+        if self.size != 0 || now_ns < self.pause_until_ns {
             return None;
         }
         if self.high - self.low < THRESHOLD {
@@ -141,7 +144,12 @@ impl MtuSearch {
     }
 
     /// The probe is lost, and nothing else: the path does not take it (RFC 4821 7.6.2).
-    pub fn lost(&mut self, now_ns: u64) {
+    ///
+    /// No other goes for `pause_ns`, ten minutes at most: a round trip for each segment that the
+    /// congestion window lets go (RFC 4821 4). So losses that reduce nothing are more seldom than
+    /// those that a flow of the same rate by TCP's rules has. Linux does without.
+    pub fn lost(&mut self, now_ns: u64, pause_ns: u64) {
+        self.pause_until_ns = now_ns.saturating_add(pause_ns.min(AGAIN_NS));
         let shorter = std::mem::take(&mut self.size).saturating_sub(1);
         self.high = self.high.min(shorter).max(self.low);
         self.since_ns = now_ns;
@@ -174,7 +182,7 @@ mod tests {
                 prop_assert_eq!(search.next(0), None);
                 match size <= path {
                     true => search.arrived(),
-                    false => search.lost(0),
+                    false => search.lost(0, 0),
                 }
                 probes += 1;
             }
@@ -195,10 +203,10 @@ mod tests {
         let mut over_v6 = MtuSearch::new(1220, 1440, 0);
         assert!(!over_v6.fall(Least::V6, 1));
         search.sent(1000, 0, 1);
-        search.lost(10);
+        search.lost(10, 0);
         while let Some(size) = search.next(10) {
             search.sent(size, 0, 1);
-            search.lost(10);
+            search.lost(10, 0);
         }
         assert_eq!((search.low(), search.next(10 + AGAIN_NS - 1)), (512, None));
         assert_eq!(search.next(10 + AGAIN_NS), Some(512 + (1460 - 512) / 2));
@@ -206,5 +214,23 @@ mod tests {
         search.sent(600, 0, 1);
         search.arrived();
         assert_eq!((search.low(), search.next(u64::MAX)), (600, None));
+    }
+
+    #[test]
+    fn rfc_4821_4_a_probe_that_failed_is_followed_by_none_for_a_while() {
+        let mut search = MtuSearch::new(1000, 1460, 0);
+        search.sent(1230, 0, 1);
+        search.lost(5, 100);
+        assert_eq!((search.next(5), search.next(104)), (None, None));
+        assert_eq!(search.next(105), Some(1115));
+        // One that arrives does not have the next wait.
+        search.sent(1115, 1, 2);
+        search.arrived();
+        assert_eq!(search.next(105), Some(1172));
+        // However large the window and long the round trip.
+        search.sent(1172, 2, 3);
+        search.lost(200, u64::MAX);
+        assert_eq!(search.next(199 + AGAIN_NS), None);
+        assert!(search.next(200 + AGAIN_NS).is_some());
     }
 }

@@ -158,7 +158,10 @@ impl Connection {
             self.forget_mtu_probe(cx.shared);
             return false;
         }
-        search.lost(cx.now_ns);
+        // RFC 4821 4: a round trip for each segment of the window.
+        let segments = self.control.window.cwnd_bytes / u32::from(self.mss).max(1);
+        let round_ns = self.rtt.srtt_ns().unwrap_or(0);
+        search.lost(cx.now_ns, round_ns.saturating_mul(segments.into()));
         cx.shared.searches.set(&mut self.search, search);
         cx.shared.stats.mtu_probes_lost += 1;
         self.probe_len = 0;

@@ -121,6 +121,25 @@ fn rfc9406_4_2_few_samples_say_nothing() {
     assert_eq!(control.window.cwnd_bytes, (10 + 200) * MSS);
 }
 
+/// RFC 9406 4.2: a loss or a mark ends it, in either phase; the threshold is what the algorithm
+/// reduces to (RFC 9438 4.6).
+#[test]
+fn rfc9406_4_2_a_loss_or_a_mark_ends_it() {
+    for signal in [Signal::Loss, Signal::Ecn] {
+        for is_conservative in [false, true] {
+            let mut rounds = Rounds::new();
+            rounds.rounds(3, 50);
+            rounds.round(if is_conservative { 60 } else { 50 });
+            let cwnd = rounds.control.window.cwnd_bytes;
+            rounds.control.on_congestion(signal, cwnd, 0);
+            rounds.control.on_recovery_end(false, 0);
+            assert!(rounds.is_over() && !rounds.control.window.is_slow_start());
+            assert_eq!(rounds.control.window.ssthresh_bytes, cwnd / 10 * 7);
+            assert!(rounds.round(60) < 0.1, "avoidance");
+        }
+    }
+}
+
 /// After the first congestion it is plain slow start (RFC 9406 4.3).
 #[test]
 fn rfc9406_4_3_only_the_first_slow_start() {

@@ -28,6 +28,14 @@ fn net(configs: [Config; 2]) -> Net {
     net
 }
 
+/// Transfers with pauses: between probes that fail there has to be some time.
+fn transfers(net: &mut Net) {
+    for _ in 0..10 {
+        net.transfer(0, 300_000, 60 * S);
+        net.run_for(20 * S);
+    }
+}
+
 fn mss(net: &Net) -> u32 {
     let connection = net.ends[0].connection.as_ref().unwrap();
     connection.info(net.now_ns).mss.into()
@@ -45,7 +53,7 @@ fn rfc_4821_7_7_a_black_hole_is_found_and_the_search_comes_up_to_what_the_path_t
         net.open();
         assert_eq!(mss(&net), 1448);
         net.judge[0] = longer_than(1200);
-        net.transfer(0, 2_000_000, 60 * S);
+        transfers(&mut net);
         let stats = net.ends[0].shared.stats;
         assert_eq!(
             (stats.mtu_black_holes, stats.unanswered),
@@ -104,7 +112,7 @@ fn rfc_4821_7_2_a_search_may_begin_with_the_connection() {
         net.open();
         assert_eq!(mss(&net), 1024 - 12);
         net.judge[0] = longer_than(most);
-        net.transfer(0, 2_000_000, 60 * S);
+        transfers(&mut net);
         let stats = net.ends[0].shared.stats;
         assert!(
             (most - 7..=most).contains(&mss(&net)),
@@ -114,6 +122,25 @@ fn rfc_4821_7_2_a_search_may_begin_with_the_connection() {
         assert_eq!((stats.timeouts, stats.recoveries), (0, 0), "{stats:?}");
         net.close();
     }
+}
+
+/// RFC 4821 4: losses that are no congestion are seldom.
+#[test]
+fn rfc_4821_4_probes_that_fail_are_a_window_of_round_trips_apart() {
+    let mut net = net([with(MtuProbing::On), with(MtuProbing::On)]);
+    net.open();
+    net.judge[0] = longer_than(1100);
+    transfers(&mut net);
+    let probes = net.log.iter().filter(|(_, _, segment)| segment.len > 1100);
+    let at: Vec<u64> = probes.map(|&(at_ns, ..)| at_ns).collect();
+    assert!(at.len() > 2, "{at:?}");
+    // A probe goes with a window of eleven segments at least.
+    let least_ns = 11 * 2 * net.delay_ns;
+    let gaps = at.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(gaps.min().unwrap() > least_ns, "{at:?}");
+    let stats = net.ends[0].shared.stats;
+    assert_eq!((stats.timeouts, stats.recoveries), (0, 0), "{stats:?}");
+    net.close();
 }
 
 /// RFC 4821 7.6.2: a probe that is lost with others is congestion.
@@ -142,7 +169,7 @@ fn rfc_1191_reports_bound_the_search() {
     let mut net = net([with(MtuProbing::On), with(MtuProbing::On)]);
     net.open();
     net.ends[0].with(net.now_ns, |c, cx| c.set_path_mss(cx, 1200));
-    net.transfer(0, 1_000_000, 60 * S);
+    transfers(&mut net);
     let longest = net.log.iter().map(|(_, _, segment)| segment.len).max();
     assert!((1181..=1188).contains(&longest.unwrap()), "{longest:?}");
     net.close();

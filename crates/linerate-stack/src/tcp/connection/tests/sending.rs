@@ -364,6 +364,20 @@ fn a_soft_error_is_what_an_unanswered_connection_ends_with() {
     }
 }
 
+/// RFC 9406 4.3: HyStart++ has as many samples as a round has ACKs, also without time stamps.
+#[test]
+fn rfc_9406_4_3_each_ack_measures_a_round_trip() {
+    let mut script = Script::open(config());
+    assert_eq!(starts(&script.write(10 * MSS)).len(), 10);
+    script.now_ns += 100 * MS;
+    for segment in 1..=10 {
+        let before = script.info().srtt_ns;
+        script.now_ns += 20 * MS;
+        script.ack(segment * MSS);
+        assert!(script.info().srtt_ns > before, "{segment}");
+    }
+}
+
 /// As Linux: what is corked goes when Nagle's algorithm is turned off; what is written then waits.
 #[test]
 fn what_is_corked_goes_once_when_nagle_is_turned_off() {

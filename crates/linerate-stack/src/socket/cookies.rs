@@ -57,6 +57,7 @@ impl Stack {
         };
         let config = &self.shared.config;
         let scale = Window::scale_for(config.receive_bytes_max);
+        self.cookies.tell_scale(scale, now_ns);
         let echo = segment.timestamps.map_or(0, |(value, _)| value);
         let header = Header {
             seq: cookie.isn,
@@ -140,6 +141,7 @@ impl Stack {
             timestamps: (cookie.ts_val.unwrap_or(0), syn.timestamps.0),
         };
         let scale = Window::scale_for(config.receive_bytes_max);
+        self.cookies.tell_scale(scale, now_ns);
         let mss = path.link_mtu().saturating_sub(40).min(most);
         let ports = (key.dst_port(), key.src_port());
         let words = UsualSyn::words(&header, ports, mss, scale);
@@ -199,6 +201,10 @@ impl Stack {
             self.stats.cookies_bad += 1;
             return None;
         };
+        let rcv_scale = match key {
+            FlowKey::V4(key) => self.cookies.told_scale(key, echo.ts_ecr, now_ns),
+            FlowKey::V6(key) => self.cookies.told_scale(key, echo.ts_ecr, now_ns),
+        };
         let listener = self.listeners.at(listener_index)?;
         if listener.waiting >= listener.listen.backlog {
             listener.refused += 1;
@@ -219,6 +225,7 @@ impl Stack {
         let agreed = Agreed {
             ecn: offer.ecn,
             irs: segment.seq.wrapping_sub(1),
+            rcv_scale,
         };
         let index = self.open(key, (path, ip), now_ns, out, |cx| {
             Connection::resume(cx, &passive, &agreed, segment)

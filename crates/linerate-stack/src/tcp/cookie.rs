@@ -110,6 +110,11 @@ pub struct Echo {
 pub struct Cookies {
     secret: Secret,
     last_made_ns: Option<u64>,
+    /// The shift of our windows that cookies are told with, and that of those before.
+    scale: u8,
+    scale_before: u8,
+    /// When it became another, while there were some with the one before.
+    scale_changed_ns: Option<u64>,
 }
 
 impl Cookies {
@@ -118,6 +123,53 @@ impl Cookies {
         Self {
             secret,
             last_made_ns: None,
+            scale: 0,
+            scale_before: 0,
+            scale_changed_ns: None,
+        }
+    }
+
+    /// The answers to SYNs tell this shift of our windows from now on (RFC 7323 2.2). A cookie has
+    /// no bits for it: it is that of the listener's settings, which seldom change.
+    #[inline(always)]
+    pub fn tell_scale(&mut self, scale: u8, now_ns: u64) {
+        if scale != self.scale {
+            self.change_scale(scale, now_ns);
+        }
+    }
+
+    #[cold]
+    fn change_scale(&mut self, scale: u8, now_ns: u64) {
+        let holds = |at: &u64| now_ns.saturating_sub(*at) < 2 * PERIOD_NS;
+        let changed = self.scale_changed_ns.filter(holds);
+        self.scale_before = match changed {
+            // Of several changes in two minutes the largest: see `told_scale`.
+            Some(_) => self.scale_before.max(self.scale),
+            None => self.scale,
+        };
+        self.scale_changed_ns = self.are_out(now_ns).then_some(now_ns);
+        self.scale = scale;
+    }
+
+    /// The shift of our windows that the client of a cookie that holds was told: the time stamp
+    /// says when. Where that is not certain, since it stays up to 63 ms behind, it is the larger
+    /// one: then the client takes our windows for smaller than they are, and never for larger.
+    pub fn told_scale<const K: usize, T: Tuple<K>>(
+        &self,
+        tuple: &T,
+        ts_ecr: Option<u32>,
+        now_ns: u64,
+    ) -> u8 {
+        let (Some(changed_ns), Some(ts_ecr)) = (self.scale_changed_ns, ts_ecr) else {
+            return self.scale;
+        };
+        let clock = ts_ecr.wrapping_sub(Offsets::of(&self.secret, tuple).ts);
+        let age = u64::from(ts_clock(now_ns).wrapping_sub(clock));
+        let since = now_ns.saturating_sub(changed_ns) / super::isn::TS_TICK_NS;
+        match age {
+            _ if age > since + u64::from(TS_MASK) + 1 => self.scale_before,
+            _ if age >= since => self.scale.max(self.scale_before),
+            _ => self.scale,
         }
     }
 

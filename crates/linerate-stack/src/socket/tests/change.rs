@@ -1,7 +1,9 @@
 //! What changes while connections live.
 
 use super::*;
+use crate::tcp::config::Config;
 use crate::tcp::congestion::Algorithm;
+use crate::tcp::receive::Window;
 
 fn listening() -> (Pair, ListenerId) {
     let mut pair = Pair::new();
@@ -127,4 +129,50 @@ fn connections_of_a_user_that_has_gone_end_with_a_reset() {
     assert_eq!(io.read(waiting, &mut [0]), Err(Error::WouldBlock));
     assert!(pair.ends[1].io(now_ns).accept(listener).is_some());
     pair.ends.iter_mut().for_each(Station::check_slots);
+}
+
+/// RFC 7323 2.2: the scale is what was told in a SYN or its answer, also where a reload has made
+/// `receive_bytes_max` another before the handshake was over: with a record, by a cookie, and of who
+/// connects.
+#[test]
+fn rfc_7323_2_2_a_reload_changes_no_scale_that_was_told() {
+    for (half_open, v6, most) in [
+        (8, false, 64 << 10),
+        (0, false, 64 << 10),
+        (0, true, 1 << 28),
+        (0, false, 1 << 28),
+    ] {
+        let mut pair = Pair::new();
+        let listen = Listen {
+            half_open,
+            ..Listen::on(80)
+        };
+        let now_ns = pair.now_ns;
+        let listener = pair.ends[1].io(now_ns).listen(listen).unwrap();
+        let mut io = pair.ends[0].io(now_ns);
+        let client = io.connect(None, Pair::at(1, v6, 80)).unwrap();
+        let mut changed = 0;
+        for _ in 0..20 {
+            pair.round();
+            let now_ns = pair.now_ns;
+            let is_sent = pair.ends[0].io(now_ns).info(client).unwrap().state == State::SynSent;
+            // The answer is on its way: both have told theirs, and neither has the other's ACK.
+            let is_told = pair.ends[1].stack.stats.cookies_sent > 0
+                || pair.ends[1].stack.shared.stats.opened_passive > 0;
+            if is_sent && is_told && changed == 0 {
+                for end in &mut pair.ends {
+                    end.stack.settings().receive_bytes_max = most;
+                }
+                changed += 1;
+            }
+        }
+        assert_eq!(changed, 1);
+        let now_ns = pair.now_ns;
+        let (server, _) = pair.ends[1].io(now_ns).accept(listener).expect("it waits");
+        let client = pair.ends[0].io(now_ns).info(client).unwrap().scales;
+        let server = pair.ends[1].io(now_ns).info(server).unwrap().scales;
+        let usual = Window::scale_for(Config::default().receive_bytes_max);
+        assert_eq!((client, server), ((usual, usual), (usual, usual)));
+        assert_ne!(usual, Window::scale_for(most));
+    }
 }

@@ -60,6 +60,8 @@ pub struct Agreed {
     pub ecn: bool,
     /// The peer's first sequence number.
     pub irs: u32,
+    /// The shift of our windows that the peer was told, where they are scaled.
+    pub rcv_scale: u8,
 }
 
 impl Connection {
@@ -165,7 +167,7 @@ impl Connection {
         new.set(is::TIMESTAMPS, config.timestamps);
         new.set(is::SACK, config.sack);
         new.set(is::ECN, config.ecn == EcnMode::Request);
-        new.rcv_window = Window::new(0, new.own_scale(cx));
+        new.offer_scale(&cx.shared.config);
         new
     }
 
@@ -184,6 +186,7 @@ impl Connection {
         cx.shared.stats.opened_passive += 1;
         let mut new = Self::blank(&cx.shared.config, &own.active, cx.now_ns);
         new.state = State::SynReceived;
+        new.offer_scale(&cx.shared.config);
         new.agree(cx, segment, &own.syn);
         let asks = segment.flags & (flag::ECE | flag::CWR) == flag::ECE | flag::CWR;
         new.set(is::ECN, asks && cx.shared.config.ecn != EcnMode::Off);
@@ -205,6 +208,9 @@ impl Connection {
         cx.shared.stats.opened_passive += 1;
         let mut new = Self::blank(&cx.shared.config, &own.active, cx.now_ns);
         new.state = State::SynReceived;
+        // What was told holds, whatever the settings have become since.
+        new.set(is::SCALED, true);
+        new.rcv_window = Window::new(0, agreed.rcv_scale);
         let syn = Segment {
             seq: agreed.irs,
             flags: flag::SYN,
@@ -232,16 +238,12 @@ impl Connection {
             self.ts_recent = value;
             self.ts_recent_at = (cx.now_ns / 1_000_000_000) as u32;
         }
-        // RFC 7323 2.2: both or none.
-        let (snd, rcv) = match options.window_scale {
-            Some(scale) if config.window_scaling => (scale, self.own_scale(cx)),
-            _ => (0, 0),
-        };
+        // RFC 7323 2.2: both or none. Ours is what was offered, and no other: the settings may have
+        // changed since.
+        let scale = options.window_scale.filter(|_| self.is(is::SCALED));
+        let (snd, rcv) = scale.map_or((0, 0), |scale| (scale, self.rcv_window.scale()));
         self.snd_scale = snd;
-        self.set(
-            is::SCALED,
-            options.window_scale.is_some() && config.window_scaling,
-        );
+        self.set(is::SCALED, scale.is_some());
         self.rcv_window = Window::new(next, rcv);
         // What our SYN has told: data may come right behind its answer (RFC 7413 4.2.2).
         let _ = self.rcv_window.offer_syn(next, buffer);
@@ -256,12 +258,11 @@ impl Connection {
         self.control.window.restart();
     }
 
-    /// Our shift, large enough for the largest buffer.
-    fn own_scale<W>(&self, cx: &Context<'_, W>) -> u8 {
-        match cx.shared.config.window_scaling {
-            true => Window::scale_for(cx.shared.config.receive_bytes_max),
-            false => 0,
-        }
+    /// Whether windows may be scaled, and our shift: large enough for the largest buffer.
+    fn offer_scale(&mut self, config: &Config) {
+        let scale = Window::scale_for(config.receive_bytes_max);
+        self.set(is::SCALED, config.window_scaling);
+        self.rcv_window = Window::new(0, scale);
     }
 
     /// Sends the SYN for the first time, with the first `len` bytes of the buffer.
@@ -307,7 +308,6 @@ impl Connection {
         fast_open: Option<FastOpen>,
         len: u32,
     ) -> bool {
-        let config = &cx.shared.config;
         let is_answer = self.state != State::SynSent;
         let mut flags = flag::SYN;
         let mut is_ecn = self.is(is::ECN);
@@ -324,10 +324,7 @@ impl Connection {
             }
             self.set(is::ECN, is_ecn);
         }
-        let scale = match is_answer {
-            true => self.is(is::SCALED).then(|| self.rcv_window.scale()),
-            false => config.window_scaling.then(|| self.rcv_window.scale()),
-        };
+        let scale = self.is(is::SCALED).then(|| self.rcv_window.scale());
         let next = self.rcv_nxt();
         let free = self.autotune.buffer();
         let free = free.saturating_sub(self.queue.readable());

@@ -273,3 +273,36 @@ proptest! {
             at);
     }
 }
+
+/// RFC 7323 2.2: a client was told one scale, and the settings may have another by now.
+#[test]
+fn rfc_7323_2_2_the_scale_is_that_of_the_time_of_the_cookie() {
+    const MS: u64 = 1_000_000;
+    let key = key(1);
+    for (first, second) in [(3, 8), (8, 3)] {
+        let mut cookies = Cookies::new(Secret::new(1));
+        let make = |cookies: &mut Cookies, scale, at_ms: u64| {
+            cookies.tell_scale(scale, at_ms * MS);
+            cookies.make(&key, 1000, &OFFER, at_ms * MS).ts_val
+        };
+        let old = make(&mut cookies, first, 10_000);
+        let late = make(&mut cookies, first, 29_999);
+        let new = make(&mut cookies, second, 30_000);
+        let newer = make(&mut cookies, second, 30_100);
+        for now_ms in [30_100, 31_000, 73_000] {
+            let told = |ts_val| cookies.told_scale(&key, ts_val, now_ms * MS);
+            assert_eq!((told(old), told(newer)), (first, second), "{now_ms}");
+            // Never smaller than what was told.
+            assert!(told(late) >= first && told(new) >= second, "{now_ms}");
+        }
+        // Another change while those of the first hold: not less than any of them.
+        make(&mut cookies, 5, 40_000);
+        let last = make(&mut cookies, 5, 40_100);
+        let told = |ts_val| cookies.told_scale(&key, ts_val, 41_000 * MS);
+        assert_eq!(told(last), 5);
+        assert!(told(old) >= first && told(newer) >= second);
+        // After two minutes without one there is nothing to remember.
+        let again = make(&mut cookies, 9, 500_000);
+        assert_eq!(cookies.told_scale(&key, again, 500_000 * MS), 9);
+    }
+}

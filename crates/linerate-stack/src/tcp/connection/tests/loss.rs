@@ -316,7 +316,10 @@ fn rfc_9937_6_the_window_is_never_far_above_what_is_under_way() {
 #[test]
 fn rfc_9937_6_2_an_ack_that_shows_losses_is_not_safe() {
     let mut script = flight(config(), 20);
-    assert_eq!(starts(&script.sack(0, &[(7 * MSS, 10 * MSS)])), [0, MSS, 2 * MSS]);
+    assert_eq!(
+        starts(&script.sack(0, &[(7 * MSS, 10 * MSS)])),
+        [0, MSS, 2 * MSS]
+    );
     script.now_ns += 100 * MS;
     // What was sent again arrives, but for the second.
     let blocks = [(2 * MSS, 3 * MSS), (7 * MSS, 10 * MSS)];

@@ -31,6 +31,8 @@ fn is_plain(level: i32, name: i32) -> bool {
         }
         // Its value is the address at which pages are mapped.
         libc::IPPROTO_TCP => name != libc::TCP_ZEROCOPY_RECEIVE,
+        // A number: it stands among the foreign ones, which leave it out.
+        libc::IPPROTO_IPV6 if name == libc::IPV6_TCLASS => true,
         libc::IPPROTO_IP | libc::IPPROTO_IPV6 => (0..FIRST_FOREIGN).contains(&name),
         _ => false,
     }
@@ -80,6 +82,11 @@ mod tests {
     fn a_value_that_was_set_is_read_and_one_with_an_address_is_refused() {
         let socket = TcpListener::bind("127.0.0.1:0").unwrap();
         let socket = socket.as_fd();
+        let v6 = std::net::UdpSocket::bind("[::]:0").ok();
+        if let Some(v6) = &v6 {
+            let (level, name) = (libc::IPPROTO_IPV6, libc::IPV6_TCLASS);
+            set(v6.as_fd(), level, name, &0x28_i32.to_ne_bytes()).unwrap();
+        }
         let (level, name) = (libc::IPPROTO_TCP, libc::TCP_KEEPCNT);
         set(socket, level, name, &7_i32.to_ne_bytes()).unwrap();
         let mut value = [0; 8];

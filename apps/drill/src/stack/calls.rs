@@ -4,6 +4,7 @@
 use super::OwnStack;
 use super::errors::{number_of, number_of_kind, number_of_udp};
 use super::info;
+use super::ip;
 use super::options::Options;
 use crate::call::{Call, Handle, OptionValue, Out, Reply, SocketKind};
 use linerate_stack::host::udp::{Bind, UdpId};
@@ -51,6 +52,7 @@ pub(super) enum Role {
 #[derive(Default)]
 pub(super) struct Datagram {
     pub(super) id: Option<UdpId>,
+    pub(super) options: Options,
 }
 
 /// Sockets that an instance watches, with events and data.
@@ -167,7 +169,7 @@ impl OwnStack {
                 let bind = Bind {
                     address: Some(address.ip()).filter(|ip| !ip.is_unspecified()),
                     port: address.port(),
-                    ..Bind::default()
+                    ..ip::of_datagram(&socket.options, Bind::default())
                 };
                 let mut io = self.stack.io(now_ns, &mut self.out);
                 let (udp, host, _) = io.udp();
@@ -193,6 +195,7 @@ impl OwnStack {
                 None => 0,
             },
             max_segment: stream.max_segment(),
+            ip: ip::of_stream(&stream.options),
             ..Listen::on(bound.port())
         };
         if only_cookies {
@@ -282,6 +285,7 @@ impl OwnStack {
             data: data.unwrap_or(&[]),
             asks_cookie: data.is_some(),
             max_segment,
+            ip: ip::of_stream(&options),
             ..Connect::to(remote)
         };
         let (id, taken) = io.open(&how).map_err(|error| match error {
@@ -305,9 +309,10 @@ impl OwnStack {
         if let Some(id) = socket.id {
             return Ok(id);
         }
+        let bind = ip::of_datagram(&socket.options, Bind::default());
         let mut io = self.stack.io(now_ns, &mut self.out);
         let (udp, host, _) = io.udp();
-        let id = udp.bind(host, Bind::default()).map_err(number_of_udp)?;
+        let id = udp.bind(host, bind).map_err(number_of_udp)?;
         socket.id = Some(id);
         Ok(id)
     }
@@ -448,7 +453,7 @@ impl OwnStack {
                     }
                 }
             },
-            Socket::Datagram(Datagram { id: Some(id) }) => {
+            Socket::Datagram(Datagram { id: Some(id), .. }) => {
                 let (udp, host, out) = io.udp();
                 udp.close(host, id, out).map_err(number_of_udp)?;
             }
@@ -472,7 +477,7 @@ impl OwnStack {
                     _ => Ok(0),
                 }
             }
-            Socket::Datagram(Datagram { id: Some(id) }) => {
+            Socket::Datagram(Datagram { id: Some(id), .. }) => {
                 let fault = io.udp().0.take_fault(*id).map_err(number_of_udp)?;
                 Ok(fault.map_or(0, |fault| number_of_kind(fault.kind)))
             }

@@ -15,7 +15,7 @@ impl OwnStack {
         let events = match self.sockets.get(&handle) {
             None => libc::POLLNVAL,
             Some(Socket::Epoll(_)) => 0,
-            Some(Socket::Datagram(Datagram { id })) => {
+            Some(Socket::Datagram(Datagram { id, .. })) => {
                 let waiting = id.is_some_and(|id| io.udp().0.waiting(id).is_ok_and(|n| n > 0));
                 libc::POLLOUT | if waiting { libc::POLLIN } else { 0 }
             }

@@ -10,6 +10,7 @@ mod calls;
 mod errors;
 mod events;
 mod info;
+mod ip;
 mod options;
 mod settings;
 

@@ -2,7 +2,8 @@
 
 use super::OwnStack;
 use super::calls::{Answer, Role, Socket};
-use super::errors::number_of;
+use super::errors::{number_of, number_of_udp};
+use super::ip::{self, Field};
 use crate::call::{Handle, OptionForm, OptionValue, Out, Reply};
 use libc::{IPPROTO_TCP, SOL_SOCKET};
 use linerate_stack::socket::{Io, SocketId};
@@ -21,15 +22,20 @@ impl OwnStack {
         option: (i32, i32),
         value: &OptionValue,
     ) -> Answer {
+        let usual_ttl = i32::from(self.stack.settings().ttl);
         let socket = self.sockets.get_mut(&handle).ok_or(libc::EBADF)?;
         let Socket::Stream(stream) = socket else {
-            // Datagrams have none that changes anything in a script's short life.
+            if let Some(field) = ip::field_of(option) {
+                let usual = if field == Field::Life { usual_ttl } else { 0 };
+                return self.set_ip_of_datagram(now_ns, handle, option, value, usual);
+            }
+            // Datagrams have no others that change anything in a script's short life.
             return match option {
                 (SOL_SOCKET, _) => Ok(Reply::ok(0)),
                 _ => Err(libc::ENOPROTOOPT),
             };
         };
-        let number = match value {
+        let mut number = match value {
             OptionValue::Int(number) => *number,
             OptionValue::Linger(on, seconds) => {
                 // Only the reset of a linger of no time means something without blocking.
@@ -61,6 +67,12 @@ impl OwnStack {
                 (settings.receive_bytes, settings.receive_bytes_max) = (bytes, bytes);
             }
             (SOL_SOCKET, _) => {}
+            _ if let Some(field) = ip::field_of(option) => {
+                number = match field {
+                    Field::Class => ip::without_ecn(ip::checked(option, number, 0)?),
+                    Field::Life => ip::checked(option, number, usual_ttl)?,
+                };
+            }
             // As Linux: TCP_MIN_MSS and MAX_TCP_WINDOW.
             (IPPROTO_TCP, libc::TCP_MAXSEG) if !(88..=32_767).contains(&number) => {
                 return Err(libc::EINVAL);
@@ -89,8 +101,35 @@ impl OwnStack {
             (IPPROTO_TCP, libc::TCP_MAXSEG | libc::TCP_FASTOPEN) => {
                 self.listen_again(now_ns, handle)
             }
+            _ if ip::field_of(option).is_some() => self.listen_again(now_ns, handle),
             _ => Ok(Reply::ok(0)),
         }
+    }
+
+    fn set_ip_of_datagram(
+        &mut self,
+        now_ns: u64,
+        handle: Handle,
+        option: (i32, i32),
+        value: &OptionValue,
+        usual: i32,
+    ) -> Answer {
+        let (Some(Socket::Datagram(socket)), OptionValue::Int(number)) =
+            (self.sockets.get_mut(&handle), value)
+        else {
+            return Err(libc::EINVAL);
+        };
+        socket
+            .options
+            .insert(option, ip::checked(option, *number, usual)?);
+        let bind = ip::of_datagram(&socket.options, Default::default());
+        if let Some(id) = socket.id {
+            let mut io = self.stack.io(now_ns, &mut self.out);
+            let (udp, _, _) = io.udp();
+            udp.set_tos(id, bind.tos).map_err(number_of_udp)?;
+            udp.set_ttl(id, bind.ttl).map_err(number_of_udp)?;
+        }
+        Ok(Reply::ok(0))
     }
 
     /// Makes a connection as the options say that its socket had before.
@@ -130,7 +169,22 @@ impl OwnStack {
             let error = self.take_error(now_ns, handle)?;
             return Ok(int(error));
         }
+        let settings = self.stack.settings();
+        let (usual_class, usual_ttl) = (settings.dscp << 2, settings.ttl);
         let socket = self.sockets.get(&handle).ok_or(libc::EBADF)?;
+        let options = match socket {
+            Socket::Stream(stream) => &stream.options,
+            Socket::Datagram(socket) => &socket.options,
+            Socket::Epoll(_) => return Err(libc::ENOTSOCK),
+        };
+        if let Some(field) = ip::field_of(option) {
+            let usual = match field {
+                Field::Class => usual_class,
+                Field::Life => usual_ttl,
+            };
+            let value = options.get(&option).copied();
+            return Ok(int(value.unwrap_or(usual.into())));
+        }
         let Socket::Stream(stream) = socket else {
             return Err(libc::ENOPROTOOPT);
         };
@@ -206,6 +260,10 @@ fn one(
             };
             io.set_keepalive(id, is_on.then_some(keepalive))
         }
-        _ => Ok(()),
+        _ => match ip::field_of(option) {
+            Some(Field::Class) => io.set_dscp(id, value as u8 >> 2),
+            Some(Field::Life) => io.set_ttl(id, value as u8),
+            None => Ok(()),
+        },
     }
 }

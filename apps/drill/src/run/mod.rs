@@ -207,6 +207,10 @@ impl<'a, W: World> Runner<'a, W> {
                 Ok(())
             }
             Action::Code(code) => {
+                // What it asks about may be what a call has made that is to have returned.
+                if (self.pending.as_ref()).is_some_and(|pending| pending.end_us <= from) {
+                    self.finish_pending()?;
+                }
                 self.wait(from);
                 self.last_us = self.world.now_us();
                 let info = self.info(event.at)?;

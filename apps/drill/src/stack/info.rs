@@ -61,6 +61,7 @@ pub(super) fn fields(info: &connection::Info, stats: &Stats, path_mtu: u16) -> I
         ("tcpi_rto", us(info.rto_ns)),
         ("tcpi_snd_mss", mss),
         ("tcpi_rcv_mss", info.rcv_mss.into()),
+        ("tcpi_advmss", info.advertised_mss.into()),
         ("tcpi_unacked", segments(info.unacked_bytes)),
         ("tcpi_sacked", segments(info.sacked_bytes)),
         ("tcpi_lost", segments(info.lost_bytes)),

@@ -38,6 +38,8 @@ pub struct Info {
     pub mss: u16,
     /// The longest payload received of late, in bytes.
     pub rcv_mss: u16,
+    /// What our SYN tells the peer, in bytes (RFC 9293 3.7.1: the MSS option).
+    pub advertised_mss: u16,
     /// The peer's window in bytes.
     pub snd_wnd: u32,
     /// Ours.
@@ -437,6 +439,7 @@ impl Connection {
             ssthresh_bytes: self.control.window.ssthresh_bytes,
             mss: self.mss,
             rcv_mss: self.rcv_mss,
+            advertised_mss: self.advertised_mss,
             snd_wnd: self.snd_wnd,
             rcv_wnd: self.rcv_window.bytes(self.queue.next()),
             scales: (self.snd_scale, self.rcv_window.scale()),

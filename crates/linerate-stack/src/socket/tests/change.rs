@@ -132,8 +132,8 @@ fn connections_of_a_user_that_has_gone_end_with_a_reset() {
 }
 
 /// RFC 7323 2.2: the scale is what was told in a SYN or its answer, also where a reload has made
-/// `receive_bytes_max` another before the handshake was over: with a record, by a cookie, and of who
-/// connects.
+/// `receive_bytes_max` another before the handshake was over: with a record, by a cookie, and of
+/// who connects.
 #[test]
 fn rfc_7323_2_2_a_reload_changes_no_scale_that_was_told() {
     for (half_open, v6, most) in [

@@ -159,8 +159,8 @@ impl Connection {
             && !is_duplicate
             && self.phase == Phase::Open
             && self.sacked == 0;
-        // Nothing is sent until the end: what is marked lost now, a retransmission as well, is added
-        // here, while the count of what is lost falls by what the ACK has told of.
+        // Nothing is sent until the end: what is marked lost now, a retransmission as well, is
+        // added here, while the count of what is lost falls by what the ACK has told of.
         let prior_unsent = self.lost_unsent;
         if !is_plain {
             self.on_trouble(cx, &told);

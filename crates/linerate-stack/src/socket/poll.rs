@@ -128,13 +128,26 @@ impl Ready {
     }
 }
 
-/// What a connection is ready for now.
+/// What a connection is ready for now, of what is wanted: nobody pays for what he did not ask.
 #[inline(always)]
-fn readiness(connection: &Connection, shared: &Shared) -> u8 {
+fn readiness(connection: &Connection, shared: &Shared, wanted: u8) -> u8 {
     let mut ready = 0;
     if connection.readable() > 0 || connection.is_at_end() {
         ready |= interest::READ;
     }
+    if wanted & !(interest::READ | interest::ERROR | interest::EDGE | interest::ONE_SHOT) != 0 {
+        ready |= more_readiness(connection, shared);
+    }
+    if connection.error().is_some() {
+        ready |= interest::ERROR | interest::WRITE | interest::READ;
+    }
+    ready & wanted
+}
+
+/// The same of what not every reader asks for.
+#[inline]
+fn more_readiness(connection: &Connection, shared: &Shared) -> u8 {
+    let mut ready = 0;
     let is_open = connection.state().is_synchronized() || connection.is_open_early();
     if is_open && connection.writable() > 0 {
         ready |= interest::WRITE;
@@ -147,9 +160,6 @@ fn readiness(connection: &Connection, shared: &Shared) -> u8 {
     }
     if connection.is_unanswered(&shared.config) || connection.has_soft_error() {
         ready |= interest::REPORT;
-    }
-    if connection.error().is_some() {
-        ready |= interest::ERROR | interest::WRITE | interest::READ;
     }
     ready
 }
@@ -215,7 +225,7 @@ impl Stack {
         slot.events = u16::MAX;
         let (slot, connection) = self.slots.both(index);
         want_room(slot, connection);
-        if readiness(connection, &self.shared) & slot.interest != 0 {
+        if readiness(connection, &self.shared, slot.interest) != 0 {
             self.make_ready(index);
         }
     }
@@ -256,11 +266,11 @@ impl Stack {
             let (slot, connection) = self.slots.both(index);
             let wanted = slot.interest;
             let happened = std::mem::take(&mut slot.events);
-            let now = readiness(connection, &self.shared);
+            let now = readiness(connection, &self.shared, wanted);
             // As Linux: whatever has happened, all is told that is so now.
-            let is_news = now & wanted & interest::of_events(happened | event::ERROR) != 0;
+            let is_news = now & interest::of_events(happened | event::ERROR) != 0;
             let ready = match wanted & interest::EDGE == 0 || is_news {
-                true => now & wanted,
+                true => now,
                 false => 0,
             };
             if ready & interest::WRITE == 0 {

@@ -141,7 +141,8 @@ impl<A: Asker> Client<A> {
         let mut asked = 0_u64;
         // Those whose gaps are not known yet, and how long each question took.
         let (mut periods, mut took) = (VecDeque::new(), VecDeque::with_capacity(UNDER_WAY));
-        let mut open = Period::EMPTY;
+        let counts = |own: &Gaps| [own.count(), servers.map_or(0, Gaps::count)];
+        let mut open = Period::after(counts(&self.gaps));
         loop {
             let is_over = self.began_ns >= until_ns;
             let is_judged = self.under_way == 0 && open.questions == 0 && periods.is_empty();
@@ -168,13 +169,16 @@ impl<A: Asker> Client<A> {
             );
             if is_clear && is_timely && open.questions > 0 {
                 open.until_ns = self.began_ns;
-                periods.push_back(std::mem::replace(&mut open, Period::EMPTY));
+                let next = Period::after(counts(&self.gaps));
+                periods.push_back(std::mem::replace(&mut open, next));
             }
             while let Some(period) = periods.front()
                 && servers.is_none_or(|gaps| gaps.have_seen(period.until_ns))
             {
-                let is_plain = servers
-                    .is_none_or(|servers| !self.gaps.touch(period) && !servers.touch(period));
+                let [own, of_server] = period.before;
+                let is_plain = servers.is_none_or(|servers| {
+                    !self.gaps.touch(period, own) && !servers.touch(period, of_server)
+                });
                 for took_ns in took.drain(..period.questions) {
                     self.all.record(took_ns, 1);
                     if is_plain {

@@ -9,7 +9,7 @@ use linerate_core::env::GAP_NS;
 const PACKET_NS: u64 = 1_000;
 /// A gap of so much is no short interrupt.
 const LONG_NS: u64 = 10_000;
-/// Gaps that are remembered: more than come until a period is judged.
+/// Gaps that are remembered. Where more have come since a period began, nothing can be said of it.
 const GAPS: usize = 16;
 
 /// The last gaps of a thread. Written by that thread alone.
@@ -42,13 +42,21 @@ impl Gaps {
         self.seen_ns.load(Ordering::Acquire) > ns
     }
 
-    /// Whether one lies in a period.
-    pub(super) fn touch(&self, period: &Period) -> bool {
+    /// How many there have been.
+    pub(super) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether one lies in a period, before which there had been `before`; or may have, since not
+    /// all that have come since are remembered.
+    pub(super) fn touch(&self, period: &Period, before: u64) -> bool {
         let mut gaps = self.from_ns.iter().zip(&self.until_ns);
-        gaps.any(|(from_ns, until_ns)| {
+        let is_touched = gaps.any(|(from_ns, until_ns)| {
             period.from_ns < until_ns.load(Ordering::Relaxed)
                 && from_ns.load(Ordering::Relaxed) < period.until_ns
-        })
+        });
+        // The thread may be writing the next one meanwhile, in the place of the oldest.
+        is_touched || self.count() - before >= GAPS as u64
     }
 }
 
@@ -57,15 +65,20 @@ pub(super) struct Period {
     pub(super) from_ns: u64,
     pub(super) until_ns: u64,
     pub(super) questions: usize,
+    /// How many gaps the client's thread and the server's had seen before.
+    pub(super) before: [u64; 2],
 }
 
 impl Period {
-    /// Without a question yet.
-    pub(super) const EMPTY: Self = Self {
-        from_ns: u64::MAX,
-        until_ns: 0,
-        questions: 0,
-    };
+    /// Without a question yet, after so many gaps.
+    pub(super) fn after(before: [u64; 2]) -> Self {
+        Self {
+            from_ns: u64::MAX,
+            until_ns: 0,
+            questions: 0,
+            before,
+        }
+    }
 }
 
 /// All gaps of a thread while one of the two was asked.
@@ -115,11 +128,13 @@ mod tests {
     fn a_period_is_another_s_if_a_gap_lies_in_it() {
         let gaps = Gaps::default();
         let touch = |from_ns, until_ns| {
-            gaps.touch(&Period {
+            let period = Period {
                 from_ns,
                 until_ns,
                 questions: 1,
-            })
+                before: [gaps.count(); 2],
+            };
+            gaps.touch(&period, period.before[0])
         };
         assert!(!gaps.note(0, 1000, 0));
         // Ten packets explain 12 us, and no more.
@@ -134,6 +149,22 @@ mod tests {
             gaps.note(at_ns, at_ns + 10_000, 0);
         }
         assert!(!touch(1_000_000, 1_000_001) && touch(32_000_000, 32_000_001));
+    }
+
+    #[test]
+    fn of_a_period_with_more_gaps_since_than_are_remembered_nothing_is_said() {
+        let gaps = Gaps::default();
+        let period = Period {
+            from_ns: 0,
+            until_ns: 1000,
+            questions: 1,
+            before: [gaps.count(); 2],
+        };
+        for number in 1..=GAPS as u64 {
+            assert!(!gaps.touch(&period, period.before[0]));
+            gaps.note(1_000_000 * number, 1_000_000 * number + 10_000, 0);
+        }
+        assert!(gaps.touch(&period, period.before[0]));
     }
 
     #[test]

@@ -10,6 +10,7 @@ use linerate_steer::app::{App, Tokens};
 use linerate_steer::http::server::{Limits, Server};
 use linerate_steer::http::site::Site;
 
+use super::shared::Looks;
 use super::tcp::{AT_ONCE, Pair, ends, lost};
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
@@ -246,28 +247,68 @@ impl Serving {
         self.answers - before
     }
 
-    /// What it came to: the server's work on an answer.
-    fn sample(self, row: &'static str, ns: f64) -> Result<Sample, Error> {
-        if self.answers == 0 || self.failed > 0 {
+    /// What it came to: the server's work on an answer, while the core was this thread's.
+    fn sample(self, row: &'static str, alone: &Work, part: f64) -> Result<Sample, Error> {
+        if alone.answers == 0 || self.failed > 0 {
             return Err(lost("a request was not answered, or not as it should be"));
         }
         let answers = self.answers as f64;
-        let cycles = self.pair.server_ticks as f64 / answers;
+        let (server, client) = (self.pair.server_ticks, self.pair.client_ticks);
+        let both_ns = (server + client) as f64 / answers * 1e9 / self.pair.clock.hz();
+        let cycles = alone.server_ticks as f64 / alone.answers as f64;
         Ok(Sample::new(row, cycles, "TSC cycles", self.pair.pages)
-            .with("both_ns", ns)
-            .with("client_cycles", self.pair.client_ticks as f64 / answers)
+            .with("of_all", server as f64 / answers)
+            .with("left_out", 1.0 - part)
+            .with("both_ns", both_ns)
+            .with("client_cycles", client as f64 / answers)
             .with("answers", self.answers)
             .with("answer_bytes", self.answer_bytes))
     }
 }
 
-/// Times `turn` after a tenth of the time to warm up.
-fn timed(mut serving: Serving, run: &Run, turn: impl Fn(&mut Serving) -> u64) -> (Serving, f64) {
+/// Turns between two looks at the core: about a millisecond.
+const WINDOW: u32 = 32;
+
+/// What was done until then, or in some windows.
+#[derive(Clone, Copy, Default)]
+struct Work {
+    server_ticks: u64,
+    answers: u64,
+}
+
+/// Times `turn` after a tenth of the time to warm up: the work in windows in which the core was
+/// this thread's, and which part of all windows they are.
+fn timed(
+    mut serving: Serving,
+    run: &Run,
+    turn: impl Fn(&mut Serving) -> u64,
+) -> (Serving, Work, f64) {
     run.time_for(run.duration / 10, &mut || turn(&mut serving));
-    serving.pair.reset();
     serving.answers = 0;
-    let ns = run.time_for(run.duration, &mut || turn(&mut serving));
-    (serving, ns)
+    let (mut looks, mut until) = (Looks::new(serving.pair.clock), vec![Work::default()]);
+    serving.pair.reset();
+    let mut turns = 0;
+    run.time_for(run.duration, &mut || {
+        let answers = turn(&mut serving);
+        turns += 1;
+        if turns % WINDOW == 0 {
+            until.push(Work {
+                server_ticks: serving.pair.server_ticks,
+                answers: serving.answers,
+            });
+            looks.end_window();
+            serving.pair.rest();
+        }
+        answers
+    });
+    let (mut work, mut count) = (Work::default(), 0);
+    let alone = looks.alone();
+    for (ends, _) in until.windows(2).zip(&alone).filter(|(_, alone)| **alone) {
+        work.server_ticks += ends[1].server_ticks - ends[0].server_ticks;
+        work.answers += ends[1].answers - ends[0].answers;
+        count += 1;
+    }
+    (serving, work, f64::from(count) / alone.len().max(1) as f64)
 }
 
 fn requests(row: &'static str, run: Run) -> Result<Sample, Error> {
@@ -275,13 +316,31 @@ fn requests(row: &'static str, run: Run) -> Result<Sample, Error> {
     let mut serving = Serving::new(kept, kept)?;
     serving.open_kept()?;
     serving.begin();
-    let (serving, ns) = run.pinned(move |run| timed(serving, run, Serving::kept_turn))?;
-    serving.sample(row, ns)
+    let (serving, alone, part) = run.pinned(move |run| timed(serving, run, Serving::kept_turn))?;
+    serving.sample(row, &alone, part)
 }
 
 fn connections(row: &'static str, run: Run) -> Result<Sample, Error> {
     let kinds = if run.quick { 1000 } else { KINDS };
     let serving = Serving::new(kinds, 4096)?;
-    let (serving, ns) = run.pinned(move |run| timed(serving, run, Serving::opening_turn))?;
-    serving.sample(row, ns)
+    let (serving, alone, part) =
+        run.pinned(move |run| timed(serving, run, Serving::opening_turn))?;
+    serving.sample(row, &alone, part)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_request_is_answered() {
+        for row in ROWS {
+            // An answer that is missing, or is another one, is an error.
+            let sample = (row.run)(row.name, Run::quick()).unwrap();
+            assert!(sample.value > 0.0);
+            let left_out = sample.detail["left_out"].as_f64().unwrap();
+            assert!((0.0..1.0).contains(&left_out), "{left_out}");
+        }
+    }
 }

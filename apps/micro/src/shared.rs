@@ -17,12 +17,37 @@ const TURNS: u32 = 4096;
 /// How often it runs for a look. The least time counts, since an interrupt is no sharing.
 const TRIES: usize = 3;
 
-/// The ticks of rounds, and what looks between them have found.
-pub(super) struct Rounds {
+/// What looks between windows have found.
+pub(super) struct Looks {
     clock: Clock,
+    /// One before the first window, and one behind each.
+    found: Vec<u64>,
+}
+
+impl Looks {
+    /// The first look is now.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            clock,
+            found: vec![look(clock)],
+        }
+    }
+
+    /// A window is over.
+    pub(super) fn end_window(&mut self) {
+        self.found.push(look(self.clock));
+    }
+
+    /// Of each window, whether the core was this thread's. All count where none was.
+    pub(super) fn alone(&self) -> Vec<bool> {
+        alone(&self.found)
+    }
+}
+
+/// The ticks of rounds, with a look behind each [`WINDOW`] of them.
+pub(super) struct Rounds {
     ticks: Vec<u64>,
-    /// One before the first round, and one behind each window.
-    looks: Vec<u64>,
+    looks: Looks,
 }
 
 /// What rounds came to.
@@ -40,9 +65,8 @@ impl Rounds {
     /// Room for so many rounds. The first look is now.
     pub(super) fn new(clock: Clock, most: usize) -> Self {
         Self {
-            clock,
             ticks: Vec::with_capacity(most),
-            looks: vec![look(clock)],
+            looks: Looks::new(clock),
         }
     }
 
@@ -53,20 +77,20 @@ impl Rounds {
 
     /// Whether there is a whole window.
     pub(super) fn has_window(&self) -> bool {
-        self.looks.len() > 1
+        self.looks.found.len() > 1
     }
 
     /// A round took so many ticks.
     pub(super) fn push(&mut self, ticks: u64) {
         self.ticks.push(ticks);
         if self.ticks.len().is_multiple_of(WINDOW) {
-            self.looks.push(look(self.clock));
+            self.looks.end_window();
         }
     }
 
     /// What they came to.
     pub(super) fn judge(self) -> Judged {
-        judge(self.ticks, &self.looks)
+        judge(self.ticks, &self.looks.found)
     }
 }
 
@@ -97,25 +121,29 @@ fn look(clock: Clock) -> u64 {
 
 /// Windows count where the looks at both of their ends took no more than a quarter longer than the
 /// fastest one: two threads of a core make it half as long again, or more.
-fn judge(ticks: Vec<u64>, looks: &[u64]) -> Judged {
+fn alone(looks: &[u64]) -> Vec<bool> {
     let least = looks.iter().copied().min().unwrap_or_default();
-    let is_alone = |look: u64| look <= least + least / 4;
-    let windows = ticks.chunks(WINDOW).zip(looks.windows(2));
-    let alone = windows.filter(|(_, looks)| looks.iter().all(|&look| is_alone(look)));
-    let alone: Vec<u64> = alone.flat_map(|(ticks, _)| ticks).copied().collect();
-    let left_out = 1.0 - alone.len() as f64 / ticks.len().max(1) as f64;
-    let of_all = median(ticks);
-    match alone.is_empty() {
-        true => Judged {
-            median: of_all,
-            of_all,
-            left_out: 0.0,
-        },
-        false => Judged {
-            median: median(alone),
-            of_all,
-            left_out,
-        },
+    let is_fast = |look: &u64| *look <= least + least / 4;
+    let windows = looks.windows(2).map(|both| both.iter().all(is_fast));
+    let mut alone: Vec<bool> = windows.collect();
+    if !alone.contains(&true) {
+        alone.fill(true);
+    }
+    alone
+}
+
+fn judge(ticks: Vec<u64>, looks: &[u64]) -> Judged {
+    let windows = ticks.chunks(WINDOW).zip(alone(looks));
+    let alone = windows.filter(|(_, is_alone)| *is_alone);
+    let mut alone: Vec<u64> = alone.flat_map(|(ticks, _)| ticks).copied().collect();
+    if alone.is_empty() {
+        // There is no whole window.
+        alone.clone_from(&ticks);
+    }
+    Judged {
+        left_out: 1.0 - alone.len() as f64 / ticks.len().max(1) as f64,
+        median: median(alone),
+        of_all: median(ticks),
     }
 }
 
@@ -169,7 +197,7 @@ mod tests {
     fn a_look_lasts_and_rounds_are_kept() {
         let clock = Clock::calibrate();
         let mut rounds = Rounds::new(clock, WINDOW);
-        assert!(rounds.looks[0] > 0 && !rounds.has_window());
+        assert!(rounds.looks.found[0] > 0 && !rounds.has_window());
         (0..WINDOW as u64).for_each(|ticks| rounds.push(ticks));
         assert!(rounds.is_full() && rounds.has_window());
         assert_eq!(rounds.judge().of_all, WINDOW as u64 / 2);

@@ -41,6 +41,11 @@ fn rfc_4821_a_path_that_drops_long_frames_carries_data_over_both_families() {
         assert_eq!(mss(&mut pair, ids.0), 1514 - headers);
         let most = 1300_u16;
         pair.loses = Box::new(move |frame| frame.len() > usize::from(most));
+        // A connection that comes before the search has got far begins where that is.
+        send(&mut pair, ids, 1_000_000);
+        let begun = mss(&mut pair, ids.0);
+        let early = pair.open(listener, v6, 80);
+        assert_eq!(mss(&mut pair, early.0), begun);
         // Probes that fail are some time apart (RFC 4821 4).
         for _ in 0..8 {
             send(&mut pair, ids, 200_000);

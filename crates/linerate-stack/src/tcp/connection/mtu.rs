@@ -127,17 +127,22 @@ impl Connection {
         self.probe_len = 0;
         self.set_mss(search.low());
         cx.shared.stats.mtu_probes_arrived += 1;
-        if cx.shared.config.path_metrics {
-            let (peer, low) = (cx.wire.peer(), search.low());
-            let pmtu = low.saturating_add(header_len(peer));
-            cx.shared.metrics.note_pmtu(peer, pmtu, cx.now_ns);
-        }
+        self.note_found(cx, search.low());
         let rest = if search.is_over() {
             MtuSearch::default()
         } else {
             search
         };
         cx.shared.searches.set(&mut self.search, rest);
+    }
+
+    /// Segments of `low` bytes arrive: later connections to the host begin so (RFC 4821 5.2).
+    fn note_found<W: Wire>(&self, cx: &mut Context<'_, W>, low: u16) {
+        if cx.shared.config.path_metrics {
+            let peer = cx.wire.peer();
+            let pmtu = low.saturating_add(header_len(peer));
+            cx.shared.metrics.note_pmtu(peer, pmtu, cx.now_ns);
+        }
     }
 
     /// Something is lost while a probe is under way. Whether it is the probe, and nothing else:
@@ -162,6 +167,8 @@ impl Connection {
         let segments = self.control.window.cwnd_bytes / u32::from(self.mss).max(1);
         let round_ns = self.rtt.srtt_ns().unwrap_or(0);
         search.lost(cx.now_ns, round_ns.saturating_mul(segments.into()));
+        // Those around it have arrived, which are as long as is known to.
+        self.note_found(cx, search.low());
         cx.shared.searches.set(&mut self.search, search);
         cx.shared.stats.mtu_probes_lost += 1;
         self.probe_len = 0;

@@ -20,7 +20,8 @@ use crate::{packages, process};
 const LIMIT: Duration = Duration::from_secs(45 * 60);
 /// How long they should take, building included, on two cores.
 const PROMISE: Duration = Duration::from_secs(8 * 60);
-const LIMIT_ALL: Duration = Duration::from_secs(60 * 60);
+/// The same with the long scenarios, many of which are hostile for ten minutes each.
+const LIMIT_ALL: Duration = Duration::from_secs(4 * 60 * 60);
 
 #[derive(Args, Default)]
 pub(crate) struct Options {

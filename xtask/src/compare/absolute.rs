@@ -194,8 +194,8 @@ fn round_trip(linerate: Option<&Linerate>, cpus: &Cpus) -> Result<f64, TaskError
         let of = |key: &str| detail(&format!("{prefix}{key}"));
         eprintln!(
             "tcp.rtt.p999: {what}: {:.1} us at the middle, {:.1} us at 99.9 %; {:.0} of {:.0} left \
-             out, {:.0} us with them; of either CPU gaps took {:.1} and {:.1} %, {:.0} and {:.0} us \
-             at most, {:.0} and {:.0} of 10 us a second",
+             out, {:.0} us with them; of either CPU gaps took {:.1} and {:.1} %, {:.0} and {:.0} \
+             us at most, {:.0} and {:.0} of 10 us a second",
             of("p50_us"),
             of("p999_us"),
             of("left_out"),

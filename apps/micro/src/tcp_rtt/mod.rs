@@ -14,8 +14,8 @@
 //!
 //! Beside it stands also what the machine does without TCP ([`bare`]): the same threads pass bare
 //! frames by the same schedule, in turns with TCP, a slice of [`SLICE_NS`] each, and are judged by
-//! the same rule. Gaps of both threads are told for either: if TCP had more of them, or longer ones,
-//! they would be its own.
+//! the same rule. Gaps of both threads are told for either: if TCP had more of them, or longer
+//! ones, they would be its own.
 
 mod bare;
 mod client;

@@ -10,7 +10,7 @@ use linerate_steer::app::{App, Tokens};
 use linerate_steer::http::server::{Limits, Server};
 use linerate_steer::http::site::Site;
 
-use super::shared::Looks;
+use super::shared::{Done, Work};
 use super::tcp::{AT_ONCE, Pair, ends, lost};
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
@@ -248,67 +248,44 @@ impl Serving {
     }
 
     /// What it came to: the server's work on an answer, while the core was this thread's.
-    fn sample(self, row: &'static str, alone: &Work, part: f64) -> Result<Sample, Error> {
-        if alone.answers == 0 || self.failed > 0 {
+    fn sample(self, row: &'static str, work: &Work) -> Result<Sample, Error> {
+        let (alone, left_out) = work.judge();
+        if alone.count == 0 || self.failed > 0 {
             return Err(lost("a request was not answered, or not as it should be"));
         }
         let answers = self.answers as f64;
         let (server, client) = (self.pair.server_ticks, self.pair.client_ticks);
         let both_ns = (server + client) as f64 / answers * 1e9 / self.pair.clock.hz();
-        let cycles = alone.server_ticks as f64 / alone.answers as f64;
-        Ok(Sample::new(row, cycles, "TSC cycles", self.pair.pages)
-            .with("of_all", server as f64 / answers)
-            .with("left_out", 1.0 - part)
-            .with("both_ns", both_ns)
-            .with("client_cycles", client as f64 / answers)
-            .with("answers", self.answers)
-            .with("answer_bytes", self.answer_bytes))
+        Ok(
+            Sample::new(row, alone.each(), "TSC cycles", self.pair.pages)
+                .with("of_all", server as f64 / answers)
+                .with("left_out", left_out)
+                .with("both_ns", both_ns)
+                .with("client_cycles", client as f64 / answers)
+                .with("answers", self.answers)
+                .with("answer_bytes", self.answer_bytes),
+        )
     }
 }
 
-/// Turns between two looks at the core: about a millisecond.
-const WINDOW: u32 = 32;
-
-/// What was done until then, or in some windows.
-#[derive(Clone, Copy, Default)]
-struct Work {
-    server_ticks: u64,
-    answers: u64,
-}
-
-/// Times `turn` after a tenth of the time to warm up: the work in windows in which the core was
-/// this thread's, and which part of all windows they are.
-fn timed(
-    mut serving: Serving,
-    run: &Run,
-    turn: impl Fn(&mut Serving) -> u64,
-) -> (Serving, Work, f64) {
+/// Times `turn` after a tenth of the time to warm up.
+fn timed(mut serving: Serving, run: &Run, turn: impl Fn(&mut Serving) -> u64) -> (Serving, Work) {
     run.time_for(run.duration / 10, &mut || turn(&mut serving));
     serving.answers = 0;
-    let (mut looks, mut until) = (Looks::new(serving.pair.clock), vec![Work::default()]);
+    let mut work = Work::new(serving.pair.clock);
     serving.pair.reset();
-    let mut turns = 0;
     run.time_for(run.duration, &mut || {
         let answers = turn(&mut serving);
-        turns += 1;
-        if turns % WINDOW == 0 {
-            until.push(Work {
-                server_ticks: serving.pair.server_ticks,
-                answers: serving.answers,
-            });
-            looks.end_window();
+        let done = Done {
+            ticks: serving.pair.server_ticks,
+            count: serving.answers,
+        };
+        if work.turned(done) {
             serving.pair.rest();
         }
         answers
     });
-    let (mut work, mut count) = (Work::default(), 0);
-    let alone = looks.alone();
-    for (ends, _) in until.windows(2).zip(&alone).filter(|(_, alone)| **alone) {
-        work.server_ticks += ends[1].server_ticks - ends[0].server_ticks;
-        work.answers += ends[1].answers - ends[0].answers;
-        count += 1;
-    }
-    (serving, work, f64::from(count) / alone.len().max(1) as f64)
+    (serving, work)
 }
 
 fn requests(row: &'static str, run: Run) -> Result<Sample, Error> {
@@ -316,16 +293,15 @@ fn requests(row: &'static str, run: Run) -> Result<Sample, Error> {
     let mut serving = Serving::new(kept, kept)?;
     serving.open_kept()?;
     serving.begin();
-    let (serving, alone, part) = run.pinned(move |run| timed(serving, run, Serving::kept_turn))?;
-    serving.sample(row, &alone, part)
+    let (serving, work) = run.pinned(move |run| timed(serving, run, Serving::kept_turn))?;
+    serving.sample(row, &work)
 }
 
 fn connections(row: &'static str, run: Run) -> Result<Sample, Error> {
     let kinds = if run.quick { 1000 } else { KINDS };
     let serving = Serving::new(kinds, 4096)?;
-    let (serving, alone, part) =
-        run.pinned(move |run| timed(serving, run, Serving::opening_turn))?;
-    serving.sample(row, &alone, part)
+    let (serving, work) = run.pinned(move |run| timed(serving, run, Serving::opening_turn))?;
+    serving.sample(row, &work)
 }
 
 #[cfg(test)]

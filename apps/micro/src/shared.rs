@@ -44,6 +44,70 @@ impl Looks {
     }
 }
 
+/// Turns between two looks where turns cannot be told apart: about a millisecond.
+const TURNS_OF_WORK: u32 = 32;
+
+/// Work that goes on from turn to turn, with a look behind each [`TURNS_OF_WORK`].
+pub(super) struct Work {
+    looks: Looks,
+    until: Vec<Done>,
+    turns: u32,
+}
+
+/// What was done in some time.
+#[derive(Clone, Copy, Default, Debug, PartialEq)]
+pub(super) struct Done {
+    /// TSC ticks.
+    pub(super) ticks: u64,
+    /// What they were for: connections, requests, packets.
+    pub(super) count: u64,
+}
+
+impl Done {
+    /// Ticks for each.
+    pub(super) fn each(self) -> f64 {
+        self.ticks as f64 / self.count.max(1) as f64
+    }
+}
+
+impl Work {
+    /// The first look is now, and nothing is done.
+    pub(super) fn new(clock: Clock) -> Self {
+        Self {
+            looks: Looks::new(clock),
+            until: vec![Done::default()],
+            turns: 0,
+        }
+    }
+
+    /// A turn is over, until which so much was done in all. Returns whether a look followed, whose
+    /// time is nobody's.
+    pub(super) fn turned(&mut self, done: Done) -> bool {
+        self.turns += 1;
+        let is_window = self.turns.is_multiple_of(TURNS_OF_WORK);
+        if is_window {
+            self.until.push(done);
+            self.looks.end_window();
+        }
+        is_window
+    }
+
+    /// What was done in windows in which the core was this thread's, and which part of all windows
+    /// was left out.
+    pub(super) fn judge(&self) -> (Done, f64) {
+        let alone = self.looks.alone();
+        let (mut done, mut kept) = (Done::default(), 0);
+        let windows = self.until.windows(2).zip(&alone);
+        for (ends, _) in windows.filter(|(_, is_alone)| **is_alone) {
+            done.ticks += ends[1].ticks - ends[0].ticks;
+            done.count += ends[1].count - ends[0].count;
+            kept += 1;
+        }
+        let left_out = 1.0 - f64::from(kept) / alone.len().max(1) as f64;
+        (done, left_out)
+    }
+}
+
 /// The ticks of rounds, with a look behind each [`WINDOW`] of them.
 pub(super) struct Rounds {
     ticks: Vec<u64>,
@@ -182,6 +246,25 @@ mod tests {
             (judged.left_out - expected.left_out).abs() < 1e-9,
             "{judged:?}"
         );
+    }
+
+    #[test]
+    fn work_beside_a_slow_look_is_left_out() {
+        let clock = Clock::calibrate();
+        let mut work = Work::new(clock);
+        for turn in 1..=u64::from(3 * TURNS_OF_WORK) {
+            let done = Done {
+                ticks: turn * 10,
+                count: turn,
+            };
+            let is_window = turn.is_multiple_of(TURNS_OF_WORK.into());
+            assert_eq!(work.turned(done), is_window);
+        }
+        work.looks.found = vec![10, 10, 11, 17];
+        let (done, left_out) = work.judge();
+        let count = u64::from(2 * TURNS_OF_WORK);
+        assert_eq!((done.ticks, done.count), (count * 10, count));
+        assert!((done.each() - 10.0).abs() < 1e-9 && (left_out - 1.0 / 3.0).abs() < 1e-9);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use linerate_tables::rss::{Inverse, MICROSOFT_KEY, PortField, PortSet, Reta, Toe
 use linerate_wire::{FlowKey, FlowKey4, protocol, tcp};
 
 use super::random::{below, mixed};
+use super::shared::Rounds;
 use super::{Row, Run, Sample};
 
 pub(super) const ROWS: &[Row] = &[
@@ -199,25 +200,28 @@ impl Bench {
 fn hop(row: &'static str, run: Run, mapped: bool) -> Result<Sample, Error> {
     let all = if run.quick { 10_000 } else { CONNECTIONS };
     let hz = Clock::calibrate().hz();
-    let (median, entries) = run.pinned(move |run| {
+    let (judged, entries) = run.pinned(move |run| {
         let mut bench = Bench::new(if mapped { all as usize } else { 0 })?;
         let began = Instant::now();
-        let mut rounds = Vec::with_capacity(1 << 20);
+        let mut rounds = Rounds::new(bench.clock, 1 << 20);
         let mut drawn = 0..;
-        while began.elapsed() < run.duration && rounds.len() < rounds.capacity() {
+        while !rounds.has_window() || began.elapsed() < run.duration && !rounds.is_full() {
             let numbers = drawn.by_ref().take(BURST).map(|number| below(number, all));
             rounds.push(bench.round(numbers));
         }
-        rounds.sort_unstable();
         let entries = bench
             .worker
             .stage
             .steering()
             .map()
             .map_or(0, |map| map.len());
-        Ok::<_, Error>((rounds[rounds.len() / 2] as f64 / BURST as f64, entries))
+        Ok::<_, Error>((rounds.judge(), entries))
     })??;
+    let cycles = |ticks: u64| ticks as f64 / BURST as f64;
+    let median = cycles(judged.median);
     Ok(Sample::new(row, median, "cycles", "as the machine gives")
+        .with("of_all", cycles(judged.of_all))
+        .with("left_out", judged.left_out)
         .with("entries", entries)
         .with("burst", BURST)
         .with("clock_mhz", hz / 1e6))

@@ -13,6 +13,7 @@ use linerate_wire::tcp::{Tcp, flag};
 use linerate_wire::{EtherType, MacAddr, checksum, ethernet, ipv4, protocol};
 
 use super::random::mixed;
+use super::shared::{Done, Work};
 use super::tcp::{AT_ONCE, MESSAGE, Pair, address, ends, lost};
 use super::tcp_rr::Asking;
 use super::{Row, Run, Sample};
@@ -137,7 +138,7 @@ const KINDS: u32 = 240_000;
 fn connections(row: &'static str, run: Run) -> Result<Sample, Error> {
     let mut opening = Opening::new(run.quick)?;
     let pages = opening.pair.pages;
-    let (opening, ns) = run.pinned(move |run| {
+    let (opening, work, ns) = run.pinned(move |run| {
         let turn = |opening: &mut Opening| {
             let before = opening.ended;
             opening.client_turn();
@@ -145,17 +146,30 @@ fn connections(row: &'static str, run: Run) -> Result<Sample, Error> {
             opening.ended - before
         };
         run.time_for(run.duration / 10, &mut || turn(&mut opening));
-        opening.pair.reset();
         opening.ended = 0;
-        let ns = run.time_for(run.duration, &mut || turn(&mut opening));
-        (opening, ns)
+        let mut work = Work::new(opening.pair.clock);
+        opening.pair.reset();
+        let ns = run.time_for(run.duration, &mut || {
+            let ended = turn(&mut opening);
+            let done = Done {
+                ticks: opening.pair.server_ticks,
+                count: opening.ended,
+            };
+            if work.turned(done) {
+                opening.pair.rest();
+            }
+            ended
+        });
+        (opening, work, ns)
     })?;
-    if opening.ended == 0 {
+    let (alone, left_out) = work.judge();
+    if alone.count == 0 {
         return Err(lost("no connection came to its end"));
     }
     let ended = opening.ended as f64;
-    let cycles = opening.pair.server_ticks as f64 / ended;
-    Ok(Sample::new(row, cycles, "TSC cycles", pages)
+    Ok(Sample::new(row, alone.each(), "TSC cycles", pages)
+        .with("of_all", opening.pair.server_ticks as f64 / ended)
+        .with("left_out", left_out)
         .with("both_ns", ns)
         .with("client_cycles", opening.pair.client_ticks as f64 / ended)
         .with("lingering", opening.pair.server.stack.lingering()))
@@ -215,7 +229,7 @@ fn flood(row: &'static str, run: Run) -> Result<Sample, Error> {
     let pages = pair.pages;
     let clock = pair.clock;
     let frames: Vec<Vec<u8>> = (0..1 << 14).map(syn).collect();
-    let (pair, answered) = run.pinned(move |run| {
+    let (pair, work, answered) = run.pinned(move |run| {
         let mut next = 0;
         let mut burst = Burst::new();
         // Writes a burst, has it answered, takes the answers away. Only the middle is timed.
@@ -236,20 +250,28 @@ fn flood(row: &'static str, run: Run) -> Result<Sample, Error> {
             pair.client.discard() as u64
         };
         run.time_for(run.duration / 10, &mut || turn(&mut pair));
+        let mut work = Work::new(clock);
         pair.reset();
         let mut answered = 0;
         run.time_for(run.duration, &mut || {
             let of_turn = turn(&mut pair);
             answered += of_turn;
+            work.turned(Done {
+                ticks: pair.server_ticks,
+                count: answered,
+            });
             of_turn
         });
-        (pair, answered)
+        (pair, work, answered)
     })?;
-    if answered == 0 || pair.server.stack.connections() > 0 {
+    let (alone, left_out) = work.judge();
+    if alone.count == 0 || pair.server.stack.connections() > 0 {
         return Err(lost("SYNs were not answered by cookies"));
     }
-    let cycles = pair.server_ticks as f64 / answered as f64;
+    let cycles = alone.each();
     Ok(Sample::new(row, cycles, "TSC cycles", pages)
+        .with("of_all", pair.server_ticks as f64 / answered as f64)
+        .with("left_out", left_out)
         .with("cookies", pair.server.stack.stats().cookies_sent)
         .with("ns", cycles / Clock::hz(&clock) * 1e9))
 }

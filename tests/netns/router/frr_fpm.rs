@@ -176,7 +176,10 @@ fn ipv4_by_ipv6_gateways(zebra: (&'static str, &'static str)) {
             router.ctl("show neighbours"),
         );
     }
-    assert_eq!(sources(&router, "10.102.0.0/24"), ["fpm"]);
+    // The kernel's may come first.
+    linerate_testkit::wait("the route by FPM", || {
+        sources(&router, "10.102.0.0/24") == ["fpm"]
+    });
     router.stop();
 }
 

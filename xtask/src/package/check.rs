@@ -106,7 +106,8 @@ dpkg --install /tmp/linerate.deb
 say removal
 dpkg --remove linerate
 [ ! -e /usr/bin/linerate ]
-[ -z "$(ls /etc/systemd/system/multi-user.target.wants/linerate-* 2> /dev/null)" ]
+left=$(ls /etc/systemd/system/multi-user.target.wants/linerate-* 2> /dev/null) || :
+[ -z "$left" ] || { say "still enabled: $left"; exit 1; }
 dpkg --purge linerate
 ! dpkg --status linerate 2> /dev/null
 left=$(find / -xdev \( -path /proc -o -path /tmp -o -path /var/cache \) -prune \

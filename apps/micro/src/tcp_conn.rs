@@ -14,7 +14,7 @@ use linerate_wire::{EtherType, MacAddr, checksum, ethernet, ipv4, protocol};
 
 use super::random::mixed;
 use super::shared::{Done, Work};
-use super::tcp::{AT_ONCE, MESSAGE, Pair, address, ends, lost};
+use super::tcp::{AT_ONCE, MESSAGE, Pair, address, ends, lost, timed};
 use super::tcp_rr::Asking;
 use super::{Row, Run, Sample};
 use linerate_appliance::error::Error;
@@ -136,32 +136,16 @@ fn answer_and_close(io: &mut Io<'_>, id: SocketId) {
 const KINDS: u32 = 240_000;
 
 fn connections(row: &'static str, run: Run) -> Result<Sample, Error> {
-    let mut opening = Opening::new(run.quick)?;
+    let opening = Opening::new(run.quick)?;
     let pages = opening.pair.pages;
-    let (opening, work, ns) = run.pinned(move |run| {
-        let turn = |opening: &mut Opening| {
-            let before = opening.ended;
-            opening.client_turn();
-            opening.server_turn();
-            opening.ended - before
-        };
-        run.time_for(run.duration / 10, &mut || turn(&mut opening));
-        opening.ended = 0;
-        let mut work = Work::new(opening.pair.clock);
-        opening.pair.reset();
-        let ns = run.time_for(run.duration, &mut || {
-            let ended = turn(&mut opening);
-            let done = Done {
-                ticks: opening.pair.server_ticks,
-                count: opening.ended,
-            };
-            if work.turned(done) {
-                opening.pair.rest();
-            }
-            ended
-        });
-        (opening, work, ns)
-    })?;
+    let turn = |opening: &mut Opening| {
+        let before = opening.ended;
+        opening.client_turn();
+        opening.server_turn();
+        opening.ended - before
+    };
+    let (opening, work, ns) =
+        run.pinned(move |run| timed(opening, run, |all| (&mut all.pair, &mut all.ended), turn))?;
     let (alone, left_out) = work.judge();
     if alone.count == 0 {
         return Err(lost("no connection came to its end"));

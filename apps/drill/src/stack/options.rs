@@ -15,6 +15,15 @@ use std::collections::BTreeMap;
 pub(super) type Options = BTreeMap<(i32, i32), i32>;
 
 impl OwnStack {
+    /// What a socket has that was told nothing else.
+    fn usual(&mut self, field: Field) -> i32 {
+        let settings = self.stack.settings();
+        match field {
+            Field::Class => i32::from(settings.dscp << 2),
+            Field::Life => i32::from(settings.ttl),
+        }
+    }
+
     pub(super) fn set_option(
         &mut self,
         now_ns: u64,
@@ -22,11 +31,10 @@ impl OwnStack {
         option: (i32, i32),
         value: &OptionValue,
     ) -> Answer {
-        let usual_ttl = i32::from(self.stack.settings().ttl);
+        let ip = ip::field_of(option).map(|field| (field, self.usual(field)));
         let socket = self.sockets.get_mut(&handle).ok_or(libc::EBADF)?;
         let Socket::Stream(stream) = socket else {
-            if let Some(field) = ip::field_of(option) {
-                let usual = if field == Field::Life { usual_ttl } else { 0 };
+            if let Some((_, usual)) = ip {
                 return self.set_ip_of_datagram(now_ns, handle, option, value, usual);
             }
             // Datagrams have no others that change anything in a script's short life.
@@ -67,11 +75,11 @@ impl OwnStack {
                 (settings.receive_bytes, settings.receive_bytes_max) = (bytes, bytes);
             }
             (SOL_SOCKET, _) => {}
-            _ if let Some(field) = ip::field_of(option) => {
-                number = match field {
-                    Field::Class => ip::without_ecn(ip::checked(option, number, 0)?),
-                    Field::Life => ip::checked(option, number, usual_ttl)?,
-                };
+            _ if let Some((field, usual)) = ip => {
+                number = ip::checked(option, number, usual)?;
+                if field == Field::Class {
+                    number = ip::without_ecn(number);
+                }
             }
             // As Linux: TCP_MIN_MSS and MAX_TCP_WINDOW.
             (IPPROTO_TCP, libc::TCP_MAXSEG) if !(88..=32_767).contains(&number) => {
@@ -101,7 +109,7 @@ impl OwnStack {
             (IPPROTO_TCP, libc::TCP_MAXSEG | libc::TCP_FASTOPEN) => {
                 self.listen_again(now_ns, handle)
             }
-            _ if ip::field_of(option).is_some() => self.listen_again(now_ns, handle),
+            _ if ip.is_some() => self.listen_again(now_ns, handle),
             _ => Ok(Reply::ok(0)),
         }
     }
@@ -169,21 +177,16 @@ impl OwnStack {
             let error = self.take_error(now_ns, handle)?;
             return Ok(int(error));
         }
-        let settings = self.stack.settings();
-        let (usual_class, usual_ttl) = (settings.dscp << 2, settings.ttl);
+        let ip = ip::field_of(option).map(|field| self.usual(field));
         let socket = self.sockets.get(&handle).ok_or(libc::EBADF)?;
         let options = match socket {
             Socket::Stream(stream) => &stream.options,
             Socket::Datagram(socket) => &socket.options,
             Socket::Epoll(_) => return Err(libc::ENOTSOCK),
         };
-        if let Some(field) = ip::field_of(option) {
-            let usual = match field {
-                Field::Class => usual_class,
-                Field::Life => usual_ttl,
-            };
+        if let Some(usual) = ip {
             let value = options.get(&option).copied();
-            return Ok(int(value.unwrap_or(usual.into())));
+            return Ok(int(value.unwrap_or(usual)));
         }
         let Socket::Stream(stream) = socket else {
             return Err(libc::ENOPROTOOPT);

@@ -201,6 +201,8 @@ fn a_host_of_ipv6_reaches_a_server_of_ipv6_by_our_nat64_and_tayga() {
     // Its device takes 1340 bytes of IPv6: 1320 of IPv4, which are 1340 on the host's side.
     let fits = finds_mtu(left, &server, 1340);
     asks((left, LEFT6), (right, SERVER6), &server, fits);
+    let said = ping_says(left, &format!("-c 1 -W 5 -M do -s {fits} {server}"));
+    assert!(said.contains("1 received"), "{said}");
     // The kernel that forwards to tayga says of its own that the hops are used up.
     let said = ping_says(left, &format!("-c 1 -W 5 -t 2 {server}"));
     let who = "From fd00:64::a02:2 ";

@@ -4,7 +4,6 @@
 //! and uses them once the client has said that it is all. [`control`](super::control) calls this
 //! message by message.
 
-use super::Role;
 use super::control::{Connection, Control, End, Phase, bad};
 use super::exposed::Exposed;
 use super::layout::Shape;
@@ -134,22 +133,29 @@ impl Control {
         };
         let shape = offer.shape;
         let no_ring = |_| End::Refused("its own rings are gone".into());
-        let failed = |error: std::io::Error| End::Refused(format!("out of resources: {error}"));
         let exposed = offer.exposed.as_ref();
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
         for ((number, place), file) in shape.places().into_iter().enumerate().zip(offer.files) {
             let RingPlace {
                 offset, log2_size, ..
             } = place;
             let ring = Ring::new(&offer.regions, 0, offset, log2_size).map_err(no_ring)?;
             let (index, buffers) = (usize::from(place.index), shape.buffers(number));
-            let used = match (place.to_server, exposed) {
-                (true, None) => self.send_by(index, TxRing::new(ring, Some(buffers)), file),
-                (true, Some(pools)) => self.send_by(index, TxRing::of_slots(ring, pools), file),
-                (false, None) => self.receive_by(index, RxRing::new(ring, Some(buffers)), file),
-                (false, Some(pools)) => self.receive_by(index, RxRing::of_slots(ring, pools), file),
-            };
-            used.map_err(failed)?;
+            if place.to_server {
+                let ring = match exposed {
+                    None => TxRing::new(ring, Some(buffers)),
+                    Some(pools) => TxRing::of_slots(ring, pools),
+                };
+                sends.push((index, ring, file));
+            } else {
+                let ring = match exposed {
+                    None => RxRing::new(ring, Some(buffers)),
+                    Some(pools) => RxRing::of_slots(ring, pools),
+                };
+                receives.push((index, ring, file));
+            }
         }
+        self.use_rings(sends, receives)?;
         self.up(connection, shape.to_server.into(), shape.to_client.into());
         Ok(())
     }
@@ -212,17 +218,16 @@ impl Control {
         if (highest(true), highest(false)) != counts {
             return Err(bad("rings are left out"));
         }
-        let failed = |error: std::io::Error| End::Refused(format!("out of resources: {error}"));
+        let (mut sends, mut receives) = (Vec::new(), Vec::new());
         for (place, ring, file) in made {
             let index = usize::from(place.index);
             if place.to_server {
-                self.receive_by(index, RxRing::new(ring, None), file)
-                    .map_err(failed)?;
+                receives.push((index, RxRing::new(ring, None), file));
             } else {
-                self.send_by(index, TxRing::new(ring, None), file)
-                    .map_err(failed)?;
+                sends.push((index, TxRing::new(ring, None), file));
             }
         }
+        self.use_rings(sends, receives)?;
         let connected = Message::Connected {
             name: self.settings.interface.clone(),
         };
@@ -231,25 +236,30 @@ impl Control {
         Ok(())
     }
 
-    fn receive_by(&self, index: usize, ring: RxRing, file: OwnedFd) -> std::io::Result<()> {
-        self.shared.wakeups[index].watch(file)?;
-        let first = |ring: &mut RxRing| ring.lend_first(index);
-        self.shared.put_rx(index, ring, first);
-        Ok(())
-    }
-
-    fn send_by(&mut self, index: usize, ring: TxRing, file: OwnedFd) -> std::io::Result<()> {
-        let name = format!("{} notify", self.settings.interface);
-        self.notifier.set(index, Some(file), &name)?;
-        self.shared.put_tx(index, ring);
+    /// Gives workers their rings, each with its number and eventfd. Those to send to come first:
+    /// what a worker has received it may send at once, and without a ring that would be dropped.
+    fn use_rings(
+        &mut self,
+        sends: Vec<(usize, TxRing, OwnedFd)>,
+        receives: Vec<(usize, RxRing, OwnedFd)>,
+    ) -> Result<(), End> {
+        let failed = |error: std::io::Error| End::Refused(format!("out of resources: {error}"));
+        let (name, count) = (format!("{} notify", self.settings.interface), sends.len());
+        for (index, ring, file) in sends {
+            let set = self.notifier.set(index, Some(file), &name);
+            set.map_err(failed)?;
+            self.shared.put_tx(index, ring);
+        }
+        self.shared.tx_rings.store(count, Ordering::Release);
+        for (index, ring, file) in receives {
+            self.shared.wakeups[index].watch(file).map_err(failed)?;
+            let first = |ring: &mut RxRing| ring.lend_first(index);
+            self.shared.put_rx(index, ring, first);
+        }
         Ok(())
     }
 
     fn up(&mut self, connection: &mut Connection, to_server: usize, to_client: usize) {
-        let sends = match self.settings.role {
-            Role::Client => to_server,
-            Role::Server => to_client,
-        };
         let peer = &mut connection.peer;
         peer.rings = (to_server, to_client);
         let exposed = self.exposed.as_ref();
@@ -257,7 +267,6 @@ impl Control {
         peer.regions = connection.regions.0.len() + exposed;
         peer.sealed = connection.regions.0.iter().all(Untrusted::is_sealed);
         peer.ring_size = self.shared.ring_size();
-        self.shared.tx_rings.store(sends, Ordering::Release);
         self.shared.set_up(peer.clone());
     }
 }

@@ -424,6 +424,33 @@ fn a_receiver_that_sleeps_since_before_the_connection_is_woken() {
     client.stop();
 }
 
+/// What a worker has received it may send at once: it is not without a ring to send to.
+#[test]
+fn a_frame_that_is_there_before_the_connection_is_sent_back() {
+    let folder = Scratch::new();
+    let path = folder.file("s");
+    let mut server = End::start(&mut Drivers::new(), &format!("memif:{path}"));
+    std::thread::scope(|scope| {
+        let clients = scope.spawn(|| {
+            for number in 0..200 {
+                let client = raw::Client::join_with_a_frame(&path);
+                let (view, start) = (client.to_client.view().unwrap(), Instant::now());
+                while view.tail() == 0 {
+                    assert!(start.elapsed() < PATIENCE, "client {number}");
+                    std::thread::sleep(Duration::from_micros(50));
+                }
+            }
+        });
+        let mut burst = Burst::new();
+        while !clients.is_finished() {
+            server.queues.rx[0].rx_burst(&mut burst, &mut server.cache);
+            server.queues.tx[0].tx_burst(&mut burst, &mut server.cache);
+        }
+        server.cache.free(&mut burst);
+    });
+    server.stop();
+}
+
 /// Frames of every length to the limit of a chain, each byte of them.
 #[test]
 fn frames_of_all_lengths_arrive_whole() {

@@ -533,7 +533,11 @@ impl FrontEnd {
             return Ok(());
         };
         let modern = agreement.has(feature::VERSION_1) || agreement.has(feature::MRG_RXBUF);
-        for (index, ring) in rings.into_iter().enumerate() {
+        // Those to send to come first: what a worker has received it may send at once, and without a
+        // ring that would be dropped.
+        let mut rings: Vec<_> = rings.into_iter().enumerate().collect();
+        rings.sort_by_key(|(index, _)| index % 2 == 0);
+        for (index, ring) in rings {
             let active = Active {
                 ring,
                 memory: memory.clone(),

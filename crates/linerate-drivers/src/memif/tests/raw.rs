@@ -140,6 +140,26 @@ impl Client {
         Self::join_with(path, file, regions)
     }
 
+    /// A client that has sent a frame, and lent a buffer, before it asks to be connected.
+    pub(super) fn join_with_a_frame(path: &str) -> Self {
+        let (file, regions) = SHAPE.make("raw").unwrap();
+        let mapped = Arc::new(Regions(vec![map(&file, SHAPE.bytes())]));
+        for (number, ring) in rings(&mapped).iter().enumerate() {
+            let empty = SHAPE.buffers(number).empty(0);
+            let view = ring.view().unwrap();
+            view.write(
+                0,
+                if number == 0 {
+                    empty.holding(60, false)
+                } else {
+                    empty
+                },
+            );
+            view.set_head(1);
+        }
+        Self::join_with(path, file, regions)
+    }
+
     fn join_with(path: &str, file: OwnedFd, regions: Regions) -> Self {
         let raw = Raw::introduce(path);
         raw.tell_region(0, SHAPE.bytes() as u64, &file);

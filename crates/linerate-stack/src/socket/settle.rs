@@ -160,6 +160,9 @@ impl Stack {
     fn on_change(&mut self, index: u32, events: u16, now_ns: u64, out: &mut Egress) {
         if events & event::CONNECTED != 0 {
             self.on_connected(index, now_ns, out);
+            if self.slots[index].is & is::USED == 0 {
+                return; // the backlog is full: it is gone already
+            }
         }
         if events & event::TIME_WAIT != 0 {
             self.linger(index, now_ns);

@@ -383,6 +383,7 @@ impl Sent {
             if records[index].has(mark::SACKED) {
                 records[index].marks &= !mark::SACKED;
                 sum = sum.wrapping_add(records[index].len());
+                self.unlink_time(records, index);
                 self.link_oldest(records, index);
             }
             index = records[index].next;

@@ -265,6 +265,51 @@ fn a_backlog_that_is_full_refuses_counts_and_recovers() {
     pair.ends[1].check_slots();
 }
 
+/// The handshakes of two end in one burst, where there is room for one, and the other is reset in
+/// the same burst: its place is given back once.
+#[test]
+fn one_that_finds_the_backlog_full_and_is_reset_at_once_is_freed_once() {
+    let (mut pair, _) = acquainted(&plain());
+    let before = pair.ends[1].stack.connections();
+    let now_ns = pair.now_ns;
+    let listen = Listen {
+        backlog: 1,
+        ..Listen::on(81)
+    };
+    let listener = pair.ends[1].io(now_ns).listen(listen).unwrap();
+    let remote = Pair::at(1, false, 81);
+    let clients = [(); 2].map(|()| pair.ends[0].io(now_ns).connect(None, remote).unwrap());
+    // SYNs, SYN-ACKs; the ACKs are in the port, and the reset behind them.
+    let hands_over = |pair: &mut Pair, from: usize| {
+        pair.now_ns += pair.delay_ns;
+        pair.ends[from].out.flush();
+        let mut frames = std::mem::take(&mut *pair.ends[from].line.lock().unwrap());
+        let now_ns = pair.now_ns;
+        pair.ends[1 - from].receive(frames.make_contiguous(), now_ns);
+        frames.len()
+    };
+    assert_eq!(hands_over(&mut pair, 0), 2);
+    assert_eq!(hands_over(&mut pair, 1), 2);
+    let now_ns = pair.now_ns;
+    pair.ends[0].io(now_ns).abort(clients[1]);
+    assert_eq!(hands_over(&mut pair, 0), 3);
+    assert_eq!(pair.ends[1].stack.connections(), before + 1);
+    assert_eq!(pair.ends[1].stack.stats().backlog_full, 1);
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let (server, _) = pair.ends[1].io(now_ns).accept(listener).unwrap();
+    // The next two have places of their own.
+    let next = [(); 2].map(|()| pair.open(listener, false, 81));
+    assert!(next[0].1 != next[1].1 && next[0].1 != server && next[1].1 != server);
+    assert_eq!(pair.ends[1].stack.connections(), before + 3);
+    let now_ns = pair.now_ns;
+    pair.ends[0].io(now_ns).abort(clients[0]);
+    next.iter()
+        .for_each(|&(client, _)| pair.ends[0].io(now_ns).abort(client));
+    pair.pass(S);
+    pair.ends[1].check_slots();
+}
+
 #[test]
 fn buffers_that_are_used_up_are_refused_counted_and_given_back() {
     let config = StackConfig {

@@ -411,14 +411,15 @@ impl Connection {
                     .is_none()
             {
                 // Without room for another record its acknowledged part is only cut off.
-                cx.shared.records[index].seq = una;
+                let record = &mut cx.shared.records[index];
+                let cut = una.wrapping_sub(std::mem::replace(&mut record.seq, una));
+                let marks = record.marks;
+                self.uncount(marks, cut);
                 break;
             }
             let record = cx.shared.records[index];
             let len = record.len();
-            if record.has(mark::RETRANS) {
-                self.retrans = self.retrans.saturating_sub(len);
-            }
+            self.uncount(record.marks, len);
             if record.has(mark::EVER_RETRANS) {
                 flags |= told::RETRANSMITTED;
             } else if !record.has(mark::SACKED) {
@@ -430,19 +431,11 @@ impl Connection {
                     flags |= told::ORIGINAL;
                 }
             }
-            if record.has(mark::SACKED) {
-                self.sacked = self.sacked.saturating_sub(len);
-            } else {
+            if !record.has(mark::SACKED) {
                 self.advance_rack(cx.now_ns, &record);
                 trips
                     .sampler
                     .deliver(&mut self.delivery, &record.stamp, record.sent_ns, len);
-            }
-            if record.has(mark::LOST) {
-                self.lost = self.lost.saturating_sub(len);
-                if !record.has(mark::RETRANS) {
-                    self.lost_unsent = self.lost_unsent.saturating_sub(len);
-                }
             }
             if record.has(mark::SYN) {
                 flags |= told::SYN;
@@ -450,6 +443,23 @@ impl Connection {
             self.sent.remove_first(&mut cx.shared.records);
         }
         flags
+    }
+
+    /// `len` sequence numbers with these marks are under way no longer.
+    #[inline]
+    fn uncount(&mut self, marks: u8, len: u32) {
+        if marks & mark::SACKED != 0 {
+            self.sacked = self.sacked.saturating_sub(len);
+        }
+        if marks & mark::RETRANS != 0 {
+            self.retrans = self.retrans.saturating_sub(len);
+        }
+        if marks & mark::LOST != 0 {
+            self.lost = self.lost.saturating_sub(len);
+            if marks & mark::RETRANS == 0 {
+                self.lost_unsent = self.lost_unsent.saturating_sub(len);
+            }
+        }
     }
 
     /// Frees what the buffer has below SND.UNA.

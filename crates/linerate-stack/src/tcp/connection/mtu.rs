@@ -107,6 +107,11 @@ impl Connection {
             self.probe_len = 0;
             return false;
         }
+        if self.snd_nxt != first.wrapping_add(len) {
+            // There was no slot for so long a frame: what went is an ordinary segment.
+            self.probe_len = 0;
+            return true;
+        }
         // It is no small segment that others would have to wait for (RFC 9293 3.7.4).
         self.small_end = small_end;
         search.sent(size, first, self.snd_nxt);

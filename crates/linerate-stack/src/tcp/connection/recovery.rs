@@ -429,8 +429,10 @@ impl Connection {
     pub(super) fn enter_loss<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         let is_new = !matches!(self.phase, Phase::Recovery | Phase::Loss)
             || seq::ge(self.snd_una, self.recovery_point);
-        if self.is(is::RENEGED) {
-            // RFC 2018 8: what SACKs have said counts no more.
+        let head = self.sent.first();
+        if head != NIL && cx.shared.records[head].has(mark::SACKED) {
+            // RFC 2018 8: what SACKs have said counts no more, where the first is sent again. (Also
+            // one that a SACK has told of while it was the first: no ACK has said so.)
             let forgotten = self.sent.forget_sacked(&mut cx.shared.records);
             self.sacked = self.sacked.saturating_sub(forgotten);
             self.set(is::RENEGED, false);

@@ -138,6 +138,9 @@ impl Connection {
             return;
         }
         let wait_ns = self.probe_wait_ns();
+        // Nothing is under way: what was sent again before is answered, and the user timeout counts
+        // from what the peer has said last.
+        self.retrans_stamp = 0;
         self.await_until(Awaits::WindowProbe, cx.now_ns + wait_ns);
     }
 
@@ -164,10 +167,14 @@ impl Connection {
         } else if self.sent.first() != crate::tcp::sent::NIL {
             self.mark_lost(cx, self.sent.first());
         }
-        self.retries = self.retries.saturating_add(1);
+        let before = self.retries;
+        self.retries = before.saturating_add(1);
         if self.resend_first(cx) {
             self.rtt.backoff();
         } else {
+            // Only what was sent can have gone unanswered (RFC 9293 3.8.3): the peer is not to pay
+            // for slots that we lack.
+            self.retries = before.max(1);
             cx.shared.stats.no_slots += 1;
         }
         let wait_ns = self.rtt.rto_ns().min(self.user_timeout_left_ns(cx));

@@ -411,3 +411,27 @@ fn rfc_5681_3_1_acks_of_parts_do_not_open_the_window_faster() {
     }
     assert_eq!(whole.info().cwnd_bytes, parts.info().cwnd_bytes);
 }
+
+/// A receiver that drops what its SACKs told of, from the first byte that it lacks on, and then
+/// acknowledges a part of it: each segment goes again, and the list by time stays one.
+#[test]
+fn rfc_2018_8_a_sack_of_the_first_segment_counts_no_more_at_the_timeout() {
+    let mut script = Script::open(config());
+    assert_eq!(starts(&script.write(4 * MSS)).len(), 4);
+    script.now_ns += 100 * MS;
+    script.sack(0, &[(0, MSS)]);
+    // The loss probe, and the timeout.
+    let out = starts(&script.wait(600 * MS));
+    assert_eq!(out[out.len() - 1], 0, "{out:?}");
+    script.now_ns += 100 * MS;
+    script.ack(10);
+    script.wait(51 * MS);
+    script.now_ns += 100 * MS;
+    script.sack(10, &[(MSS, 2 * MSS)]);
+    script.now_ns += 100 * MS;
+    script.sack(10, &[(3 * MSS, 4 * MSS), (MSS, 2 * MSS)]);
+    script.now_ns += 100 * MS;
+    script.ack(4 * MSS);
+    assert_eq!(script.info().unacked_bytes, 0);
+    assert_eq!(script.end.shared.stats.reneged, 1);
+}

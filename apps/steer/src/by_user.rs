@@ -171,10 +171,8 @@ impl ByUser {
                     let _ = io.move_to(id, core);
                 }
             },
-            // By each segment, not for as long as there is something to read.
-            Found::Little if !is_last => {
-                wait(io, id, interest::READ | interest::EDGE, self.token);
-            }
+            // Each segment is told of, once: not for as long as there is something to read.
+            Found::Little if !is_last => {}
             // It ends, or names nobody.
             Found::Little | Found::Nobody => self.keep(io, id),
         }
@@ -187,7 +185,8 @@ impl ByUser {
     fn begin(&mut self, io: &mut Io<'_>, id: SocketId) {
         let due_ns = io.now_ns().saturating_add(PATIENCE_NS);
         self.waiting.push_back((due_ns, id));
-        wait(io, id, interest::READ | interest::EDGE, self.token);
+        let wanted = interest::READ | interest::HANG_UP | interest::EDGE;
+        wait(io, id, wanted, self.token);
     }
 }
 

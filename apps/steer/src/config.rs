@@ -372,15 +372,31 @@ fn routes(file: &Section<'_>, interfaces: &[Interface]) -> Vec<Route> {
 
 /// An address of ours with the prefix length of its network.
 pub(crate) fn address(text: &str) -> Result<(IpAddr, u8), String> {
-    let (address, len) = network(text)?;
+    let (address, len) = with_prefix(text)?;
     if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
         return Err(format!("`{address}` is no address of an interface"));
     }
     Ok((address, len))
 }
 
-/// A network and its prefix length.
+/// A network and its prefix length, without the bits behind it: as stacks have it.
 fn network(text: &str) -> Result<(IpAddr, u8), String> {
+    let (address, len) = with_prefix(text)?;
+    let address = match address {
+        IpAddr::V4(address) => {
+            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
+            IpAddr::V4((u32::from(address) & mask).into())
+        }
+        IpAddr::V6(address) => {
+            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
+            IpAddr::V6((u128::from(address) & mask).into())
+        }
+    };
+    Ok((address, len))
+}
+
+/// An address and a prefix length that fits it.
+fn with_prefix(text: &str) -> Result<(IpAddr, u8), String> {
     let wrong = || format!("`{text}` is no address with a prefix length");
     let (address, len) = text.split_once('/').ok_or_else(wrong)?;
     let address: IpAddr = address.parse().map_err(|_| wrong())?;

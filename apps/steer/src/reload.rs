@@ -259,9 +259,12 @@ impl Again {
 /// The routes of a file that another one has not.
 fn routes(of: &File, other: &File) -> Vec<By> {
     let by = |file: &File, route: &Route| (*route, file.interfaces[route.interface].port);
-    let others: Vec<By> = other.routes.iter().map(|route| by(other, route)).collect();
+    // Interfaces are known by their ports: their places in the two files may differ.
+    let what = |(route, port): &By| (route.to, route.via, *port);
+    let others = other.routes.iter().map(|route| what(&by(other, route)));
+    let others: Vec<_> = others.collect();
     let all = of.routes.iter().map(|route| by(of, route));
-    all.filter(|route| !others.contains(route)).collect()
+    all.filter(|route| !others.contains(&what(route))).collect()
 }
 
 /// Has each worker take its part over; one that has ended needs none.
@@ -304,17 +307,17 @@ fn take_over(running: &Running<Lcore>, all: Vec<Taken>) {
             };
             interfaces.changed.into_iter().for_each(&mut put);
             interfaces.new.into_iter().for_each(&mut put);
-            // First those that are new: no destination is without a route meanwhile.
+            // They make room for the new ones; no packet comes in between.
+            for by in &taken.gone {
+                if let Some(route) = route(stack.host(), by) {
+                    stack.host().remove_route(&route);
+                }
+            }
             for by in &taken.new {
                 if let Some(route) = route(stack.host(), by)
                     && let Err(error) = stack.host().add_route(route)
                 {
                     failed.push(format!("[[route]] {}: {error}", by.0.via));
-                }
-            }
-            for by in &taken.gone {
-                if let Some(route) = route(stack.host(), by) {
-                    stack.host().remove_route(&route);
                 }
             }
             for port in interfaces.gone {

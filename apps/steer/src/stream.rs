@@ -219,6 +219,11 @@ impl App for Stream {
                     }
                 }
                 Source::Connection(id) => {
+                    // It has ended. (Who has read the end of what comes is not told by reading.)
+                    if event.ready & interest::ERROR != 0 && io.readable(id) == 0 {
+                        self.end(io, id, false);
+                        continue;
+                    }
                     if event.ready & interest::READ != 0 && !self.take(io, id) {
                         continue;
                     }

@@ -306,10 +306,21 @@ impl Mme {
             .get(id)
             .filter(|user| user.sgw_teid != 0)
             .copied();
+        // Who is idle is paged, and who is about to be connected is heard of soon. Of others the SGW
+        // is to tell again: what it holds back until then is lost, but not what comes later.
         let (teid, said) = match user {
-            Some(user) => (user.sgw_teid, cause::ACCEPTED),
+            Some(user) => match user.state {
+                State::Idle if self.step_and_wait(now_ns, id, State::Paging) => {
+                    (user.sgw_teid, cause::ACCEPTED)
+                }
+                State::Paging | State::Context | State::Modifying => {
+                    (user.sgw_teid, cause::ACCEPTED)
+                }
+                _ => (user.sgw_teid, cause::UNABLE_TO_PAGE),
+            },
             None => (0, cause::CONTEXT_NOT_FOUND),
         };
+        let is_paged = user.is_some_and(|user| user.state == State::Idle);
         let (ask, kind) = (
             (from, gtpc.sequence()),
             message::DOWNLINK_DATA_NOTIFICATION_ACK,
@@ -317,9 +328,7 @@ impl Mme {
         self.gtp.answer(now_ns, ask, kind, teid, out, |to| {
             put_cause(to, Cause::new(said));
         });
-        if user.is_some_and(|user| user.state == State::Idle)
-            && self.step_and_wait(now_ns, id, State::Paging)
-        {
+        if is_paged && said == cause::ACCEPTED {
             self.page(id, out);
         }
     }

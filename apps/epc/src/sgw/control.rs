@@ -204,8 +204,13 @@ impl Sgw {
         }
         let station = bearer.f_teids[0].ok_or(missing(ie::F_TEID, 0))?;
         let wrong = refusal(cause::MANDATORY_IE_INCORRECT, ie::F_TEID, 0);
-        self.connect(id, tunnel(station).ok_or(wrong)?, out);
+        self.connect(id, self.elsewhere(station).ok_or(wrong)?, out);
         Ok(ebi)
+    }
+
+    /// A user's tunnel that ends elsewhere. In one of our own its packets would go round and round.
+    fn elsewhere(&self, f_teid: FTeid) -> Option<Tunnel> {
+        tunnel(f_teid).filter(|tunnel| tunnel.address != self.user.octets())
     }
 
     fn delete(
@@ -302,7 +307,7 @@ impl Sgw {
         let user = bearer.f_teids[2].ok_or(missing(ie::F_TEID, 2))?;
         let wrong = |instance| refusal(cause::MANDATORY_IE_INCORRECT, ie::F_TEID, instance);
         let control = tunnel(control).ok_or(wrong(1))?;
-        let user = tunnel(user).ok_or(wrong(2))?;
+        let user = self.elsewhere(user).ok_or(wrong(2))?;
         let Some(session) = self.sessions.get_mut(id) else {
             return Ok(());
         };

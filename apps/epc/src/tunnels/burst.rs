@@ -236,11 +236,7 @@ impl Plane {
     ) -> usize {
         let own = self.own.octets();
         let look = |tunnels: &Tunnels, packet: &Packet| {
-            let teid = teid_of(packet, own);
-            if teid != 0 {
-                tunnels.prefetch(teid);
-            }
-            teid
+            asked_for(packet, own, |teid| tunnels.prefetch(teid))
         };
         onward.sort(burst, tunnels, look, Tunnels::take_out)
     }
@@ -282,13 +278,8 @@ impl Plane {
         onward: &mut Onward<'_, W>,
     ) -> usize {
         let own = self.own.octets();
-        let look = |tunnels: &T, packet: &Packet| {
-            let teid = teid_of(packet, own);
-            if teid != 0 {
-                tunnels.prefetch(teid);
-            }
-            teid
-        };
+        let look =
+            |tunnels: &T, packet: &Packet| asked_for(packet, own, |teid| tunnels.prefetch(teid));
         onward.sort(burst, tunnels, look, |tunnels, teid, packet, ways| {
             // Behind it there may be padding.
             let total = packet.data().get(ETHERNET..INNER_AT);
@@ -354,6 +345,16 @@ impl Tunnels {
         forget(packet);
         Fate::Leaves(way.path)
     }
+}
+
+/// The tunnel that a frame comes in, whose memory is asked for; 0 where it comes in none.
+#[inline(always)]
+fn asked_for(packet: &Packet, own: [u8; 4], prefetch: impl FnOnce(u32)) -> u32 {
+    let teid = teid_of(packet, own);
+    if teid != 0 {
+        prefetch(teid);
+    }
+    teid
 }
 
 /// Puts a user's packet into a tunnel.

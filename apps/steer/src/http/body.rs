@@ -12,8 +12,8 @@ pub enum Body {
     Length(u64),
     /// All that comes until the connection ends: of a response only (RFC 9112 6.3).
     UntilEnd,
-    /// A chunk's size is being read: what it is so far, with how many digits, and how many bytes of
-    /// its line came.
+    /// A chunk's size is being read: what it is so far, with how many digits and what came behind
+    /// them, and how many bytes of its line came.
     Size(u64, u32, u32),
     /// So many bytes of a chunk are missing.
     Chunk(u64),
@@ -81,10 +81,13 @@ impl Body {
                     if *all > MOST_TRAILERS {
                         return Err(Malformed);
                     }
+                    // Set in the length of the line; it stands before LF only.
+                    const CR: u32 = 1 << 31;
                     match rest[0] {
-                        b'\n' if *line == 0 => *self = Self::Length(0),
+                        b'\n' if *line & !CR == 0 => *self = Self::Length(0),
                         b'\n' => *line = 0,
-                        b'\r' => {}
+                        _ if *line & CR != 0 => return Err(Malformed),
+                        b'\r' => *line |= CR,
                         _ => *line += 1,
                     }
                 }
@@ -103,23 +106,31 @@ impl Body {
         if *line > MOST_LINE {
             return Err(Malformed);
         }
-        // Digits are counted up to 16, and then marked as over.
-        const OVER: u32 = 1 << 8;
-        match (byte, (byte as char).to_digit(16)) {
-            (b'\n', _) if *digits & !OVER == 0 => return Err(Malformed),
-            (b'\n', _) if *size == 0 => *self = Self::Trailers(0, 0),
-            (b'\n', _) => *self = Self::Chunk(*size),
-            (_, Some(digit)) if *digits & OVER == 0 => {
-                // 2^60 and more is no size (RFC 9112 7.1: beware of overflows).
-                if *digits >= 15 {
-                    return Err(Malformed);
-                }
+        // Digits are counted up to 15; then comes one of these. Whoever reads the line otherwise
+        // than others do may be made to take content for a request (RFC 9112 11.2): there is at
+        // least a digit, nothing but blanks before `;`, and the line ends with CR LF.
+        const BLANK: u32 = 1 << 8;
+        const EXTENSION: u32 = 1 << 9;
+        const CR: u32 = 1 << 10;
+        let (count, behind) = (*digits & 0xff, *digits & !0xff);
+        match byte {
+            b'\n' if behind & CR != 0 && *size == 0 => *self = Self::Trailers(0, 0),
+            b'\n' if behind & CR != 0 => *self = Self::Chunk(*size),
+            b'\n' => return Err(Malformed),
+            _ if behind & CR != 0 || count == 0 && !byte.is_ascii_hexdigit() => {
+                return Err(Malformed);
+            }
+            b'\r' => *digits |= CR,
+            _ if behind & EXTENSION != 0 => {}
+            b';' => *digits |= EXTENSION,
+            b' ' | b'\t' => *digits |= BLANK,
+            // 2^60 and more is no size (RFC 9112 7.1: beware of overflows).
+            _ if behind != 0 || count >= 15 => return Err(Malformed),
+            _ => {
+                let digit = (byte as char).to_digit(16).ok_or(Malformed)?;
                 *size = *size << 4 | u64::from(digit);
                 *digits += 1;
             }
-            (b'\r' | b';' | b' ' | b'\t', _) if *digits & OVER == 0 => *digits |= OVER,
-            _ if *digits & OVER != 0 => {}
-            _ => return Err(Malformed),
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use linerate_testkit::Random;
 
 use super::answer::{MOST_HEAD, Said, Status, date, front, front_of_part, head_len, write_head};
-use super::body::Body;
+use super::body::{Body, Malformed};
 use super::request::{Head, MOST_FIELDS, Method, Range, Wrong, read};
 use super::response;
 
@@ -282,14 +282,23 @@ fn rfc9112_7_1_chunks_end_where_they_say_in_whatever_pieces_they_come() {
         assert_eq!(take(Body::CHUNKED, text, piece), Some((text.len() - 3, 36)));
     }
     for text in [
-        "\r\n",
+        "\r\n\r\n",
+        ";x\r\n\r\n",
+        " 5\r\nhello\r\n0\r\n\r\n",
         "x\r\n",
+        "5\nhello\r\n0\r\n\r\n",
+        "5;a\nhello\r\n0\r\n\r\n",
+        "5\r9\nhello\r\n0\r\n\r\n",
+        "5;\ra\r\nhello\r\n0\r\n\r\n",
         "5\r\nhelloX",
         "1000000000000000\r\n",
         "5 5\r\n-1\r\n",
         "5\r\nhello\r\n-1\r\n",
+        "0\r\nA: b\r\rC: d\r\n\r\n",
     ] {
-        assert_eq!(take(Body::CHUNKED, text.as_bytes(), || 3), None, "{text}");
+        let mut body = Body::CHUNKED;
+        let taken = body.take(text.as_bytes());
+        assert_eq!(taken, Err(Malformed), "{text:?}");
     }
 }
 

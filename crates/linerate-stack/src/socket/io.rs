@@ -89,6 +89,9 @@ impl Io<'_> {
 
     /// Listens no more. Connections that are half-open or were not accepted are ended.
     pub fn close_listener(&mut self, id: ListenerId) {
+        if self.stack.listeners.get(id).is_none() {
+            return; // an old one, whose place another may have
+        }
         while let Some((waiting, _)) = self.accept(id) {
             self.abort(waiting);
         }

@@ -99,6 +99,13 @@ impl Records {
         self.limit - self.used
     }
 
+    /// Whether there is room for what is new: some is left for what has to be divided, or nothing
+    /// could be sent again where all are in use.
+    #[inline(always)]
+    pub fn has_room(&self) -> bool {
+        self.room() > self.limit / 64
+    }
+
     fn take(&mut self, record: Record) -> Option<u32> {
         let index = match self.free {
             NIL if self.all.len() < self.limit => {

@@ -272,7 +272,7 @@ impl Client {
                 // Where others wait for longer, they are first.
                 match self.take_idle() {
                     Some(first) => {
-                        self.idle.push_back(id);
+                        self.put_idle(id);
                         self.leaves();
                         self.ask(io, first, ask);
                     }
@@ -285,7 +285,7 @@ impl Client {
             }
             // There is nothing more to ask for.
             Err(linerate_core::run::NEVER) => return self.close(io, id),
-            Err(_) => self.idle.push_back(id),
+            Err(_) => self.put_idle(id),
         }
         self.after_ask(io, id)
     }

@@ -131,6 +131,12 @@ pub struct Client {
     next_connect_ns: u64,
 }
 
+/// Whether a connection is there and has no request.
+fn is_idle(all: &[Connection], id: SocketId) -> bool {
+    let connection = &all[id.index()];
+    connection.id == Some(id) && connection.phase == Phase::Idle
+}
+
 impl Client {
     /// With room for as many connections as the stack has. `seed` tells the schedules of several
     /// lcores apart; `meter` has what comes of it.
@@ -245,11 +251,20 @@ impl Client {
     fn take_idle(&mut self) -> Option<SocketId> {
         loop {
             let id = self.idle.pop_front()?;
-            let connection = &self.all[id.index()];
-            if connection.id == Some(id) && connection.phase == Phase::Idle {
+            if is_idle(&self.all, id) {
                 return Some(id);
             }
         }
+    }
+
+    /// Puts a connection behind those without a request. Those that servers have ended meanwhile
+    /// are found out when their turn comes, or here, where they are most.
+    fn put_idle(&mut self, id: SocketId) {
+        if self.idle.len() >= 2 * self.all.len() {
+            let all = &self.all;
+            self.idle.retain(|&id| is_idle(all, id));
+        }
+        self.idle.push_back(id);
     }
 
     /// Nothing more will be asked for.

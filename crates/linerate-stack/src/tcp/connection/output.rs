@@ -273,7 +273,7 @@ impl Connection {
         len: u32,
         fin: bool,
     ) -> Went {
-        if cx.shared.records.room() == 0 {
+        if !cx.shared.records.has_room() {
             return Went::NoSlots;
         }
         let seq_no = self.snd_nxt;

@@ -191,7 +191,7 @@ impl Connection {
             && !self.queue.has_sack()
             && (unsent <= mss || cx.wire.gso_bytes() == 0)
             && (len == mss || self.may_send_small(unsent, false))
-            && cx.shared.records.room() > 0;
+            && cx.shared.records.has_room();
         if !is_usual {
             return Usually::Not;
         }

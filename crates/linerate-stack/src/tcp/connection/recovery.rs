@@ -306,7 +306,10 @@ impl Connection {
 
     /// RFC 8985 6.2 step 4: D-SACKs widen the window for a while.
     fn update_reordering_window(&mut self) {
-        if self.is(is::DSACK_SEEN) && seq::ge(self.snd_una, self.rack_round) {
+        // A round that began long ago is over, wherever numbers have got to since.
+        let is_open =
+            seq::gt(self.rack_round, self.snd_una) && seq::le(self.rack_round, self.snd_nxt);
+        if self.is(is::DSACK_SEEN) && !is_open {
             self.rack_round = self.snd_nxt;
             self.rack_steps = self.rack_steps.max(1).saturating_add(1);
             self.rack_persist = PERSIST;

@@ -192,6 +192,7 @@ fn the_kernel_agrees_with_itself() {
     std::fs::write(&file, capture::paced(&frames, 50)).unwrap();
     let Some(bench) = Bench::new() else { return };
     bench.kernel();
+    let mut missing = Vec::new();
     for _ in 0..ROUNDS {
         let before = backlog_drops();
         let [one, other] = [(); 2].map(|()| bench.through(&file, &scratch));
@@ -206,9 +207,13 @@ fn the_kernel_agrees_with_itself() {
             !differ.is_empty(),
             "class E alone is a difference between us and the kernel"
         );
-        assert!(untold(&cases, &one, &other).is_empty());
+        // Its limit for ICMP errors is one for all: it may have told of a kind never in one of two.
+        missing = untold(&cases, &one, &other);
+        if !missing.is_empty() {
+            continue;
+        }
         assert!(compare::count(&one) > cases.len() * 3 / 4);
         return;
     }
-    panic!("the kernel lost frames in each of {ROUNDS} rounds");
+    panic!("the kernel lost frames, or errors, in each of {ROUNDS} rounds: {missing:#?}");
 }

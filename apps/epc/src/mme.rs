@@ -135,6 +135,8 @@ struct User {
     downlink: Tunnel,
     /// It was connected before: the attach is over.
     was_connected: bool,
+    /// Something came for the user while it was on the way to being idle.
+    is_wanted: bool,
     /// The user asked to go, and is told; otherwise the network ended it, for this cause.
     ends_by: u8,
 }

@@ -53,7 +53,8 @@ pub struct Mode {
     pub application: bool,
     /// Lcores without connections that receive and send for the others.
     pub distributor: Option<Distributor>,
-    /// Entries of each home's maps, by family; usually as many as an lcore has connections.
+    /// Entries of each home's maps, by family; usually as many as the lcores have connections whose
+    /// packets it receives.
     pub map_entries: Option<usize>,
 }
 

@@ -222,10 +222,14 @@ fn start(
             for (outlet, &member) in (first..).zip(&members) {
                 outlets[usize::from(member)] = outlet;
             }
-            let entries = file
-                .mode
-                .map_entries
-                .unwrap_or(file.stack.connections as usize);
+            // One home for all has entries of the connections of all lcores; of several each has
+            // its share.
+            let each = file.stack.connections as usize;
+            let usual = match file.mode.arrives {
+                config::Arrives::Software => each * owners,
+                config::Arrives::Hardware => each,
+            };
+            let entries = file.mode.map_entries.unwrap_or(usual);
             let map = file.mode.application.then(|| MapConfig {
                 connections4: entries,
                 connections6: entries,

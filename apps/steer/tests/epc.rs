@@ -87,7 +87,7 @@ fn ran() -> String {
          addresses = [\"10.0.1.1/16\", \"10.0.1.2/16\"]\n\
          [[app]]\nkind = \"epc-ran\"\nname = \"ran\"\naddress = \"10.0.1.1\"\nstations = 2\n\
          mme = \"10.0.0.1\"\nfirst = \"001010000000001\"\nusers = {USERS}\noperator = 99\n\
-         to = \"192.0.2.2\"\nattaches_per_second = 40\nconnected = 0.5\npackets = {PACKETS}\n\
+         to = \"192.0.2.2\"\nattaches_per_second = 40\nconnected = 2.0\npackets = {PACKETS}\n\
          idle = 0.5\nrounds = {ROUNDS}\naway = 1000.0\n"
     )
 }
@@ -129,6 +129,8 @@ fn users_live(io: &str) {
         core.count("sgw", "sessions") + core.count("mme", "users") == 0
     });
     let packets = USERS * ROUNDS * PACKETS;
+    // What comes for a user that is idle by then waits at the SGW, and goes another way.
+    let buffered = core.count("sgw", "buffered");
     for (node, app, name, value) in [
         (&load, "ran", "idled", USERS),
         (&load, "ran", "services", USERS),
@@ -140,7 +142,7 @@ fn users_live(io: &str) {
         (&core, "mme", "detached", USERS),
         (&core, "hss", "located", USERS),
         (&core, "sgw", "created", USERS),
-        (&core, "sgw", "in_bursts", 2 * packets),
+        (&core, "sgw", "in_bursts", 2 * packets - buffered),
         (&core, "pgw", "in_bursts", 2 * packets),
         (&core, "pgw", "up_packets", packets),
         (&core, "pgw", "down_packets", packets),

@@ -66,7 +66,7 @@ impl Mme {
                 _ => self.end(now_ns, id, cause::NO_RESOURCES, out),
             },
             (Kind::ReleaseRequest, State::Connected) => self.release(now_ns, id, out),
-            (Kind::ReleaseAnswer, State::Released) => self.idle(id),
+            (Kind::ReleaseAnswer, State::Released) => self.idle(now_ns, id, out),
             (Kind::Detach, State::Deleting | State::Purging) => {}
             (Kind::Detach, _) => self.end(now_ns, id, cause::DETACHED, out),
             _ => self.counts.unexpected += 1,
@@ -255,15 +255,23 @@ impl Mme {
         });
         let is_there = self.users.get(id).is_some_and(|user| user.station_id != 0);
         if !is_there || !self.step_and_wait(now_ns, id, State::Released) {
-            self.idle(id);
+            self.idle(now_ns, id, out);
         }
     }
 
-    pub(super) fn idle(&mut self, id: u32) {
+    pub(super) fn idle(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
         self.step(id, State::Idle, None);
-        if let Some(user) = self.users.get_mut(id) {
-            (user.station_id, user.downlink) = (0, Default::default());
-            self.counts.idled += 1;
+        let Some(user) = self.users.get_mut(id) else {
+            return;
+        };
+        (user.station_id, user.downlink) = (0, Default::default());
+        self.counts.idled += 1;
+        if !std::mem::take(&mut user.is_wanted) {
+            return;
+        }
+        match self.step_and_wait(now_ns, id, State::Paging) {
+            true => self.page(id, out),
+            false => self.not_found(now_ns, id, out),
         }
     }
 
@@ -347,7 +355,7 @@ impl Mme {
             State::Connected | State::Context | State::Modifying => {
                 self.release(now_ns, id, out);
             }
-            State::Released => self.idle(id),
+            State::Released => self.idle(now_ns, id, out),
             State::Vector | State::Proof | State::Securing | State::Locating => {
                 self.counts.lost += 1;
                 self.remove(id);
@@ -390,7 +398,7 @@ impl Mme {
             State::Context => self.end(now_ns, id, cause::NO_RESOURCES, out),
             State::Modifying => self.end(now_ns, id, cause::NETWORK_FAILURE, out),
             State::Releasing => self.released(now_ns, id, out),
-            State::Released => self.idle(id),
+            State::Released => self.idle(now_ns, id, out),
             State::Paging => self.not_found(now_ns, id, out),
             State::Deleting => self.purge(now_ns, id, out),
             State::Purging => self.gone(id, out),

@@ -138,6 +138,30 @@ fn is_locked<A: Arrangement>() -> bool {
     std::any::type_name::<A>() == std::any::type_name::<ByHash>()
 }
 
+/// Whatever moment between connected and idle a packet for the user comes in, it arrives.
+#[test]
+fn what_comes_while_a_user_becomes_idle_is_not_forgotten() {
+    let mut world = World::<ByApplication>::new(6, 1, 1);
+    attach_all(&mut world);
+    let id = world.ids()[0];
+    let address = world.user(id, |ran, _, _| ran.address(id)).unwrap();
+    let mut paged = 0;
+    for moment in 0..150 {
+        world.user(id, |ran, now, out| ran.go_idle(now, id, out));
+        world.run(moment * 50_000);
+        world.at_users.clear();
+        world.send_beyond(packet(NET, address.octets(), 1));
+        world.run(30 * SECOND);
+        assert_eq!(world.at_users.len(), 1, "moment {moment}");
+        paged += u32::from(world.state(id) == State::Connected);
+        // One that got it before it went is idle now.
+        world.drive(State::Connected, |ran, now, id, out| {
+            ran.service(now, id, out)
+        });
+    }
+    assert!((130..150).contains(&paged), "{paged}");
+}
+
 const FAULTY: Faults = Faults {
     loss: 10,
     twice: 8,

@@ -22,7 +22,8 @@
 //!   goes at once. The owner that closes first is in TIME-WAIT for 2 MSL, and so is the entry; a
 //!   FIN that comes again makes it begin anew (RFC 9293 3.10.7.8).
 //! - A RST changes nothing: whether it is one is the owner's to judge (RFC 5961 3.2), whose message
-//!   deletes the entry. A SYN that meets an entry goes to its owner, too.
+//!   deletes the entry. A SYN that meets an entry goes to its owner, too; where that was closed, a
+//!   new connection may have begun (RFC 6191), so the owner is asked at the end of 2 MSL.
 //!
 //! Packets of open connections write nothing here, and read one line of memory each.
 

@@ -127,6 +127,11 @@ pub(super) fn step(phase: Phase, mut entry: Entry, way: Way, segment: &Segment) 
     }
     if phase == Phase::Closed {
         return match way {
+            // Its owner judges whether it begins a new connection (RFC 6191), and is asked later.
+            Way::In if segment.begins() && !entry.is_anew() => {
+                entry.fins = entry.fins & !LAST | ANEW;
+                Step::To(Phase::Closed, entry)
+            }
             // LAST-ACK: the owner closed second, and this says that all of it has come.
             Way::In if entry.fins & LAST != 0 && acks(entry.fin_end[1]) => Step::Ends,
             _ if segment.has(flag::FIN) && segment.end == entry.fin_end[this] => Step::Again,
@@ -155,3 +160,12 @@ pub(super) fn step(phase: Phase, mut entry: Entry, way: Way, segment: &Segment) 
 
 /// In `fins`: the owner has closed second.
 const LAST: u8 = 1 << 2;
+/// In `fins`: a SYN has come since both have closed.
+const ANEW: u8 = 1 << 3;
+
+impl Entry {
+    /// Whether a new connection may have begun since the one that it was made for has closed.
+    pub(super) fn is_anew(&self) -> bool {
+        self.fins & ANEW != 0
+    }
+}

@@ -147,23 +147,28 @@ impl<F: FlowKey<K>, const K: usize> Table<F, K> {
                 _ => Pinned::From(owner),
             });
         };
-        if (moves.wrapping_sub(known.moves) as i16) < 0 {
+        // Of a connection that began in the TIME-WAIT of the last one, which may have moved more
+        // often: it begins to count anew.
+        let is_anew = known.is_anew();
+        if !is_anew && (moves.wrapping_sub(known.moves) as i16) < 0 {
             return Ok(Pinned::Stale);
         }
         let entry = Entry {
             owner,
             moves,
+            fins: if is_anew { 0 } else { known.fins },
             ..known
         };
         if known.owner == owner {
             self.flows.touch(now, key, 0);
             let phase = match (phase(&hit), known.fins) {
+                _ if is_anew => Phase::Open,
                 (Phase::Asked, 0) => Phase::Open,
                 (Phase::Asked, _) => Phase::Fin,
                 (phase, _) => phase,
             };
             self.set(&hit, phase, entry);
-            return Ok(match moves == known.moves {
+            return Ok(match moves == known.moves || moves == 0 {
                 true => Pinned::Kept,
                 false => Pinned::From(owner),
             });
@@ -171,6 +176,7 @@ impl<F: FlowKey<K>, const K: usize> Table<F, K> {
         // Its bucket is another one, so it goes out and in: there is room for one.
         self.flows.remove(hit.flow);
         let phase = match phase(&hit) {
+            _ if is_anew => Phase::Open,
             Phase::Asked => Phase::Open,
             phase => phase,
         };
@@ -242,12 +248,12 @@ impl<F: FlowKey<K>, const K: usize> Table<F, K> {
         let mut count = 0;
         self.flows
             .poll(now, BUDGET, |flow| match phase_of(flow.state) {
-                Phase::Open | Phase::Fin => {
+                Phase::Closed if !flow.user.is_anew() => counts.closed += 1,
+                Phase::Open | Phase::Fin | Phase::Closed => {
                     // No more flows end than the budget is.
                     idle[count] = Some(*flow);
                     count += 1;
                 }
-                Phase::Closed => counts.closed += 1,
                 Phase::Opening | Phase::Asked => counts.expired += 1,
             });
         for flow in idle.into_iter().flatten() {

@@ -51,6 +51,8 @@ struct Known {
     /// Numbers behind the FINs of both sides.
     fins: [Option<u32>; 2],
     owner_closed_last: bool,
+    /// A SYN came when it was closed.
+    is_anew: bool,
 }
 
 #[derive(Default)]
@@ -65,6 +67,7 @@ impl Oracle {
             since,
             fins: [None; 2],
             owner_closed_last: false,
+            is_anew: false,
         }
     }
 
@@ -90,6 +93,10 @@ impl Oracle {
             self.0.insert(key, entry);
             return;
         };
+        if known.is_anew {
+            *known = Self::new_entry(owner, moves, Phase::Open, now);
+            return;
+        }
         if (moves.wrapping_sub(known.moves) as i16) < 0 {
             return;
         }
@@ -126,6 +133,9 @@ impl Oracle {
         let this = way as usize;
         let acks_other = ack && known.fins[1 - this] == Some(segment.ack);
         match known.phase {
+            Phase::Closed if way == Way::In && syn && !ack && !known.is_anew => {
+                (known.is_anew, known.owner_closed_last) = (true, false);
+            }
             Phase::Closed if way == Way::In && known.owner_closed_last && acks_other => {
                 self.0.remove(&key);
             }
@@ -162,7 +172,9 @@ impl Oracle {
             if known.since + timeout > now {
                 return true;
             }
-            if !matches!(known.phase, Phase::Open | Phase::Fin) {
+            let is_asked = matches!(known.phase, Phase::Open | Phase::Fin)
+                || known.phase == Phase::Closed && known.is_anew;
+            if !is_asked {
                 return false;
             }
             (known.phase, known.since) = (Phase::Asked, now);
@@ -345,6 +357,52 @@ fn rfc6191_a_syn_begins_anew_in_time_wait() {
     // No answer, and no other SYN.
     poll(&mut map, 30 + OPENING_MS);
     assert!(map.is_empty() && map.counts().expired == 1);
+}
+
+/// The owner has taken the other side's SYN in TIME-WAIT: the connection is there when the time of
+/// the last one is over, and its entry stays, also if the last one had moved more often.
+#[test]
+fn rfc6191_a_connection_that_began_in_time_wait_keeps_its_entry() {
+    for (owner, moves) in [(4, 0), (5, 1)] {
+        let (mut map, key) = open(0);
+        map.pin(0, &key, (4, 2), Some(0)).unwrap();
+        map.observe(10, &key, Way::Out, &segment(FIN, 202, 501));
+        map.observe(20, &key, Way::In, &segment(FIN, 502, 202));
+        map.observe(30, &key, Way::In, &segment(flag::SYN, 9001, 0));
+        assert_eq!(map.get(&key).unwrap().0, Phase::Closed);
+        if moves > 0 {
+            // It moves at once.
+            assert_eq!(
+                map.pin(40, &key, (owner, moves), Some(0)),
+                Ok(Pinned::From(4))
+            );
+        } else {
+            assert_eq!(poll(&mut map, 20 + 2 * MSL), [(key, 4)]);
+            assert_eq!(
+                map.pin(20 + 2 * MSL, &key, (owner, moves), Some(0)),
+                Ok(Pinned::Kept)
+            );
+        }
+        let (phase, entry) = map.get(&key).unwrap();
+        assert_eq!(
+            (phase, entry.owner, entry.moves),
+            (Phase::Open, owner, moves)
+        );
+        assert_eq!(poll(&mut map, 20 + 2 * MSL), []);
+        // It closes as any other.
+        map.observe(3 * MSL, &key, Way::Out, &segment(FIN, 302, 601));
+        map.observe(3 * MSL, &key, Way::In, &segment(FIN, 602, 302));
+        poll(&mut map, 5 * MSL);
+        assert!(map.is_empty() && map.counts().closed == 1);
+    }
+    // The owner has refused it.
+    let (mut map, key) = open(0);
+    map.observe(10, &key, Way::Out, &segment(FIN, 202, 501));
+    map.observe(20, &key, Way::In, &segment(FIN, 502, 202));
+    map.observe(30, &key, Way::In, &segment(flag::SYN, 9001, 0));
+    assert_eq!(poll(&mut map, 20 + 2 * MSL), [(key, 3)]);
+    map.delete(&key, 3);
+    assert!(map.is_empty());
 }
 
 /// A packet with an entry's 4-tuple the wrong way round claims to be from here, and finds nothing.

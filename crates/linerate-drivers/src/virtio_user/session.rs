@@ -533,8 +533,8 @@ impl FrontEnd {
             return Ok(());
         };
         let modern = agreement.has(feature::VERSION_1) || agreement.has(feature::MRG_RXBUF);
-        // Those to send to come first: what a worker has received it may send at once, and without a
-        // ring that would be dropped.
+        // Those to send to come first: what a worker has received it may send at once, and without
+        // a ring that would be dropped.
         let mut rings: Vec<_> = rings.into_iter().enumerate().collect();
         rings.sort_by_key(|(index, _)| index % 2 == 0);
         for (index, ring) in rings {

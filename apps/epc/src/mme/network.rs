@@ -306,9 +306,9 @@ impl Mme {
             .get(id)
             .filter(|user| user.sgw_teid != 0)
             .copied();
-        // Who is idle is paged; who is on the way to it, when it is; who is about to be connected
-        // is heard of soon. Of others the SGW is to tell again: what it holds back until then is lost,
-        // but not what comes later.
+        // Who is idle is paged; who is on the way to it, when it is. Who is about to be connected
+        // is heard of soon. Of others the SGW is to tell again: what it holds back until then is
+        // lost, but not what comes later.
         let (teid, said) = match user {
             Some(user) => match user.state {
                 State::Idle if self.step_and_wait(now_ns, id, State::Paging) => {

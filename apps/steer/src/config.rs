@@ -11,6 +11,7 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
+use linerate_appliance::address::{Cidr, Prefix};
 use linerate_appliance::config::{self, At, PortStanza, Section};
 use linerate_appliance::error::Error;
 use linerate_appliance::runtime::RunFile;
@@ -43,6 +44,9 @@ pub struct File {
     /// `[[app]]`.
     pub apps: Vec<AppStanza>,
 }
+
+/// Most entries of a map.
+pub(crate) const MOST_ENTRIES: usize = 1 << 26;
 
 /// `[steer]` but for the keys of all: how packets come to the lcore that has their connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,7 +129,7 @@ impl Mode {
             );
         }
         let application = mode == Some(Word::Application);
-        let map_entries = section.number("map_entries", 16..=1 << 26);
+        let map_entries = section.number("map_entries", 16..=MOST_ENTRIES);
         if let Some(at) = map_entries.as_ref().filter(|_| !application) {
             let problem = "only mode `application` has maps";
             section.wrong(at.line, "map_entries", problem, "mode = \"application\"");
@@ -355,7 +359,10 @@ fn routes(file: &Section<'_>, interfaces: &[Interface]) -> Vec<Route> {
             section.wrong(via.line, "via", problem, "an address of the same family");
             continue;
         }
-        let is_near = |one: &Interface| one.addresses.iter().any(|&own| covers(own, via.value));
+        let covers = |&(address, len): &(IpAddr, u8)| {
+            Prefix::of(address, len).is_some_and(|network| network.contains(via.value))
+        };
+        let is_near = |one: &Interface| one.addresses.iter().any(covers);
         match interfaces.iter().position(is_near) {
             Some(interface) => all.push(Route {
                 to: to.value,
@@ -373,7 +380,7 @@ fn routes(file: &Section<'_>, interfaces: &[Interface]) -> Vec<Route> {
 
 /// An address of ours with the prefix length of its network.
 pub(crate) fn address(text: &str) -> Result<(IpAddr, u8), String> {
-    let (address, len) = with_prefix(text)?;
+    let Cidr { address, len } = text.parse()?;
     if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
         return Err(format!("`{address}` is no address of an interface"));
     }
@@ -382,42 +389,8 @@ pub(crate) fn address(text: &str) -> Result<(IpAddr, u8), String> {
 
 /// A network and its prefix length, without the bits behind it: as stacks have it.
 fn network(text: &str) -> Result<(IpAddr, u8), String> {
-    let (address, len) = with_prefix(text)?;
-    let address = match address {
-        IpAddr::V4(address) => {
-            let mask = u32::MAX.checked_shl(32 - u32::from(len)).unwrap_or(0);
-            IpAddr::V4((u32::from(address) & mask).into())
-        }
-        IpAddr::V6(address) => {
-            let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
-            IpAddr::V6((u128::from(address) & mask).into())
-        }
-    };
-    Ok((address, len))
-}
-
-/// An address and a prefix length that fits it.
-fn with_prefix(text: &str) -> Result<(IpAddr, u8), String> {
-    let wrong = || format!("`{text}` is no address with a prefix length");
-    let (address, len) = text.split_once('/').ok_or_else(wrong)?;
-    let address: IpAddr = address.parse().map_err(|_| wrong())?;
-    let len: u8 = len.parse().map_err(|_| wrong())?;
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    match len <= most {
-        true => Ok((address, len)),
-        false => Err(format!("a prefix of {len} bits is longer than the address")),
-    }
-}
-
-/// Whether an address is in a network.
-fn covers((network, len): (IpAddr, u8), address: IpAddr) -> bool {
-    let bits = |address: IpAddr| match address {
-        IpAddr::V4(address) => u128::from(u32::from(address)) << 96,
-        IpAddr::V6(address) => u128::from(address),
-    };
-    // That of IPv4 is in the upper bits, where its address is.
-    let mask = u128::MAX.checked_shl(128 - u32::from(len)).unwrap_or(0);
-    network.is_ipv4() == address.is_ipv4() && (bits(network) ^ bits(address)) & mask == 0
+    let network = text.parse::<Cidr>()?.network();
+    Ok((network.first(), network.len()))
 }
 
 /// The value of what a file may say.

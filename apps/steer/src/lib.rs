@@ -226,7 +226,7 @@ fn start(
             // its share.
             let each = file.stack.connections as usize;
             let usual = match file.mode.arrives {
-                config::Arrives::Software => each * owners,
+                config::Arrives::Software => (each * owners).min(config::MOST_ENTRIES),
                 config::Arrives::Hardware => each,
             };
             let entries = file.mode.map_entries.unwrap_or(usual);

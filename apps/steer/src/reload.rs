@@ -46,8 +46,9 @@ pub(crate) struct Again {
     pub(crate) replaced: Vec<Kind>,
 }
 
-/// What a route is on each lcore: by the number of its interface's port.
-type By = (Route, u16);
+/// What a route is on each lcore: a network, the router, and the number of the port of its
+/// interface, whose place in the file may change.
+type By = ((IpAddr, u8), IpAddr, u16);
 
 /// What an lcore takes over.
 struct Taken {
@@ -258,13 +259,12 @@ impl Again {
 
 /// The routes of a file that another one has not.
 fn routes(of: &File, other: &File) -> Vec<By> {
-    let by = |file: &File, route: &Route| (*route, file.interfaces[route.interface].port);
-    // Interfaces are known by their ports: their places in the two files may differ.
-    let what = |(route, port): &By| (route.to, route.via, *port);
-    let others = other.routes.iter().map(|route| what(&by(other, route)));
-    let others: Vec<_> = others.collect();
+    let by = |file: &File, &Route { to, via, interface }: &Route| {
+        (to, via, file.interfaces[interface].port)
+    };
+    let others: Vec<By> = other.routes.iter().map(|route| by(other, route)).collect();
     let all = of.routes.iter().map(|route| by(of, route));
-    all.filter(|route| !others.contains(&what(route))).collect()
+    all.filter(|route| !others.contains(route)).collect()
 }
 
 /// Has each worker take its part over; one that has ended needs none.
@@ -317,7 +317,7 @@ fn take_over(running: &Running<Lcore>, all: Vec<Taken>) {
                 if let Some(route) = route(stack.host(), by)
                     && let Err(error) = stack.host().add_route(route)
                 {
-                    failed.push(format!("[[route]] {}: {error}", by.0.via));
+                    failed.push(format!("[[route]] {}: {error}", by.1));
                 }
             }
             for port in interfaces.gone {
@@ -340,7 +340,7 @@ fn take_over(running: &Running<Lcore>, all: Vec<Taken>) {
 }
 
 /// A route of the file as a stack has it.
-fn route(host: &mut host::Host, (route, port): &By) -> Option<host::Route> {
-    let interface = host.interface_of(*port)?;
-    Some(host::Route::by(route.to, route.via, interface))
+fn route(host: &mut host::Host, &(to, via, port): &By) -> Option<host::Route> {
+    let interface = host.interface_of(port)?;
+    Some(host::Route::by(to, via, interface))
 }

@@ -309,25 +309,20 @@ impl Mme {
         // Who is idle is paged; who is on the way to it, when it is. Who is about to be connected
         // is heard of soon. Of others the SGW is to tell again: what it holds back until then is
         // lost, but not what comes later.
-        let (teid, said) = match user {
-            Some(user) => match user.state {
-                State::Idle if self.step_and_wait(now_ns, id, State::Paging) => {
-                    (user.sgw_teid, cause::ACCEPTED)
+        let state = user.map(|user| user.state);
+        let said = match state {
+            None => cause::CONTEXT_NOT_FOUND,
+            Some(State::Idle) if self.step_and_wait(now_ns, id, State::Paging) => cause::ACCEPTED,
+            Some(State::Paging | State::Context | State::Modifying) => cause::ACCEPTED,
+            Some(State::Releasing | State::Released) => {
+                if let Some(user) = self.users.get_mut(id) {
+                    user.is_wanted = true;
                 }
-                State::Paging | State::Context | State::Modifying => {
-                    (user.sgw_teid, cause::ACCEPTED)
-                }
-                State::Releasing | State::Released => {
-                    if let Some(user) = self.users.get_mut(id) {
-                        user.is_wanted = true;
-                    }
-                    (user.sgw_teid, cause::ACCEPTED)
-                }
-                _ => (user.sgw_teid, cause::UNABLE_TO_PAGE),
-            },
-            None => (0, cause::CONTEXT_NOT_FOUND),
+                cause::ACCEPTED
+            }
+            Some(_) => cause::UNABLE_TO_PAGE,
         };
-        let is_paged = user.is_some_and(|user| user.state == State::Idle);
+        let teid = user.map_or(0, |user| user.sgw_teid);
         let (ask, kind) = (
             (from, gtpc.sequence()),
             message::DOWNLINK_DATA_NOTIFICATION_ACK,
@@ -335,7 +330,7 @@ impl Mme {
         self.gtp.answer(now_ns, ask, kind, teid, out, |to| {
             put_cause(to, Cause::new(said));
         });
-        if is_paged && said == cause::ACCEPTED {
+        if state == Some(State::Idle) && said == cause::ACCEPTED {
             self.page(id, out);
         }
     }

@@ -108,7 +108,7 @@ mod sealed {
 ///         most + 1
 ///     }
 ///     fn is_closed(&self) -> bool { false }
-///     fn meter(&self) -> RingMeter { unimplemented!() }
+///     fn meter(&self) -> RingMeter { loop {} }
 /// }
 /// ```
 pub trait Push<T>: sealed::Sealed {
@@ -192,7 +192,7 @@ fn push_batch<T>(
 /// impl Pop<Box<u8>> for Boaster {
 ///     unsafe fn pop_to_ptr(&mut self, _: *mut Box<u8>, most: usize, _: usize) -> usize { most }
 ///     fn is_closed(&self) -> bool { false }
-///     fn meter(&self) -> RingMeter { unimplemented!() }
+///     fn meter(&self) -> RingMeter { loop {} }
 /// }
 /// ```
 pub trait Pop<T>: sealed::Sealed {

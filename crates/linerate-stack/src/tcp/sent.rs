@@ -192,6 +192,13 @@ impl Sent {
         self.head
     }
 
+    /// Whether a SACK has told of the first: the receiver has dropped it since, or an ACK would
+    /// tell of it (RFC 2018 8).
+    #[inline(always)]
+    pub fn is_first_sacked(&self, records: &Records) -> bool {
+        self.head != NIL && records[self.head].has(mark::SACKED)
+    }
+
     /// The record with the highest.
     #[inline(always)]
     pub fn last(&self) -> u32 {

@@ -147,36 +147,41 @@ impl<F: FlowKey<K>, const K: usize> Table<F, K> {
                 _ => Pinned::From(owner),
             });
         };
-        // Of a connection that began in the TIME-WAIT of the last one, which may have moved more
-        // often: it begins to count anew.
-        let is_anew = known.is_anew();
-        if !is_anew && (moves.wrapping_sub(known.moves) as i16) < 0 {
+        // A connection that began in the TIME-WAIT of the last one has nothing of it.
+        let (phase, known) = match known.is_anew() {
+            true => (
+                Phase::Open,
+                Entry {
+                    owner: known.owner,
+                    ..Entry::default()
+                },
+            ),
+            false => (phase(&hit), known),
+        };
+        if (moves.wrapping_sub(known.moves) as i16) < 0 {
             return Ok(Pinned::Stale);
         }
         let entry = Entry {
             owner,
             moves,
-            fins: if is_anew { 0 } else { known.fins },
             ..known
         };
         if known.owner == owner {
             self.flows.touch(now, key, 0);
-            let phase = match (phase(&hit), known.fins) {
-                _ if is_anew => Phase::Open,
+            let phase = match (phase, known.fins) {
                 (Phase::Asked, 0) => Phase::Open,
                 (Phase::Asked, _) => Phase::Fin,
                 (phase, _) => phase,
             };
             self.set(&hit, phase, entry);
-            return Ok(match moves == known.moves || moves == 0 {
+            return Ok(match moves == known.moves {
                 true => Pinned::Kept,
                 false => Pinned::From(owner),
             });
         }
         // Its bucket is another one, so it goes out and in: there is room for one.
         self.flows.remove(hit.flow);
-        let phase = match phase(&hit) {
-            _ if is_anew => Phase::Open,
+        let phase = match phase {
             Phase::Asked => Phase::Open,
             phase => phase,
         };

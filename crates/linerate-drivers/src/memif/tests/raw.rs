@@ -144,17 +144,11 @@ impl Client {
     pub(super) fn join_with_a_frame(path: &str) -> Self {
         let (file, regions) = SHAPE.make("raw").unwrap();
         let mapped = Arc::new(Regions(vec![map(&file, SHAPE.bytes())]));
-        for (number, ring) in rings(&mapped).iter().enumerate() {
-            let empty = SHAPE.buffers(number).empty(0);
+        let [frame, room] = [0, 1].map(|number| SHAPE.buffers(number).empty(0));
+        let first = [frame.holding(60, false), room];
+        for (ring, descriptor) in rings(&mapped).iter().zip(first) {
             let view = ring.view().unwrap();
-            view.write(
-                0,
-                if number == 0 {
-                    empty.holding(60, false)
-                } else {
-                    empty
-                },
-            );
+            view.write(0, descriptor);
             view.set_head(1);
         }
         Self::join_with(path, file, regions)

@@ -355,9 +355,8 @@ impl Connection {
         trips
             .sampler
             .deliver(&mut self.delivery, &record.stamp, record.sent_ns, len);
-        if record.has(mark::RETRANS) {
-            self.retrans = self.retrans.saturating_sub(len);
-        } else if !record.has(mark::EVER_RETRANS) {
+        self.uncount(record.marks, len);
+        if !record.has(mark::RETRANS | mark::EVER_RETRANS) {
             if seq::lt(record.seq, self.rack_fack) {
                 trips.reorder(record.seq);
             }
@@ -365,12 +364,6 @@ impl Connection {
                 flags |= told::ORIGINAL;
             }
             trips.sacked(record.sent_ns);
-        }
-        if record.has(mark::LOST) {
-            self.lost = self.lost.saturating_sub(len);
-            if !record.has(mark::RETRANS) {
-                self.lost_unsent = self.lost_unsent.saturating_sub(len);
-            }
         }
         cx.shared.records[index].marks &= !(mark::LOST | mark::RETRANS);
         self.sacked += len;
@@ -385,8 +378,7 @@ impl Connection {
     fn clean_acked<W: Wire>(&mut self, cx: &mut Context<'_, W>, trips: &mut Trips) -> u16 {
         let flags = self.clean_records(cx, trips);
         self.clean_buffer(cx);
-        let head = self.sent.first();
-        let is_reneged = head != NIL && cx.shared.records[head].has(mark::SACKED);
+        let is_reneged = self.sent.is_first_sacked(&cx.shared.records);
         self.set(is::RENEGED, is_reneged);
         flags
     }

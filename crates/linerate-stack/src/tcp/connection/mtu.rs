@@ -103,14 +103,11 @@ impl Connection {
         let (first, small_end) = (self.snd_nxt, self.small_end);
         // Now, since a frame of this length is not to be cut.
         self.probe_len = len as u16;
-        if self.send_data(cx, len, false) != Went::Sent {
-            self.probe_len = 0;
-            return false;
-        }
+        let went = self.send_data(cx, len, false);
         if self.snd_nxt != first.wrapping_add(len) {
-            // There was no slot for so long a frame: what went is an ordinary segment.
+            // There was no slot for so long a frame: what went, if any, is an ordinary segment.
             self.probe_len = 0;
-            return true;
+            return went == Went::Sent;
         }
         // It is no small segment that others would have to wait for (RFC 9293 3.7.4).
         self.small_end = small_end;

@@ -307,8 +307,7 @@ impl Connection {
     /// RFC 8985 6.2 step 4: D-SACKs widen the window for a while.
     fn update_reordering_window(&mut self) {
         // A round that began long ago is over, wherever numbers have got to since.
-        let is_open =
-            seq::gt(self.rack_round, self.snd_una) && seq::le(self.rack_round, self.snd_nxt);
+        let is_open = self.is_under_way(self.rack_round.wrapping_sub(1));
         if self.is(is::DSACK_SEEN) && !is_open {
             self.rack_round = self.snd_nxt;
             self.rack_steps = self.rack_steps.max(1).saturating_add(1);
@@ -432,8 +431,7 @@ impl Connection {
     pub(super) fn enter_loss<W: Wire>(&mut self, cx: &mut Context<'_, W>) {
         let is_new = !matches!(self.phase, Phase::Recovery | Phase::Loss)
             || seq::ge(self.snd_una, self.recovery_point);
-        let head = self.sent.first();
-        if head != NIL && cx.shared.records[head].has(mark::SACKED) {
+        if self.sent.is_first_sacked(&cx.shared.records) {
             // RFC 2018 8: what SACKs have said counts no more, where the first is sent again. (Also
             // one that a SACK has told of while it was the first: no ACK has said so.)
             let forgotten = self.sent.forget_sacked(&mut cx.shared.records);

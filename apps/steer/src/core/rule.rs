@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use linerate_stack::socket::{self, PortChoice};
+use linerate_stack::tcp::ports::Share;
 use linerate_wire::FlowKey;
 
 use crate::steering::PortRule;
@@ -36,7 +37,10 @@ impl socket::PortRule for Rules {
             return PortChoice::Nothing;
         };
         match rule.ports(answers) {
-            Choice::Any | Choice::Mapped => PortChoice::Any,
+            Choice::Any => PortChoice::Any,
+            Choice::Mapped => self
+                .mapped()
+                .map_or(PortChoice::Nothing, PortChoice::Mapped),
             Choice::Among(ports) => PortChoice::Among(ports),
             Choice::Nothing => PortChoice::Nothing,
         }
@@ -49,7 +53,8 @@ impl socket::PortRule for Rules {
         owner.is_none_or(|owner| owner == self.me)
     }
 
-    fn has_maps(&self) -> bool {
-        self.has_maps
+    fn mapped(&self) -> Option<Share> {
+        let (nth, of) = (self.me.into(), self.plan.owners().into());
+        self.has_maps.then_some(Share { nth, of })
     }
 }

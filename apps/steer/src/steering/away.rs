@@ -9,29 +9,44 @@
 //!
 //! An owner that gives a connection on before its own former owner has said so passes packets on
 //! until it has, as well. So none comes to an lcore that has forgotten where its connection is,
-//! however fast it moves. Words that were lost in a full ring leave an entry, which goes when no
-//! packet has come for a minute.
+//! however fast it moves.
 //!
+//! Words are lost in full rings, and a home whose map is full has none to say. So where no packet
+//! has come for a minute, the homes are asked whether they still send packets here
+//! ([`Note::Where`]), and the owner whether the connection still exists ([`Note::Ask`]): what a full
+//! map does not take goes by its former owner as long as it lives, and what has lost a former
+//! owner's word has an entry as long.
+//!
+//! [`Note::Ask`]: super::note::Note::Ask
+//! [`Note::Where`]: super::note::Note::Where
 //! [`Note::Moved`]: super::note::Note::Moved
 //! [`Note::Drained`]: super::note::Note::Drained
 
 use linerate_tables::TableError;
 use linerate_tables::exact::Seed;
-use linerate_tables::flow::{First, FlowConfig, FlowTable, FlowTable4, FlowTable6, State};
+use linerate_tables::flow::{
+    self, First, Flow, FlowConfig, FlowTable, FlowTable4, FlowTable6, State,
+};
 use linerate_wire::FlowKey;
 
 use super::plan::Member;
 
-/// Milliseconds without a packet.
+/// Milliseconds without a packet, and for an answer.
 const TIMEOUT_MS: u64 = 60_000;
-/// Timers that one poll handles.
-const BUDGET: usize = 32;
+/// How often an owner is asked that does not answer.
+const QUESTIONS: u8 = 3;
+/// Timers that one poll handles, of each family.
+pub(super) const BUDGET: usize = 32;
 
 /// What is outstanding of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Left {
+pub(super) struct Left {
     /// Where it is; [`HERE`]: it has come (back).
-    to: Member,
+    pub(super) to: Member,
+    /// Questions to that lcore without an answer.
+    asked: u8,
+    /// The port by which its packets come.
+    pub(super) port: u16,
     /// Words of homes, for each time that it has left.
     homes: u16,
     /// Words of former owners, for each time that it has come.
@@ -39,12 +54,14 @@ struct Left {
 }
 
 /// No lcore has this number, since plans count them.
-const HERE: Member = Member::MAX;
+pub(super) const HERE: Member = Member::MAX;
 
 impl Default for Left {
     fn default() -> Self {
         Self {
             to: HERE,
+            asked: 0,
+            port: 0,
             homes: 0,
             owners: 0,
         }
@@ -95,12 +112,18 @@ impl Away {
         self.v4.len() + self.v6.len()
     }
 
-    /// A connection leaves for an lcore; `homes` will say that they know. False if there is no
-    /// room: it has to stay.
-    pub fn leave(&mut self, now: u64, key: &FlowKey, to: Member, homes: u16) -> bool {
+    /// A connection, whose packets come by a port, leaves for an lcore; `homes` will say that they
+    /// know. False if there is no room: it has to stay.
+    pub fn leave(
+        &mut self,
+        now: u64,
+        key: &FlowKey,
+        (port, to): (u16, Member),
+        homes: u16,
+    ) -> bool {
         match self.record(now, key) {
             Some(left) => {
-                left.to = to;
+                (left.to, left.port, left.asked) = (to, port, 0);
                 left.homes = left.homes.saturating_add(homes);
                 true
             }
@@ -126,6 +149,20 @@ impl Away {
     /// A former owner passes no more packets on. If that was the last word, returns whom to tell.
     pub fn drained(&mut self, key: &FlowKey) -> Option<Member> {
         self.heard(key, |left| &mut left.owners)
+    }
+
+    /// The connection exists, wherever it is.
+    pub fn exists(&mut self, key: &FlowKey) {
+        if let Some(left) = self.known(key) {
+            left.asked = 0;
+        }
+    }
+
+    /// An lcore does not have the connection: nothing goes after it there.
+    pub fn gone(&mut self, key: &FlowKey, from: Member) {
+        if self.known(key).is_some_and(|left| left.to == from) {
+            self.forget(key);
+        }
     }
 
     /// One word less is outstanding.
@@ -190,6 +227,12 @@ impl Away {
         }
     }
 
+    /// Where a connection is, if it has left.
+    pub fn whither(&mut self, key: &FlowKey) -> Option<Member> {
+        let to = self.known(key)?.to;
+        Some(to).filter(|&to| to != HERE)
+    }
+
     /// Where the connection is that a packet is of, if it has left.
     pub fn follow(&mut self, now: u64, key: &FlowKey) -> Option<Member> {
         let to = match *key {
@@ -205,14 +248,41 @@ impl Away {
         to.filter(|&to| to != HERE)
     }
 
-    /// Handles timers at millisecond `now`; returns when to come again.
-    pub fn poll(&mut self, now: u64) -> Option<u64> {
+    /// Handles timers at millisecond `now`: shows the connections after which it is to be asked.
+    /// Returns when to come again.
+    pub(super) fn poll(&mut self, now: u64, mut ask: impl FnMut(FlowKey, Left)) -> Option<u64> {
         if self.is_empty() {
             return None;
         }
-        self.v4.poll(now, BUDGET, |_| ());
-        self.v6.poll(now, BUDGET, |_| ());
+        idle(&mut self.v4, now, |key, left| ask(FlowKey::V4(key), left));
+        idle(&mut self.v6, now, |key, left| ask(FlowKey::V6(key), left));
         let both = [self.v4.next_expiry(), self.v6.next_expiry()];
         both.into_iter().flatten().min()
+    }
+}
+
+/// Shows the idle connections of a family, and forgets those that were asked after in vain.
+fn idle<F: flow::FlowKey<K>, const K: usize>(
+    all: &mut FlowTable<F, Left, K>,
+    now: u64,
+    mut ask: impl FnMut(F, Left),
+) {
+    let mut idle: [Option<Flow<F, Left>>; BUDGET] = [None; BUDGET];
+    let mut count = 0;
+    all.poll(now, BUDGET, |flow| {
+        let left = flow.user;
+        if left.asked < QUESTIONS {
+            // No more flows end than the budget is.
+            idle[count] = Some(*flow);
+            count += 1;
+        }
+    });
+    for mut flow in idle.into_iter().flatten() {
+        flow.last_seen = now;
+        flow.user.asked += 1;
+        // It has just left its place, so there is one.
+        if all.put(&flow).is_ok() {
+            ask(flow.key, flow.user);
+        }
     }
 }

@@ -61,7 +61,7 @@ use linerate_tables::TableError;
 use linerate_tables::parse::{Parsed, Parser};
 use linerate_wire::FlowKey;
 
-use away::Away;
+use away::{Away, Left};
 use map::{Map, MapConfig};
 use note::Note;
 use owner::{MOVED, Moved};
@@ -180,6 +180,8 @@ pub struct Steering {
     first_misdirected: Option<Misdirected>,
     /// Whether homes have maps.
     maps: bool,
+    /// Room for connections that have left and are to be asked after; empty between two turns.
+    asked: Vec<(FlowKey, Left)>,
     /// Connections that have come here lately.
     moved: VecDeque<Moved>,
     /// Connections of this lcore's that its own map refused; the host has not heard of them yet.
@@ -218,6 +220,7 @@ impl Steering {
             counts: Counts::default(),
             first_misdirected: None,
             maps: setup.map.is_some(),
+            asked: Vec::with_capacity(2 * away::BUDGET),
             moved: VecDeque::with_capacity(MOVED),
             refused: Vec::with_capacity(4 * Burst::CAPACITY),
             told_ms: 0,
@@ -303,7 +306,17 @@ impl Steering {
                 map.idle = idle;
             }
         }
-        next = next.min(self.away.poll(ms(now_ns)).map_or(u64::MAX, ns));
+        let mut asked = std::mem::take(&mut self.asked);
+        let poll = self.away.poll(ms(now_ns), |key, left| asked.push((key, left)));
+        next = next.min(poll.map_or(u64::MAX, ns));
+        for (key, left) in asked.drain(..) {
+            match left.to {
+                away::HERE if host.has(&key).is_some() => self.away.exists(&key),
+                away::HERE => self.away.gone(&key, left.to),
+                _ => self.ask_after(&key, left, out),
+            }
+        }
+        self.asked = asked;
         if let Some(all) = &mut self.reassembler {
             let mut ended = Burst::new();
             let before = all.held().fragments;

@@ -53,13 +53,21 @@ pub enum Note {
         owner: Member,
     },
     /// A message: does this connection of the receiver's still exist? The answer is one of the two
-    /// before.
+    /// before. One that has left it passes the question on.
     Ask {
-        /// The home that asks.
+        /// Who asks: a home, or a former owner.
         from: Member,
     },
     /// A message: there was no room for an entry of the receiver's connection.
     NoRoom,
+    /// A message: does the receiver, a home, still send packets of this connection to the sender? If
+    /// not, it says [`Moved`](Self::Moved), once more perhaps.
+    Where {
+        /// The sender, which was its owner.
+        from: Member,
+        /// The port by which its packets come.
+        port: u16,
+    },
     /// A message: no more packets of this connection come from the sender, which is a home.
     Moved,
     /// A message: no more packets of this connection come from the sender, which was its owner.
@@ -101,6 +109,10 @@ impl UserData for Note {
             10 => Self::NoRoom,
             11 => Self::Moved,
             12 => Self::Drained,
+            13 => Self::Where {
+                from: member,
+                port: short,
+            },
             _ => Self::Unknown,
         }
     }
@@ -124,6 +136,7 @@ impl UserData for Note {
             Self::NoRoom => (10, 0, 0, 0),
             Self::Moved => (11, 0, 0, 0),
             Self::Drained => (12, 0, 0, 0),
+            Self::Where { from, port } => (13, from, port, 0),
         };
         let short = u64::from(short) << 16 | u64::from(last) << 32 | u64::from(again) << 48;
         [kind | u64::from(member) << 8 | short, 0]
@@ -181,6 +194,7 @@ mod tests {
             Note::NoRoom,
             Note::Moved,
             Note::Drained,
+            Note::Where { from: 6, port: 513 },
             Note::Unknown,
         ];
         for note in notes {

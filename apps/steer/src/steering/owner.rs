@@ -5,6 +5,7 @@ use linerate_core::run::Egress;
 use linerate_wire::tcp::flag;
 use linerate_wire::{FlowKey, parse, protocol};
 
+use super::away::Left;
 use super::note::Note;
 use super::plan::{Arrival, Member, flow};
 use super::rings::outgoing;
@@ -19,7 +20,8 @@ pub(super) const MOVED: usize = 64;
 impl Steering {
     /// Sends packets of this lcore's connections by a port. Those that begin or end a connection
     /// whose packets do not come here by hash go by their home, which has an entry for it, or gets
-    /// one before the SYN leaves; all others leave at once.
+    /// one before the SYN leaves. One that begins where they do come here goes by a home, too, since
+    /// another lcore may have an entry for the same 4-tuple. All others leave at once.
     #[inline]
     pub fn send(&mut self, port: u16, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
         const CONTROLS: u8 = flag::SYN | flag::FIN;
@@ -40,19 +42,56 @@ impl Steering {
             let Some((segment, key)) = outgoing(packet) else {
                 return true;
             };
-            !segment.controls() || ways.owner(&key) == Some(self.me)
+            !segment.begins() && (!segment.controls() || ways.owner(&key) == Some(self.me))
         });
         for packet in by_home.drain() {
-            let first = outgoing(&packet).and_then(|(_, key)| self.nth_home(port, &key, 0));
-            let (from, visit) = (self.me, 0);
+            let first = outgoing(&packet).and_then(|(segment, key)| {
+                // Who ends a connection need not be asked whether it is another one's.
+                let visit = match segment.begins() {
+                    true => 0,
+                    false => usize::from(self.asked_first(port, &key).is_some()),
+                };
+                Some((self.stop(port, &key, (self.me, visit))?, visit as u8))
+            });
+            let from = self.me;
             match first {
-                Some(home) if home != self.me => {
-                    self.pass(home, Note::Leave { port, from, visit }, packet, out);
+                Some((lcore, visit)) if lcore != self.me => {
+                    self.pass(lcore, Note::Leave { port, from, visit }, packet, out);
                 }
-                Some(_) => self.leave(packet, (port, from, visit), now_ns, out),
+                Some((_, visit)) => self.leave(packet, (port, from, visit), now_ns, out),
                 None => out.send_one(port, packet),
             }
         }
+    }
+
+    /// The lcores by which a packet of `from` that begins or ends a connection leaves, by number:
+    /// the owner by hash, if it is no home, so that no connection of its is taken from it; then all
+    /// homes. Where `from` is that owner, one home is enough: itself, if it is one.
+    pub(super) fn stop(
+        &self,
+        port: u16,
+        key: &FlowKey,
+        (from, nth): (Member, usize),
+    ) -> Option<Member> {
+        let by_hash = self.plan.port(port).and_then(|port| port.owner(key));
+        if by_hash == Some(from) {
+            let home = match self.is_home_of(port, key, from) {
+                true => Some(from),
+                false => self.nth_home(port, key, 0),
+            };
+            return home.filter(|_| nth == 0);
+        }
+        match (self.asked_first(port, key), nth) {
+            (Some(owner), 0) => Some(owner),
+            (Some(_), nth) => self.nth_home(port, key, nth - 1),
+            (None, nth) => self.nth_home(port, key, nth),
+        }
+    }
+
+    /// The owner by hash, if it is no home.
+    fn asked_first(&self, port: u16, key: &FlowKey) -> Option<Member> {
+        let owner = self.plan.port(port)?.owner(key)?;
+        (!self.is_home_of(port, key, owner)).then_some(owner)
     }
 
     /// Sends something to the host of another lcore, in order with all else that goes there from
@@ -71,13 +110,13 @@ impl Steering {
             Some(Arrival::Any(homes)) => homes.len() as u16,
             _ => 1,
         };
-        self.away.leave(ms(now_ns), key, to, homes)
+        self.away.leave(ms(now_ns), key, (port, to), homes)
     }
 
     /// A connection has come here, by [`give`](Self::give) of another lcore: its home sends packets
     /// here from now on. `moves` is how often it has moved, this time included; the count wraps.
     /// If the home has no room, [`Host::refused`](super::Host::refused) says so, and packets come
-    /// by the former owner as long as some come every minute: it is best given back.
+    /// by the former owner.
     pub fn keep(&mut self, port: u16, key: &FlowKey, moves: u16, now_ns: u64, out: &mut Egress) {
         let former = self.away.arrive(ms(now_ns), key);
         self.drained(former, key, out);
@@ -153,6 +192,29 @@ impl Steering {
             _ if nth > 0 => None,
             _ => port.home(key),
         }
+    }
+
+    /// Whether an lcore is a home that packets of a connection may come to.
+    pub(super) fn is_home_of(&self, port: u16, key: &FlowKey, lcore: Member) -> bool {
+        let port = self.plan.port(port);
+        port.is_some_and(|port| match port.arrival() {
+            Arrival::Any(homes) => homes.contains(&lcore),
+            _ => port.home(key) == Some(lcore),
+        })
+    }
+
+    /// Asks after a connection that has left: homes, whether they still send packets of it here,
+    /// and its owner, whether it exists.
+    #[cold]
+    pub(super) fn ask_after(&mut self, key: &FlowKey, left: Left, out: &mut Egress) {
+        let (from, port) = (self.me, left.port);
+        self.each_home(port, key, out, |this, home, out| match home == from {
+            true => this.say_where(key, (from, port), out),
+            false => {
+                this.tell(home, Note::Where { from, port }, key, out);
+            }
+        });
+        self.tell(left.to, Note::Ask { from }, key, out);
     }
 
     /// Whether packets of a connection come to this lcore without an entry.

@@ -6,7 +6,7 @@ use linerate_wire::{FlowKey, parse};
 
 use super::map::{Pinned, Refused, Segment, Way};
 use super::note::{Note, read_key};
-use super::plan::{Arrival, Member, is_tcp};
+use super::plan::{Member, is_tcp};
 use super::stage::Host;
 use super::{Steering, ms};
 
@@ -32,7 +32,10 @@ impl Steering {
                 }
                 Note::Again => self.sort_one(packet, now, (&mut stays, now_ns), out),
                 Note::Leave { port, from, visit } => {
-                    self.leave(packet, (port, from, visit), now_ns, out);
+                    match self.is_taken(&packet, port, host) {
+                        Some(key) => self.refuse(packet, &key, (port, from, visit), out),
+                        None => self.leave(packet, (port, from, visit), now_ns, out),
+                    }
                 }
                 Note::Refused => {
                     if let Some((_, key)) = outgoing(&packet) {
@@ -111,7 +114,50 @@ impl Steering {
         }
     }
 
-    /// A packet of `from` that begins or ends a connection leaves by a port, by this home.
+    /// The key of a SYN to the network, if packets of it would come to this lcore without an entry,
+    /// and it has a connection with that key, or had one that has left.
+    fn is_taken(&mut self, packet: &Packet, port: u16, host: &mut impl Host) -> Option<FlowKey> {
+        let (segment, key) = outgoing(packet)?;
+        let by_hash = self.plan.port(port).and_then(|port| port.owner(&key));
+        let is_mine = segment.begins() && by_hash == Some(self.me);
+        let is_taken = is_mine && (host.has(&key).is_some() || self.away.whither(&key).is_some());
+        is_taken.then_some(key)
+    }
+
+    /// A SYN of `from` does not leave; the homes that it has passed forget it.
+    fn refuse(
+        &mut self,
+        packet: Packet,
+        key: &FlowKey,
+        (port, from, visit): (u16, Member, u8),
+        out: &mut Egress,
+    ) {
+        for nth in 0..usize::from(visit) {
+            match self.stop(port, key, (from, nth)) {
+                Some(home) if home != self.me => {
+                    self.tell(home, Note::Delete { owner: from }, key, out);
+                }
+                _ => self.forget_entry(key, from),
+            }
+        }
+        if from != self.me {
+            return self.pass(from, Note::Refused, packet, out);
+        }
+        // The host hears of it with the next turn; of what is too much, when it tries anew.
+        if self.refused.len() < self.refused.capacity() {
+            self.refused.push(*key);
+        }
+        out.drop_one(self.no_entry, packet);
+    }
+
+    fn forget_entry(&mut self, key: &FlowKey, owner: Member) {
+        if let Some(map) = &mut self.map {
+            map.delete(key, owner);
+        }
+    }
+
+    /// A packet of `from` that begins or ends a connection leaves by a port, by this lcore: a home,
+    /// or the owner by hash.
     pub(super) fn leave(
         &mut self,
         packet: Packet,
@@ -119,38 +165,31 @@ impl Steering {
         now_ns: u64,
         out: &mut Egress,
     ) {
-        if let Some((segment, key)) = outgoing(&packet)
-            && let Some(map) = &mut self.map
-        {
+        let Some((segment, key)) = outgoing(&packet) else {
+            return out.send_one(port, packet);
+        };
+        let by_hash = self.plan.port(port).and_then(|port| port.owner(&key));
+        let is_home = self.is_home_of(port, &key, self.me);
+        if let Some(map) = self.map.as_mut().filter(|_| is_home) {
             let now_ms = ms(now_ns);
-            let is_syn = segment.begins();
-            if is_syn && map.enter(now_ms, &key, from).is_err() {
-                if from != self.me {
-                    return self.pass(from, Note::Refused, packet, out);
-                }
-                // The host hears of it with the next turn; of what is too much, when it tries anew.
-                if self.refused.len() < self.refused.capacity() {
-                    self.refused.push(key);
-                }
-                return out.drop_one(self.no_entry, packet);
-            }
-            if !is_syn {
+            if !segment.begins() {
                 map.observe(now_ms, &key, Way::Out, &segment);
+            } else if by_hash != Some(from) || map.get(&key).is_some() {
+                if map.enter(now_ms, &key, from).is_err() {
+                    return self.refuse(packet, &key, (port, from, visit), out);
+                }
             }
         }
         // Where any of several homes may get the answers, all of them see it before it leaves.
         let next = usize::from(visit) + 1;
-        if let Some(Arrival::Any(homes)) = self.plan.port(port).map(|port| port.arrival())
-            && let Some(&home) = homes.get(next)
-        {
-            let visit = next as u8;
-            let note = Note::Leave { port, from, visit };
-            return match home == self.me {
-                true => self.leave(packet, (port, from, visit), now_ns, out),
-                false => self.pass(home, note, packet, out),
-            };
+        let visit = next as u8;
+        match self.stop(port, &key, (from, next)) {
+            Some(lcore) if lcore == self.me => {
+                self.leave(packet, (port, from, visit), now_ns, out);
+            }
+            Some(lcore) => self.pass(lcore, Note::Leave { port, from, visit }, packet, out),
+            None => out.send_one(port, packet),
         }
-        out.send_one(port, packet);
     }
 
     /// Does what a message says.
@@ -168,25 +207,40 @@ impl Steering {
                 port,
                 moves,
                 again,
-            } => self.enter_pin(port, key, (owner, moves, again), now_ms, out),
-            Note::Delete { owner } => {
-                if let Some(map) = &mut self.map {
-                    map.delete(key, owner);
+            } => {
+                // A former owner need not be a home.
+                if self.is_home_of(port, key, self.me) {
+                    self.enter_pin(port, key, (owner, moves, again), now_ms, out);
                 }
+                self.away.exists(key);
+            }
+            Note::Delete { owner } => {
+                self.forget_entry(key, owner);
+                self.away.gone(key, owner);
             }
             Note::Ask { from } => {
-                let answer = match host.has(key) {
+                let owner = self.me;
+                match (host.has(key), self.away.whither(key)) {
                     // Not a move: any number of moves is at least none.
-                    Some((port, moves)) => Note::Pin {
-                        owner: self.me,
-                        port,
-                        moves,
-                        again: true,
-                    },
-                    None => Note::Delete { owner: self.me },
-                };
-                self.tell(from, answer, key, out);
+                    (Some((port, moves)), _) => {
+                        let again = true;
+                        let note = Note::Pin {
+                            owner,
+                            port,
+                            moves,
+                            again,
+                        };
+                        self.tell(from, note, key, out);
+                    }
+                    (None, Some(to)) if to != from => {
+                        self.tell(to, Note::Ask { from }, key, out);
+                    }
+                    _ => {
+                        self.tell(from, Note::Delete { owner }, key, out);
+                    }
+                }
             }
+            Note::Where { from, port } => self.say_where(key, (from, port), out),
             Note::NoRoom => host.refused(key, out),
             Note::Moved => {
                 let next = self.away.moved(key);
@@ -198,6 +252,26 @@ impl Steering {
             }
             _ => self.counts.unknown += 1,
         }
+    }
+
+    /// Tells a former owner of a connection that this home sends it no more packets of that, if so.
+    pub(super) fn say_where(
+        &mut self,
+        key: &FlowKey,
+        (from, port): (Member, u16),
+        out: &mut Egress,
+    ) {
+        let by_map = self.map.as_ref().and_then(|map| map.get(key));
+        let by_map = by_map.map(|(_, entry)| entry.owner);
+        let to = by_map.or_else(|| self.plan.port(port)?.owner(key));
+        if to.is_none_or(|to| to == from) {
+            return;
+        }
+        if from == self.me {
+            let next = self.away.moved(key);
+            return self.drained(next, key, out);
+        }
+        self.tell(from, Note::Moved, key, out);
     }
 
     /// A connection is an owner's: enters it in this home's map.
@@ -219,7 +293,7 @@ impl Steering {
             Ok(Pinned::Stale) if again => return,
             Ok(Pinned::Stale) => owner,
             Ok(Pinned::Kept) => return,
-            Err(Refused::Full | Refused::Taken) if owner != self.me => {
+            Err(Refused::Full | Refused::Taken) if owner != self.me && !again => {
                 self.tell(owner, Note::NoRoom, key, out);
                 return;
             }

@@ -22,6 +22,7 @@ use crate::host::udp::Udp;
 use crate::host::{Host, Path};
 use crate::tcp::congestion::Algorithm;
 use crate::tcp::connection::{Connection, Context, Error, Info, Keepalive};
+use crate::tcp::ports::Share;
 use crate::tcp::receive::Span;
 use crate::tcp::soft::SoftError;
 use crate::tcp::tuple::{self, Tuple};
@@ -206,14 +207,12 @@ impl Io<'_> {
             _ => PortChoice::Any,
         };
         let found = match choice {
-            PortChoice::Any => self.any_port(key),
-            PortChoice::Among(ports) => {
-                let found = self.port_among(key, ports);
-                found.or_else(|| {
-                    let has_maps = rule.as_ref().is_some_and(|rule| rule.has_maps());
-                    self.any_port(key).filter(|_| has_maps)
-                })
-            }
+            PortChoice::Any => self.any_port(key, Share::ALL),
+            PortChoice::Mapped(share) => self.any_port(key, share),
+            PortChoice::Among(ports) => self.port_among(key, ports).or_else(|| {
+                let share = rule.as_ref().and_then(|rule| rule.mapped());
+                self.any_port(key, share?)
+            }),
             PortChoice::Nothing => None,
         };
         self.stack.rule = rule;
@@ -248,10 +247,10 @@ impl Io<'_> {
         }
     }
 
-    /// The key with any local port that is free.
-    fn any_port(&mut self, key: FlowKey) -> Option<FlowKey> {
+    /// The key with any local port of a share that is free.
+    fn any_port(&mut self, key: FlowKey, share: Share) -> Option<FlowKey> {
         let now_ns = self.now_ns;
-        let range = self.stack.ports.clone();
+        let range = (self.stack.ports.clone(), share);
         let stack = &mut *self.stack;
         let uses = Uses {
             slots: &stack.slots,
@@ -264,14 +263,14 @@ impl Io<'_> {
                     let tuple = tuple.with_local_port(port);
                     uses.has4(&tuple, now_ns)
                 };
-                stack.chooser.choose(tuple, range, is_used, now_ns)
+                stack.chooser.choose_of(tuple, range, is_used, now_ns)
             }
             FlowKey::V6(tuple) => {
                 let is_used = |port| {
                     let tuple = tuple.with_local_port(port);
                     uses.has6(&tuple, now_ns)
                 };
-                stack.chooser.choose(tuple, range, is_used, now_ns)
+                stack.chooser.choose_of(tuple, range, is_used, now_ns)
             }
         }?;
         Some(match key {

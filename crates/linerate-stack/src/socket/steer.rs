@@ -14,13 +14,16 @@ use super::slots::{NIL, SocketId, is};
 use super::{ListenerId, Stack};
 use crate::host::Path;
 use crate::tcp::connection::{Error, State};
+use crate::tcp::ports::Share;
 
 /// The local ports that a connection can have.
 #[derive(Clone, Debug)]
 pub enum PortChoice<'a> {
     /// Any.
     Any,
-    /// These; where all of them are in use, any if homes [have maps](PortRule::has_maps).
+    /// Any of this lcore's share, with an entry elsewhere.
+    Mapped(Share),
+    /// These; where all of them are in use, as [`PortRule::mapped`] says.
     Among(Ports<'a>),
     /// None.
     Nothing,
@@ -36,8 +39,9 @@ pub trait PortRule: Send {
     /// Whether answers come to this lcore without an entry.
     fn comes_home(&self, port: u16, answers: &FlowKey) -> bool;
 
-    /// Whether others can be given an entry.
-    fn has_maps(&self) -> bool;
+    /// The share of ports for connections that need an entry; `None` where homes have no maps. No
+    /// two lcores have a port in common, since neither sees what the other uses.
+    fn mapped(&self) -> Option<Share>;
 }
 
 /// A connection with an entry that has ended.
@@ -64,7 +68,7 @@ impl Stack {
         };
         match rule.comes_home(port, key) {
             true => Some(false),
-            false => rule.has_maps().then_some(true),
+            false => rule.mapped().map(|_| true),
         }
     }
 

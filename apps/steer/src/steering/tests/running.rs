@@ -521,6 +521,145 @@ fn a_full_map_refuses_and_its_owner_hears_of_it() {
     }
 }
 
+/// Connections that have moved and find no room in the map: packets of theirs come by their former
+/// owners as long as they live, however long they are idle; then nothing of them is left.
+#[test]
+fn what_a_full_map_does_not_take_goes_by_its_former_owner() {
+    for kind in KINDS {
+        let mut random = Random::new(52);
+        let (plan, members) = plan(kind, 3, &mut random);
+        let mut net = Net::new(plan, members, 1024, Some(4));
+        let of = format!("{kind:?}");
+        let mut flows: Vec<_> = (0..40).map(|_| open(&mut net, &mut random, 0)).collect();
+        for round in 0..3 {
+            for flow in &mut flows {
+                let (key, to) = (flow.key, (flow.owner + 1) % 3);
+                net.on(flow.owner, |steering, host, out, now_ns| {
+                    host.give(&key, to, now_ns, steering, out);
+                });
+                net.settle();
+                flow.owner = to;
+            }
+            for minutes in 1..=10 {
+                net.later((round * 10 + minutes) * 61);
+            }
+            for flow in &mut flows {
+                flow.incoming(&mut net, ACK, 10, random.below(64));
+            }
+            net.settle();
+            all_are_home(&mut net, &flows, &of);
+        }
+        // Half of them end, and there is room: the others get their entries when asked.
+        let ended = flows.split_off(30);
+        for flow in &ended {
+            let key = flow.key;
+            net.on(flow.owner, |steering, host, out, _| {
+                host.connections.remove(&key);
+                steering.ended(0, &key, out);
+            });
+        }
+        for minutes in 31..=60 {
+            net.later(minutes * 61);
+        }
+        for flow in &mut flows {
+            flow.incoming(&mut net, ACK, 10, random.below(64));
+        }
+        net.settle();
+        all_are_home(&mut net, &flows, &of);
+        for flow in &flows {
+            let key = flow.key;
+            net.on(flow.owner, |steering, host, out, _| {
+                host.connections.remove(&key);
+                steering.ended(0, &key, out);
+            });
+        }
+        for minutes in 61..=80 {
+            net.later(minutes * 61);
+        }
+        let away = net
+            .workers
+            .iter_mut()
+            .map(|worker| worker.stage.steering().away.len());
+        assert_eq!(away.sum::<usize>(), 0, "{of}");
+        assert_eq!(net.entries(), 0, "{of}");
+        net.is_exact();
+    }
+}
+
+/// An owner that does not answer is asked a few times.
+#[test]
+fn what_went_to_an_owner_that_has_ended_is_forgotten() {
+    let mut random = Random::new(53);
+    let (plan, members) = plan(Kind::Hardware, 3, &mut random);
+    let mut net = Net::new(plan, members, 1024, Some(1));
+    let flows: Vec<_> = (0..20).map(|_| open(&mut net, &mut random, 0)).collect();
+    for flow in &flows {
+        let key = flow.key;
+        net.on(flow.owner, |steering, _, _, now_ns| {
+            assert!(steering.give(0, &key, 2 - flow.owner / 2 * 2, now_ns));
+        });
+    }
+    let away = |net: &mut Net| -> usize {
+        let all = net.workers.iter_mut();
+        all.map(|worker| worker.stage.steering().away.len()).sum()
+    };
+    assert_eq!(away(&mut net), 20);
+    // Nobody has rounds but they.
+    for minutes in 1..=6 {
+        let now_ns = net.clock.ns(net.clock.now()) + minutes * 61_000_000_000;
+        let now = net.clock.ticks(now_ns);
+        for worker in &mut net.workers {
+            for _ in 0..16 {
+                linerate_core::run::Stage::turn(&mut worker.stage, now, &mut (), &mut worker.egress);
+            }
+        }
+    }
+    assert_eq!(away(&mut net), 0);
+    net.workers.iter_mut().for_each(|worker| worker.egress.flush());
+    net.settle();
+    net.is_exact();
+}
+
+/// A 4-tuple is one lcore's at a time: a SYN takes no connection from the owner by hash, nor does
+/// that owner's SYN take one that another lcore has an entry for.
+#[test]
+fn a_syn_takes_no_connection_from_another_lcore() {
+    for kind in KINDS {
+        let mut random = Random::new(54);
+        let mut net = net(kind, 3, &mut random);
+        let of = format!("{kind:?}");
+        let mut flows: Vec<_> = (0..30)
+            .map(|n| open(&mut net, &mut random, n % 3))
+            .collect();
+        // One has moved.
+        let (key, to) = (flows[0].key, (flows[0].owner + 1) % 3);
+        net.on(flows[0].owner, |steering, host, out, now_ns| {
+            host.give(&key, to, now_ns, steering, out);
+        });
+        net.settle();
+        flows[0].owner = to;
+        net.sent();
+        let entries = net.entries();
+        for flow in &flows {
+            for from in (0..3).filter(|&from| from != flow.owner) {
+                net.send(from, &frame(&flow.key.reversed(), SYN, (1, 0), 0));
+                net.settle();
+                net.later(0);
+                assert_eq!(net.sent(), [], "{of}");
+                let refused = net.on(from, |_, host, _, _| std::mem::take(&mut host.refused));
+                assert_eq!(refused, [flow.key], "{of}");
+            }
+        }
+        assert_eq!(net.entries(), entries, "{of}");
+        for flow in &mut flows {
+            flow.incoming(&mut net, ACK, 10, random.below(64));
+        }
+        net.settle();
+        all_are_home(&mut net, &flows, &of);
+        net.is_exact();
+    }
+}
+
 /// An owner that has ended: its entries go, the others' stay.
 #[test]
 fn entries_of_an_owner_that_has_ended_go() {

@@ -15,7 +15,8 @@
 //! end within 20 ms is refused without one.
 //!
 //! Where packets must come to the lcore that connects, only the ports of
-//! [`Ports`] do: [`choose_among`](Chooser::choose_among).
+//! [`Ports`] do: [`choose_among`](Chooser::choose_among). Where lcores that do not know of each
+//! other's connections give out ports of one range, each has a [`Share`] of it.
 //!
 //! ```
 //! use std::collections::HashSet;
@@ -77,12 +78,31 @@ const STRIDES: [u32; 16] = [
     2_854_425_323,
 ];
 
+/// The part of a range that is one lcore's: each `of`-th port, from the `nth` one on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Which lcore's, from 0.
+    pub nth: u16,
+    /// Among how many, at least one.
+    pub of: u16,
+}
+
+impl Share {
+    /// All of it.
+    pub const ALL: Self = Self { nth: 0, of: 1 };
+}
+
+/// In [`End::refused`]: there was no port of a share of the range, and none of those that come home.
+/// The other bits are some of the hash of the end that is refused.
+const OF_SHARE: u16 = 1;
+const AMONG: u16 = 2;
+
 /// What is remembered of remote ends with one hash.
 #[derive(Clone, Copy, Default)]
 struct End {
     /// How many places after its first one the end's search goes on.
     next: u32,
-    /// Some bits of the hash of the end that is refused; 0 for none.
+    /// Which end was refused what the last time; neither bit: none.
     refused: u16,
     /// Since when, in units of 2^20 ns, modulo 2^16.
     since: u16,
@@ -134,11 +154,23 @@ impl Chooser {
         is_used: impl FnMut(u16) -> bool,
         now_ns: u64,
     ) -> Option<u16> {
+        self.choose_of(tuple, (range, Share::ALL), is_used, now_ns)
+    }
+
+    /// A port of a share of `range`, as [`choose`](Self::choose) does.
+    pub fn choose_of<const K: usize, T: Tuple<K>>(
+        &mut self,
+        tuple: &T,
+        (range, share): (RangeInclusive<u16>, Share),
+        is_used: impl FnMut(u16) -> bool,
+        now_ns: u64,
+    ) -> Option<u16> {
         let (first, last) = range.into_inner();
-        let places = usize::from(last) + 1;
-        let places = places.saturating_sub(first.into());
-        let at = |place| Some(first + place as u16);
-        self.search(tuple, places, at, is_used, now_ns)
+        let of = usize::from(share.of.max(1));
+        let first = usize::from(first) + usize::from(share.nth);
+        let places = (usize::from(last) + 1).saturating_sub(first).div_ceil(of);
+        let at = |place| Some((first + place * of) as u16);
+        self.search(tuple, (OF_SHARE, places), at, is_used, now_ns)
     }
 
     /// One of `ports`, those whose packets come to the right queue, as [`choose`](Self::choose)
@@ -152,7 +184,7 @@ impl Chooser {
     ) -> Option<u16> {
         self.search(
             tuple,
-            ports.places(),
+            (AMONG, ports.places()),
             |place| ports.at(place),
             is_used,
             now_ns,
@@ -163,7 +195,7 @@ impl Chooser {
     fn search<const K: usize, T: Tuple<K>>(
         &mut self,
         tuple: &T,
-        places: usize,
+        (kind, places): (u16, usize),
         at: impl Fn(usize) -> Option<u16>,
         mut is_used: impl FnMut(u16) -> bool,
         now_ns: u64,
@@ -174,14 +206,16 @@ impl Chooser {
         let choices = self.counts.chosen + self.counts.exhausted;
         let random = state.word(choices).finish();
         let end = &mut self.ends[hash as usize % ENDS];
-        let mark = (hash >> 16) as u16 | 1;
+        let mark = (hash >> 16) as u16 & !(OF_SHARE | AMONG);
         let now = (now_ns >> 20) as u16;
-        if end.refused == mark {
-            if now.wrapping_sub(end.since) < REFUSED_UNITS {
-                self.counts.refused += 1;
-                return None;
-            }
-            end.refused = 0;
+        let is_it = end.refused & !(OF_SHARE | AMONG) == mark;
+        if is_it && now.wrapping_sub(end.since) >= REFUSED_UNITS {
+            end.refused = mark;
+        }
+        let refused = if is_it { end.refused } else { mark };
+        if refused & kind != 0 {
+            self.counts.refused += 1;
+            return None;
         }
         let mut tried = 0;
         let mut free = |place| {
@@ -212,7 +246,7 @@ impl Chooser {
             Some(_) => self.counts.chosen += 1,
             None => {
                 self.counts.exhausted += 1;
-                (end.refused, end.since) = (mark, now);
+                (end.refused, end.since) = (refused | kind, now);
             }
         }
         found

@@ -92,6 +92,49 @@ fn an_end_without_ports_is_refused_without_a_search_for_a_while() {
     }
 }
 
+/// Lcores that do not know of each other's connections never give out the same port, and all ports
+/// are somebody's.
+#[test]
+fn shares_of_a_range_are_disjoint_and_all_of_it() {
+    for (range, of) in [(RANGE, 7), (1..=10, 3), (0..=u16::MAX, 64), (5..=6, 4)] {
+        let mut all = BTreeSet::new();
+        for nth in 0..of {
+            let share = Share { nth, of };
+            let mut chooser = Chooser::new(&SECRET);
+            let mut used = BTreeSet::new();
+            let mut choose = || {
+                let is_used = |port| used.contains(&port);
+                let port = chooser.choose_of(&to(1), (range.clone(), share), is_used, 0);
+                port.map(|port| used.insert(port))
+            };
+            while choose().is_some() {}
+            assert!(used.iter().all(|&port| all.insert(port)), "{share:?}");
+        }
+        assert!(all.iter().copied().eq(range));
+    }
+}
+
+/// Where no port that comes home is free, one that needs an entry is asked for at once.
+#[test]
+fn an_end_is_refused_by_kind() {
+    let rss = Toeplitz::new(&MICROSOFT_KEY).unwrap();
+    let reta = Reta::round_robin(128, 8).unwrap();
+    let inverse = Inverse::new(rss.affine(), PortField::V4_DST, &reta).unwrap();
+    let ports = inverse.ports(&to(1).0[..12], 3).unwrap().range(RANGE);
+    let mut chooser = Chooser::new(&SECRET);
+    for now in 0..3 {
+        assert_eq!(chooser.choose_among(&to(1), &ports, |_| true, now), None);
+        assert!(chooser.choose(&to(1), RANGE, |_| false, now).is_some());
+    }
+    assert_eq!(chooser.choose(&to(1), RANGE, |_| true, 3), None);
+    for now in 4..7 {
+        assert_eq!(chooser.choose(&to(1), RANGE, |_| false, now), None);
+        assert_eq!(chooser.choose_among(&to(1), &ports, |_| false, now), None);
+    }
+    let counts = chooser.counts();
+    assert_eq!((counts.exhausted, counts.refused), (2, 2 + 6));
+}
+
 /// Tries for each choice, with a share of the ports in use as `in_use` has it.
 fn tries(in_use: impl Fn(u16) -> bool) -> f64 {
     let mut chooser = Chooser::new(&SECRET);

@@ -16,7 +16,7 @@ use linerate_appliance::config::{self, At, PortStanza, Section};
 use linerate_appliance::error::Error;
 use linerate_appliance::runtime::RunFile;
 use linerate_appliance::users::User;
-use linerate_stack::host::InterfaceConfig;
+use linerate_stack::host::{self, HostConfig, InterfaceConfig};
 use linerate_stack::socket::StackConfig;
 
 pub(crate) use apps::path;
@@ -339,6 +339,7 @@ fn interfaces(file: &Section<'_>, ports: &[PortStanza]) -> Vec<Interface> {
 
 fn routes(file: &Section<'_>, interfaces: &[Interface]) -> Vec<Route> {
     let mut all = Vec::new();
+    let most = HostConfig::default().max_routes;
     for section in file.tables("route", "tables: [[route]] with to and via") {
         let legal = "a network such as \"0.0.0.0/0\"";
         let to = match section.requires("to", legal) {
@@ -364,6 +365,11 @@ fn routes(file: &Section<'_>, interfaces: &[Interface]) -> Vec<Route> {
         };
         let is_near = |one: &Interface| one.addresses.iter().any(covers);
         match interfaces.iter().position(is_near) {
+            Some(_) if all.len() == most => {
+                let problem = format!("there are more than {most} routes");
+                section.wrong(via.line, "to", problem, "fewer and larger networks");
+                break;
+            }
             Some(interface) => all.push(Route {
                 to: to.value,
                 via: via.value,
@@ -381,7 +387,7 @@ fn routes(file: &Section<'_>, interfaces: &[Interface]) -> Vec<Route> {
 /// An address of ours with the prefix length of its network.
 pub(crate) fn address(text: &str) -> Result<(IpAddr, u8), String> {
     let Cidr { address, len } = text.parse()?;
-    if address.is_unspecified() || address.is_multicast() || address.is_loopback() {
+    if !host::is_host(address) {
         return Err(format!("`{address}` is no address of an interface"));
     }
     Ok((address, len))

@@ -22,6 +22,43 @@ fn read(text: &str) -> (File, Vec<String>) {
     (parsed.value, errors.collect())
 }
 
+/// What stacks would not take is said of the file, before anything has changed.
+#[test]
+fn addresses_and_routes_that_no_host_has_are_refused() {
+    for address in [
+        "240.0.0.1/24",
+        "0.1.2.3/8",
+        "127.0.0.1/8",
+        "255.255.255.255/32",
+    ]
+    .into_iter()
+    .chain(["::ffff:192.0.2.1/96", "::1/128", "::/64", "ff02::1/64"])
+    {
+        let text = format!(
+            "[[port]]\nname = \"wan\"\nspec = \"tap:t1\"\n\
+             [[interface]]\nport = \"wan\"\naddresses = [\"{address}\"]\n"
+        );
+        let parsed = parse(&text, File::of);
+        let errors: Vec<_> = parsed.errors.iter().map(ConfigError::to_string).collect();
+        assert!(
+            errors.len() == 1 && errors[0].contains("no address of an interface"),
+            "{address}: {errors:?}"
+        );
+    }
+    let route = |n: u32| {
+        let to = std::net::Ipv4Addr::from(0x0a00_0000 | n << 8);
+        format!("[[route]]\nto = \"{to}/24\"\nvia = \"192.0.2.254\"\n")
+    };
+    let routes: Vec<String> = (0..1025).map(route).collect();
+    let (file, errors) = read(&routes[..1024].concat());
+    assert_eq!((file.routes.len(), errors), (1024, vec![]));
+    let (_, errors) = read(&routes.concat());
+    assert!(
+        errors.len() == 1 && errors[0].contains("more than 1024 routes"),
+        "{errors:?}"
+    );
+}
+
 #[test]
 fn a_file_with_all_kinds_is_read() {
     let (file, errors) = read(

@@ -307,7 +307,9 @@ impl Steering {
             }
         }
         let mut asked = std::mem::take(&mut self.asked);
-        let poll = self.away.poll(ms(now_ns), |key, left| asked.push((key, left)));
+        let poll = self
+            .away
+            .poll(ms(now_ns), |key, left| asked.push((key, left)));
         next = next.min(poll.map_or(u64::MAX, ns));
         for (key, left) in asked.drain(..) {
             match left.to {

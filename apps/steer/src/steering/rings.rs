@@ -31,12 +31,10 @@ impl Steering {
                     self.deliver(packet, Some(from), (&mut stays, now_ns), out);
                 }
                 Note::Again => self.sort_one(packet, now, (&mut stays, now_ns), out),
-                Note::Leave { port, from, visit } => {
-                    match self.is_taken(&packet, port, host) {
-                        Some(key) => self.refuse(packet, &key, (port, from, visit), out),
-                        None => self.leave(packet, (port, from, visit), now_ns, out),
-                    }
-                }
+                Note::Leave { port, from, visit } => match self.is_taken(&packet, port, host) {
+                    Some(key) => self.refuse(packet, &key, (port, from, visit), out),
+                    None => self.leave(packet, (port, from, visit), now_ns, out),
+                },
                 Note::Refused => {
                     if let Some((_, key)) = outgoing(&packet) {
                         host.refused(&key, out);

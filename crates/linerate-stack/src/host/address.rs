@@ -143,6 +143,14 @@ pub(super) fn is_host6(address: Ipv6Addr) -> bool {
     !address.is_multicast() && bits > 1 && !is_mapped
 }
 
+/// Whether an interface can have this address: it is a single host's, and no loopback.
+pub fn is_host(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => is_host4(v4.to_bits()),
+        IpAddr::V6(v6) => is_host6(v6),
+    }
+}
+
 /// Whether it is one of the addresses of the host itself alone: 127.0.0.0/8 or ::1.
 pub(super) fn is_loopback(address: IpAddr) -> bool {
     address.is_loopback()

@@ -249,15 +249,15 @@ fn complete(mut config: InterfaceConfig) -> Result<InterfaceConfig, HostError> {
     let mut addresses: Vec<(IpAddr, u8)> = Vec::with_capacity(config.addresses.len() + 1);
     let (mut has6, mut has_link_local) = (false, false);
     for (address, len) in config.addresses {
-        let (is_host, width) = match address {
-            IpAddr::V4(v4) => (address::is_host4(v4.to_bits()), 32),
+        let width = match address {
+            IpAddr::V4(_) => 32,
             IpAddr::V6(v6) => {
                 has6 = true;
                 has_link_local |= v6.is_unicast_link_local();
-                (address::is_host6(v6), 128)
+                128
             }
         };
-        if !is_host || len > width {
+        if !address::is_host(address) || len > width {
             return Err(HostError::Address { address, len });
         }
         if addresses.iter().all(|(known, _)| *known != address) {

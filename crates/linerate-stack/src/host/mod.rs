@@ -105,6 +105,7 @@ mod transmit;
 pub mod udp;
 
 use address::OwnAddresses;
+pub use address::is_host;
 pub use config::{HostConfig, HostError, InterfaceConfig, InterfaceId, Unreachable};
 pub(crate) use fields::IpFields;
 pub use fields::{DEFAULT_TTL, MAX_DSCP};

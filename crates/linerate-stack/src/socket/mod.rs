@@ -74,6 +74,7 @@ pub use slots::SocketId;
 pub use steer::{Ended, PortChoice, PortRule};
 
 use std::cell::Cell;
+use std::collections::VecDeque;
 use std::marker::PhantomData;
 
 use linerate_core::packet::Burst;
@@ -170,6 +171,8 @@ pub struct Stack {
     touched: Vec<u32>,
     /// Those that have a short frame waiting behind long ones.
     written: Vec<u32>,
+    /// Those that found no chunk to write to, the first first.
+    starved: VecDeque<u32>,
     stats: SocketStats,
     /// Which ports bring answers here; without, all do.
     rule: Option<Box<dyn PortRule>>,
@@ -226,6 +229,7 @@ impl Stack {
             ready: Ready::default(),
             touched: Vec::with_capacity(2 * Burst::CAPACITY),
             written: Vec::with_capacity(2 * Burst::CAPACITY),
+            starved: VecDeque::new(),
             stats: SocketStats::default(),
             rule: None,
             leaving: Vec::new(),
@@ -303,6 +307,9 @@ impl Stack {
         if !self.written.is_empty() {
             self.settle_written(now_ns, out);
         }
+        if self.can_feed() {
+            self.feed(now_ns, out);
+        }
         let next = self.turn_timers(now_ns, out);
         match self.written.is_empty() {
             true => next,
@@ -345,7 +352,7 @@ impl Stack {
 
     /// Whether its turn need not wait for its time.
     pub fn has_waiting(&self) -> bool {
-        self.host.has_waiting() || !self.written.is_empty()
+        self.host.has_waiting() || !self.written.is_empty() || self.can_feed()
     }
 
     /// The packets that came in slots that it keeps, for the ledger: those of TCP were done with

@@ -149,7 +149,8 @@ fn readiness(connection: &Connection, shared: &Shared, wanted: u8) -> u8 {
 fn more_readiness(connection: &Connection, shared: &Shared) -> u8 {
     let mut ready = 0;
     let is_open = connection.state().is_synchronized() || connection.is_open_early();
-    if is_open && connection.writable() > 0 {
+    // Who found no chunk would find none again: it is told when there are some.
+    if is_open && connection.writable() > 0 && !connection.lacks_chunks() {
         ready |= interest::WRITE;
     }
     if connection.has_hung_up() {

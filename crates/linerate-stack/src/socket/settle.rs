@@ -13,7 +13,7 @@ use crate::tcp::time_wait::{Kind, Lingering};
 /// Turns that a short frame waits: that of the round in which it was written, and the next.
 const TURNS: u8 = 2;
 /// Events that change more than what the user waits for.
-const CHANGES: u16 = event::CONNECTED | event::CLOSED | event::TIME_WAIT;
+const CHANGES: u16 = event::CONNECTED | event::CLOSED | event::TIME_WAIT | event::NO_CHUNKS;
 
 /// The tick that a connection's timer is to be set to, if it is to fire earlier than it does: one
 /// that fires too early is set anew.
@@ -116,6 +116,42 @@ impl Stack {
         self.written = written;
     }
 
+    /// Whether there are chunks again for those that found none.
+    #[inline]
+    pub(super) fn can_feed(&self) -> bool {
+        !self.starved.is_empty() && self.shared.chunks.has_free()
+    }
+
+    /// A connection has found no chunk.
+    #[cold]
+    fn starve(&mut self, index: u32) {
+        // Slots of connections that have ended since are in it, too.
+        if self.starved.len() > 2 * self.slots.most() {
+            let mut all = Vec::from(std::mem::take(&mut self.starved));
+            all.sort_unstable();
+            all.dedup();
+            self.starved = all.into();
+        }
+        self.starved.push_back(index);
+    }
+
+    /// Tells as many of those that found no chunk as there are chunks: the first first.
+    #[cold]
+    pub(super) fn feed(&mut self, now_ns: u64, out: &mut Egress) {
+        let chunks = &self.shared.chunks;
+        let free = (chunks.count() - chunks.in_use()) as usize;
+        for _ in 0..free.min(self.starved.len()) {
+            let Some(index) = self.starved.pop_front() else {
+                return;
+            };
+            // Its slot may be another one's by now, or nobody's.
+            if self.slots.is_awake(index) {
+                self.slots.connection(index).feed();
+                self.settle(index, now_ns, out);
+            }
+        }
+    }
+
     /// Looks at what has become of a connection.
     #[inline]
     pub(super) fn settle(&mut self, index: u32, now_ns: u64, out: &mut Egress) {
@@ -163,6 +199,9 @@ impl Stack {
             if self.slots[index].is & is::USED == 0 {
                 return; // the backlog is full: it is gone already
             }
+        }
+        if events & event::NO_CHUNKS != 0 {
+            self.starve(index);
         }
         if events & event::TIME_WAIT != 0 {
             self.linger(index, now_ns);

@@ -145,6 +145,11 @@ impl Slots {
         self.used
     }
 
+    /// The most there can be.
+    pub(super) fn most(&self) -> usize {
+        self.limit as usize
+    }
+
     pub(super) fn room(&self) -> u32 {
         self.limit - self.used
     }
@@ -196,6 +201,12 @@ impl Slots {
             NIL => State::Established,
             place => self.live[place as usize].state(),
         }
+    }
+
+    /// Whether a slot is in use and its connection not parked.
+    pub(super) fn is_awake(&self, index: u32) -> bool {
+        let slot = &self.all[index as usize];
+        slot.is & is::USED != 0 && slot.place != NIL
     }
 
     /// Shows a connection, parked or not, which stays what it is.

@@ -610,12 +610,19 @@ fn what_went_to_an_owner_that_has_ended_is_forgotten() {
         let now = net.clock.ticks(now_ns);
         for worker in &mut net.workers {
             for _ in 0..16 {
-                linerate_core::run::Stage::turn(&mut worker.stage, now, &mut (), &mut worker.egress);
+                linerate_core::run::Stage::turn(
+                    &mut worker.stage,
+                    now,
+                    &mut (),
+                    &mut worker.egress,
+                );
             }
         }
     }
     assert_eq!(away(&mut net), 0);
-    net.workers.iter_mut().for_each(|worker| worker.egress.flush());
+    net.workers
+        .iter_mut()
+        .for_each(|worker| worker.egress.flush());
     net.settle();
     net.is_exact();
 }

@@ -124,3 +124,49 @@ fn a_stack_without_room_gives_it_back() {
     assert_eq!(pair.ends[0].io(now_ns).readable(client), 30_000);
     assert!(pair.ends[1].io(now_ns).info(server).is_ok());
 }
+
+/// What has come in large slots may be divided into small ones where it goes: a stack that has room
+/// for the former and not for the latter gives it back, and nothing that was acknowledged is lost.
+#[test]
+fn what_came_in_large_slots_is_whole_or_goes_back() {
+    for (room, is_taken) in [(24, false), (400, true)] {
+        let mut pair = Pair::offloaded();
+        let now_ns = pair.now_ns;
+        let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+        let (client, server) = pair.open(listener, false, 80);
+        let bytes: Vec<u8> = (0..120_000_u32).map(|at| (at % 251) as u8).collect();
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let now_ns = pair.now_ns;
+            sent += pair.ends[0]
+                .io(now_ns)
+                .write(client, &bytes[sent..])
+                .unwrap_or(0);
+            pair.pass(5 * MS);
+        }
+        pair.pass(S);
+        let now_ns = pair.now_ns;
+        assert_eq!(pair.ends[1].io(now_ns).readable(server), bytes.len());
+        let pieces = &pair.ends[1].stack.shared.pieces;
+        assert!(pieces.large_slots() > 0 && pieces.charged_slots() < 24);
+        let detached = pair.ends[1].io(now_ns).detach(server).unwrap();
+        let config = StackConfig {
+            received_pkts: room,
+            received_large: 0,
+            ..small()
+        };
+        let mut other = Station::new(2, &config);
+        let attached = other.io(now_ns).attach(detached);
+        assert_eq!(attached.is_ok(), is_taken);
+        let (station, server) = match attached {
+            Ok(server) => (&mut other, server),
+            Err(refused) => {
+                let server = pair.ends[1].io(now_ns).attach(*refused.0).unwrap();
+                (&mut pair.ends[1], server)
+            }
+        };
+        let mut found = vec![0; bytes.len() + 1];
+        assert_eq!(station.io(now_ns).read(server, &mut found), Ok(bytes.len()));
+        assert_eq!(found[..bytes.len()], bytes);
+    }
+}

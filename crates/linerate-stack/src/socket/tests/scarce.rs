@@ -363,3 +363,52 @@ fn buffers_that_are_used_up_are_refused_counted_and_given_back() {
     assert_eq!(read, [taken, 8 * 60_000]);
     is_home(&mut pair.ends[1]);
 }
+
+/// Who finds no chunk to write to has nothing under way that an ACK could come for: the end of
+/// others tells it that there is room, by edge and by level, and nothing before.
+#[test]
+fn a_writer_that_found_no_chunk_is_told_when_there_are_some() {
+    for wanted in [interest::WRITE, interest::WRITE | interest::EDGE] {
+        let config = StackConfig {
+            send_chunks: 8,
+            ..plain()
+        };
+        let (mut pair, listener) = acquainted(&config);
+        let [(_, greedy), (client, poor)] = [(); 2].map(|()| pair.open(listener, false, 80));
+        pair.loses = Box::new(|_| true);
+        let now_ns = pair.now_ns;
+        let mut io = pair.ends[1].io(now_ns);
+        while io.write(greedy, &[1; 10_000]).is_ok() {}
+        let poll = |pair: &mut Pair| {
+            let mut events = [Event::EMPTY; 4];
+            let now_ns = pair.now_ns;
+            let count = pair.ends[1].io(now_ns).poll(&mut events);
+            let told = events[..count].iter();
+            told.map(|event| (event.token, event.ready))
+                .collect::<Vec<_>>()
+        };
+        let now_ns = pair.now_ns;
+        let mut io = pair.ends[1].io(now_ns);
+        io.register(poor, wanted, 7).unwrap();
+        let tries = [io.write(poor, &[2; 100]), io.write(poor, &[2; 100])];
+        assert_eq!(tries, [Err(Error::WouldBlock); 2]);
+        assert!(io.write_with(poor, 100, |_| 100).is_err());
+        for _ in 0..3 {
+            assert_eq!(poll(&mut pair), []);
+            let Station { stack, out, .. } = &mut pair.ends[1];
+            assert!(!stack.has_waiting() && !stack.has_ready());
+            stack.turn(now_ns, out);
+        }
+        pair.ends[1].io(now_ns).abort(greedy);
+        let Station { stack, out, .. } = &mut pair.ends[1];
+        assert!(stack.has_waiting());
+        stack.turn(now_ns, out);
+        assert_eq!(poll(&mut pair), [(7, interest::WRITE)]);
+        pair.loses = Box::new(|_| false);
+        let now_ns = pair.now_ns;
+        assert_eq!(pair.ends[1].io(now_ns).write(poor, &[2; 100]), Ok(100));
+        pair.pass(S);
+        let now_ns = pair.now_ns;
+        assert_eq!(pair.ends[0].io(now_ns).readable(client), 100);
+    }
+}

@@ -139,6 +139,8 @@ pub mod event {
     pub const UNANSWERED: u16 = 256;
     /// There is a soft error, which [`Connection::take_soft_error`](super::Connection) has.
     pub const SOFT_ERROR: u16 = 512;
+    /// A write found no chunk in the arena: the stack is to [feed](super::Connection::feed) it.
+    pub const NO_CHUNKS: u16 = 1024;
 }
 
 /// Why a connection has ended, or cannot be used.
@@ -448,6 +450,8 @@ pub struct Connection {
     has_probe_point: bool,
     /// A short frame waits for more to be written.
     holds: bool,
+    /// A write found no chunk in the arena.
+    lacks_chunks: bool,
     /// Its number among those with urgent data; 0 if it has none.
     urgent: u16,
     /// The last urgent byte is kept apart.

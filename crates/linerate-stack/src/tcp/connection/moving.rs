@@ -3,11 +3,14 @@
 use super::{Active, Connection, Context, Shared, Wire};
 use crate::tcp::config::Config;
 use crate::tcp::mtu_search::MtuSearch;
-use crate::tcp::receive::{Limits, Moving, ReceiveQueue};
+use crate::tcp::receive::{Limits, Moving, ReceiveQueue, is_large};
 use crate::tcp::send_buffer::SendBuffer;
 use crate::tcp::sent::{NIL, Record, Sent, mark};
 use crate::tcp::seq;
 use crate::tcp::urgent::Urgent;
+
+/// Bytes for which the smallest slots of a pool that receives have room at least.
+const SMALL_ROOM: u64 = 1024;
 
 /// A connection that belongs to no stack. Both stacks have the same clock, and the same secret.
 pub struct Detached {
@@ -92,11 +95,18 @@ impl Connection {
             .len()
             .div_ceil(crate::tcp::send_buffer::CHUNK_BYTES);
         let pieces = &cx.shared.pieces;
-        let slots = (pieces.count() - pieces.charged_slots()) as usize;
-        let slot_bytes = |(packet, ..): &Moving| packet.slot_bytes() as u64;
-        let charge: u64 = detached.received.iter().map(slot_bytes).sum();
-        let has_pieces = slots > detached.received.len()
-            && pieces.charged_bytes() + charge <= pieces.max_bytes();
+        let slots = u64::from(pieces.count() - pieces.charged_slots());
+        let needs = detached.received.iter().map(|(packet, span, _)| {
+            let (charge, len) = (packet.slot_bytes() as u64, u64::from(span.len));
+            match is_large(packet) {
+                // It may be divided into small slots, each of which has room for that much.
+                true => (1 + len.div_ceil(SMALL_ROOM), 2 * charge),
+                false => (1, charge),
+            }
+        });
+        let sum = |all: (u64, u64), one: (u64, u64)| (all.0 + one.0, all.1 + one.1);
+        let (count, charge) = needs.fold((0, 0), sum);
+        let has_pieces = slots > count && pieces.charged_bytes() + charge <= pieces.max_bytes();
         if !(has_records && free >= needed && has_pieces) {
             return Err(Box::new(detached));
         }
@@ -109,6 +119,7 @@ impl Connection {
             urgent,
             search,
         } = detached;
+        connection.feed();
         connection.sent.restore(&mut cx.shared.records, &records);
         connection.buffer = SendBuffer::new();
         connection

@@ -117,6 +117,7 @@ impl Connection {
             probe_point: 0,
             has_probe_point: false,
             holds: false,
+            lacks_chunks: false,
             urgent: 0,
             is_urgent_apart: false,
             search: 0,

@@ -90,6 +90,7 @@ impl Connection {
             && self.awaits == Awaits::Nothing
             && self.ack_at == 0
             && (self.events, self.probes) == (0, 0)
+            && !self.lacks_chunks
             && self.error.is_none()
             && self.queue.is_blank()
             && (self.urgent, self.search) == (0, 0)
@@ -158,6 +159,7 @@ impl Connection {
             probe_point: _,
             has_probe_point: _,
             holds: _,
+            lacks_chunks: _,
             urgent: _,
             is_urgent_apart,
             search: _,

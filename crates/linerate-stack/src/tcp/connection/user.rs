@@ -126,6 +126,7 @@ impl Connection {
             .write(&mut cx.shared.chunks, &bytes[..take], u32::MAX);
         if taken < bytes.len() {
             self.set(is::WRITE_BLOCKED, true);
+            self.lack_chunks(taken < take);
         }
         match taken {
             0 if !bytes.is_empty() => Err(Error::WouldBlock),
@@ -155,8 +156,31 @@ impl Connection {
             Some(room) => Ok(room),
             None => {
                 self.set(is::WRITE_BLOCKED, true);
+                self.lack_chunks(true);
                 Err(Error::WouldBlock)
             }
+        }
+    }
+
+    /// The stack hears of it, since no ACK for this connection may ever come.
+    fn lack_chunks(&mut self, lacks: bool) {
+        if lacks && !self.lacks_chunks {
+            self.lacks_chunks = true;
+            self.events |= event::NO_CHUNKS;
+        }
+    }
+
+    /// Whether a write has found no chunk since the connection was [fed](Self::feed).
+    #[inline]
+    pub fn lacks_chunks(&self) -> bool {
+        self.lacks_chunks
+    }
+
+    /// There are chunks again: the user hears that there is room to write, if there is.
+    pub fn feed(&mut self) {
+        if std::mem::take(&mut self.lacks_chunks) && self.writable() > 0 {
+            self.set(is::WRITE_BLOCKED, false);
+            self.events |= event::WRITABLE;
         }
     }
 

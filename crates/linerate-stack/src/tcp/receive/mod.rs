@@ -64,7 +64,7 @@ use crate::tcp::seq;
 
 pub use autotune::Autotune;
 pub use moving::Moving;
-pub use pieces::{Pieces, Span, Stats};
+pub use pieces::{Pieces, Span, Stats, is_large};
 pub use queue::{Inserted, ReceiveQueue};
 pub use room::{Limits, Reason};
 pub use window::Window;

@@ -12,6 +12,11 @@ pub(super) const NIL: u32 = u32::MAX;
 /// Slots of more bytes are large: a pool has few of them, for frames that a kernel put together.
 const LARGE_BYTES: u32 = 16_384;
 
+/// Whether a packet's slot is a large one.
+pub fn is_large(packet: &Packet) -> bool {
+    packet.slot_bytes() as u32 > LARGE_BYTES
+}
+
 /// Where in a packet's data its TCP payload lies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
@@ -329,16 +334,14 @@ impl Pieces {
 
     #[inline]
     fn charge(&mut self, packet: &Packet) {
-        let slot_bytes = packet.slot_bytes();
-        self.charged_bytes += slot_bytes as u64;
-        self.large += u32::from(slot_bytes as u32 > LARGE_BYTES);
+        self.charged_bytes += packet.slot_bytes() as u64;
+        self.large += u32::from(is_large(packet));
     }
 
     #[inline]
     fn discharge(&mut self, packet: &Packet) {
-        let slot_bytes = packet.slot_bytes();
-        self.charged_bytes -= slot_bytes as u64;
-        self.large -= u32::from(slot_bytes as u32 > LARGE_BYTES);
+        self.charged_bytes -= packet.slot_bytes() as u64;
+        self.large -= u32::from(is_large(packet));
     }
 }
 

@@ -63,6 +63,12 @@ impl Chunks {
         self.links.len() as u32
     }
 
+    /// Whether a buffer can have one more.
+    #[inline]
+    pub fn has_free(&self) -> bool {
+        self.free != NIL
+    }
+
     /// Chunks that buffers hold.
     pub fn in_use(&self) -> u32 {
         self.in_use

@@ -139,7 +139,9 @@ impl MtuSearch {
 
     /// The probe has arrived.
     pub fn arrived(&mut self) {
-        self.low = std::mem::take(&mut self.size).max(self.low);
+        // A router may have said since that it takes less.
+        let size = std::mem::take(&mut self.size).min(self.most);
+        self.low = size.max(self.low);
         self.high = self.high.max(self.low);
     }
 
@@ -214,6 +216,17 @@ mod tests {
         search.sent(600, 0, 1);
         search.arrived();
         assert_eq!((search.low(), search.next(u64::MAX)), (600, None));
+    }
+
+    /// A router says that it takes less than a probe that arrives all the same.
+    #[test]
+    fn rfc_4821_7_6_1_what_a_router_takes_bounds_a_probe_that_has_arrived() {
+        let mut search = MtuSearch::new(1024, 1460, 0);
+        search.sent(1242, 0, 1);
+        search.limit(1100);
+        search.arrived();
+        assert_eq!((search.low(), search.is_over()), (1100, true));
+        assert_eq!(search.next(u64::MAX), None);
     }
 
     #[test]

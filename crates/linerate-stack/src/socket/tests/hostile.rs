@@ -323,7 +323,7 @@ fn sacks_that_lie_are_counted_and_cost_nothing() {
         scene.inject(&[frame]);
     }
     let used = scene.pair.ends[1].stack.shared.records.used();
-    assert!(used <= small().sent_frames / 2, "{used}");
+    assert!(used <= 2 * 14_000 / 1448, "{used}");
     scene.pair.pass(10 * S);
     let mut room = vec![0; 20_000];
     let now_ns = scene.pair.now_ns;

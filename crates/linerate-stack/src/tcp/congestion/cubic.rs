@@ -222,7 +222,9 @@ impl Congestion for Cubic {
 
     fn on_idle(&mut self, window: &mut Window, idle_ns: u64, rto_ns: u64, now_ns: u64) {
         self.last_ticks = ticks(now_ns);
-        self.hystart.restart();
+        if idle_ns > rto_ns {
+            self.hystart.restart();
+        }
         window.decay(idle_ns, rto_ns);
     }
 }

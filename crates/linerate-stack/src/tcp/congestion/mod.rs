@@ -196,7 +196,8 @@ pub trait Congestion {
     fn undo(&mut self, window: &mut Window, now_ns: u64);
 
     /// Something is going to be sent with nothing in flight, `idle_ns` after the last
-    /// transmission. Called however short that is.
+    /// transmission. Called however short that is, from a millisecond on. `rto_ns`: the timeout,
+    /// after which the window begins anew; [`u64::MAX`] where it does not.
     fn on_idle(&mut self, window: &mut Window, idle_ns: u64, rto_ns: u64, now_ns: u64);
 
     /// The rate to pace at in bytes a second; `None`: by the window and the round trip.

@@ -2,8 +2,8 @@
 
 use super::recovery::Told;
 use super::{Connection, Context, Phase, State, Wire, is};
-use crate::tcp::congestion::Ack;
 use crate::tcp::congestion::rate::Sampler;
+use crate::tcp::congestion::{Ack, Congestion};
 use crate::tcp::segment::Segment;
 use crate::tcp::sent::{NIL, Sent, mark};
 use crate::tcp::seq;
@@ -125,6 +125,11 @@ impl Connection {
         }
         if flags & told::ADVANCED != 0 {
             flags |= self.clean_acked(cx, &mut trips);
+            if !self.is(is::SACK) && flags & told::RETRANSMITTED != 0 {
+                // What came behind a hole is acknowledged with what has filled it: that it was sent
+                // once says nothing of the timeout (RFC 5682 2.1; Linux: tcp_clean_rtx_queue).
+                flags &= !told::ORIGINAL;
+            }
             if self.probe_len != 0 {
                 self.settle_mtu_probe(cx);
             }
@@ -181,7 +186,10 @@ impl Connection {
             snd_una: self.snd_una,
             snd_nxt: self.snd_nxt,
             is_cwnd_limited: self.usage.is_limited(&self.control.window),
-            in_recovery: matches!(self.phase, Phase::Recovery | Phase::Cwr),
+            in_recovery: match self.control.algorithm.is_by_prr() {
+                true => matches!(self.phase, Phase::Recovery | Phase::Cwr),
+                false => self.phase == Phase::Recovery && !self.is(is::UNDONE),
+            },
             delivery: rate,
         };
         self.control_window(cx, &told, &ack);
@@ -319,20 +327,29 @@ impl Connection {
                 index = Sent::next(&cx.shared.records, index);
                 continue;
             }
+            // A frame is divided where its segments are, so that a peer that tells of single bytes
+            // does not make a record of each (Linux: tcp_match_skb_to_sack).
+            let mss = u32::from(self.mss).max(1);
             if seq::lt(record.seq, left) {
-                match self.sent.split(&mut cx.shared.records, index, left) {
+                let at = left.wrapping_sub(record.seq).next_multiple_of(mss);
+                if at >= record.len() {
+                    index = Sent::next(&cx.shared.records, index);
+                    continue;
+                }
+                let at = record.seq.wrapping_add(at);
+                match self.sent.split(&mut cx.shared.records, index, at) {
                     Some(rest) => index = rest,
                     None => break,
                 }
             }
             let record = cx.shared.records[index];
-            if seq::gt(record.end, right)
-                && self
-                    .sent
-                    .split(&mut cx.shared.records, index, right)
-                    .is_none()
-            {
-                break;
+            if seq::gt(record.end, right) {
+                let len = seq::diff(right, record.seq).max(0) as u32;
+                let whole = len - len % mss;
+                let at = record.seq.wrapping_add(whole);
+                if whole == 0 || self.sent.split(&mut cx.shared.records, index, at).is_none() {
+                    break;
+                }
             }
             let index_of = self.on_sacked(cx, index, trips);
             flags |= told::SACKED | index_of.1;

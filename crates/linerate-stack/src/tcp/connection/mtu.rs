@@ -85,6 +85,11 @@ impl Connection {
             return false;
         }
         let mut search = cx.shared.searches.get(self.search);
+        if search.is_over() {
+            // There was nothing to be found: its segments were short before a black hole was feared.
+            self.release_mtu_search(cx.shared);
+            return false;
+        }
         let size = search.next(cx.now_ns);
         cx.shared.searches.set(&mut self.search, search);
         let Some(size) = size else {

@@ -5,6 +5,7 @@ use linerate_wire::tcp::flag;
 
 use super::predicted::Usually;
 use super::{Awaits, Connection, Context, Ecn, Phase, Shape, State, Wire, is};
+use crate::tcp::congestion::Congestion;
 use crate::tcp::segment::{Header, Sacks, TIMESTAMPS_LEN};
 use crate::tcp::sent::{NIL, Sent, mark};
 use crate::tcp::seq;
@@ -393,12 +394,14 @@ impl Connection {
         // RFC 9293 3.8.6: not beyond the peer's window, but for the first.
         let window_end = self.snd_una.wrapping_add(self.snd_wnd);
         let room = seq::diff(window_end, record.seq).max(0) as u32;
-        if room == 0 && record.seq != self.snd_una {
+        // Nor a part of a segment, but of the first: a window that opens byte by byte would make a
+        // record of each.
+        if room < record.len().min(mss) && record.seq != self.snd_una {
             return Went::Done;
         }
         let most = match room {
             0 => mss,
-            room => most.min(room.max(1)),
+            room => most.min(room),
         };
         if !record.has(mark::SYN) && record.len() - fin_len > most {
             let at = record.seq.wrapping_add(most);
@@ -695,8 +698,30 @@ impl Connection {
         }
         let now_ms = (cx.now_ns / 1_000_000) as u32;
         let idle_ns = u64::from(now_ms.wrapping_sub(self.last_sent_ms)) * 1_000_000;
-        if idle_ns > self.rtt.rto_ns() && cx.shared.config.slow_start_after_idle {
-            self.control.on_idle(idle_ns, self.rtt.rto_ns(), cx.now_ns);
+        if idle_ns > 0 {
+            let rto_ns = match cx.shared.config.slow_start_after_idle {
+                true => self.rtt.rto_ns(),
+                false => u64::MAX,
+            };
+            self.control.on_idle(idle_ns, rto_ns, cx.now_ns);
+        }
+    }
+
+    /// What is measured of the bytes under way now, and of those written next, is how fast the user
+    /// writes: neither window nor losses hold anything back
+    /// (draft-cheng-iccrg-delivery-rate-estimation-00 3.4).
+    #[inline]
+    pub(super) fn note_user_limit(&mut self) {
+        if self.control.algorithm.is_by_prr() {
+            return; // nobody asks
+        }
+        let unsent = seq::diff(self.data_end(), self.snd_nxt).max(0) as u32;
+        let in_flight = self.in_flight();
+        if unsent < self.mss.into()
+            && self.lost_unsent == 0
+            && in_flight < self.control.window.cwnd_bytes
+        {
+            self.delivery.on_app_limited(in_flight);
         }
     }
 }

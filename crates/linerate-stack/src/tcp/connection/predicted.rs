@@ -140,6 +140,7 @@ impl Connection {
         };
         if ack.acked_bytes > 0 {
             self.control.on_ack(&ack);
+            self.note_own_limit();
         }
         self.set_pace(cx);
     }

@@ -118,6 +118,9 @@ impl Connection {
             }
             Phase::Loss => {
                 self.in_loss(cx, told);
+                if self.phase == Phase::Open && told.has(told::ADVANCED) {
+                    self.reset_dup_acks();
+                }
                 let lost = self.find_losses(cx, told);
                 if self.phase != Phase::Open && lost & told::LOST_RETRANS == 0 {
                     return;
@@ -221,7 +224,8 @@ impl Connection {
     fn find_losses<W: Wire>(&mut self, cx: &mut Context<'_, W>, told: &Told) -> u16 {
         if !self.is(is::SACK) {
             let is_partial = self.phase == Phase::Recovery && told.has(told::ADVANCED);
-            if is_partial || u32::from(self.dup_acks) >= DUP_THRESH {
+            let is_counted = self.phase != Phase::Loss && u32::from(self.dup_acks) >= DUP_THRESH;
+            if is_partial || is_counted {
                 self.mark_head_lost(cx);
             }
             return 0;
@@ -364,6 +368,10 @@ impl Connection {
         }
         cx.shared.stats.recoveries += 1;
         self.begin_undo();
+        if self.phase == Phase::Cwr || told.has(told::ECE) {
+            // The window went down for a mark, or does: that stays so.
+            self.has_undo = false;
+        }
         if !matches!(self.phase, Phase::Cwr | Phase::Recovery) {
             let signal = match told.has(told::ECE) {
                 true => Signal::Ecn,
@@ -670,8 +678,18 @@ impl Connection {
             self.follow_prr(delivered, is_safe);
         } else if ack.acked_bytes > 0 && self.counts(told) {
             self.control.on_ack(ack);
+            self.note_own_limit();
         }
         self.set_pace(cx);
+    }
+
+    /// Where the algorithm limits itself on purpose, what is measured of it says nothing of the
+    /// path.
+    #[inline(always)]
+    pub(super) fn note_own_limit(&mut self) {
+        if self.control.algorithm.is_self_limited() {
+            self.delivery.on_app_limited(self.in_flight());
+        }
     }
 
     /// Whether an ACK opens the window. RFC 3042 2: one that does not advance does not, but where

@@ -119,6 +119,7 @@ impl Connection {
     ) -> Result<usize, Error> {
         self.may_write()?;
         self.restart_if_idle(cx);
+        self.note_user_limit();
         let room = self.writable() as usize;
         let take = bytes.len().min(room);
         let taken = self
@@ -146,6 +147,7 @@ impl Connection {
     ) -> Result<&'a mut [u8], Error> {
         self.may_write()?;
         self.restart_if_idle(cx);
+        self.note_user_limit();
         // Room lies in one chunk.
         let room = (self.writable() as usize).min(count).min(CHUNK_BYTES);
         if room == 0 {

@@ -98,7 +98,10 @@ impl Bbr {
         let Some(sample) = ack.delivery.filter(|sample| sample.interval_ns > 0) else {
             return;
         };
-        if sample.prior_delivered.wrapping_sub(self.round_end) as i32 >= 0 {
+        // No round ends ahead of what is delivered, but where it began with another algorithm, half
+        // of all numbers ago.
+        let is_ahead = (sample.delivered.wrapping_sub(self.round_end) as i32) < 0;
+        if is_ahead || sample.prior_delivered.wrapping_sub(self.round_end) as i32 >= 0 {
             self.round_end = sample.delivered;
             self.round = self.round.wrapping_add(1);
             self.is_round_start = true;

@@ -1,7 +1,7 @@
 //! Losses, found, repaired and found to be none: RFC 5681 3.2, 6582, 6675, 8985, 5682, 6298, 9937.
 
 use super::link::{MS, S};
-use super::script::{ACK, MSS, SYN, Script, config, no_sack, starts};
+use super::script::{ACK, ECE, MSS, SYN, Script, config, no_sack, starts};
 use crate::tcp::config::Config;
 use crate::tcp::connection::{Phase, State};
 
@@ -434,4 +434,72 @@ fn rfc_2018_8_a_sack_of_the_first_segment_counts_no_more_at_the_timeout() {
     script.ack(4 * MSS);
     assert_eq!(script.info().unacked_bytes, 0);
     assert_eq!(script.end.shared.stats.reneged, 1);
+}
+
+/// RFC 5682 2.1: without SACK an ACK of all tells nothing of what came behind the hole that was
+/// filled: the timeout was right, and its reduction stays.
+#[test]
+fn rfc_5682_2_1_without_sack_a_repaired_loss_is_no_spurious_timeout() {
+    let mut script = flight(no_sack(), 0);
+    assert_eq!(starts(&script.wait(250 * MS))[0], 0);
+    script.ack(10 * MSS);
+    let info = script.info();
+    assert_eq!(script.end.shared.stats.timeouts, 1);
+    assert_eq!(script.end.shared.stats.spurious_timeouts, 0);
+    assert!(
+        info.cwnd_bytes < 10 * MSS && info.ssthresh_bytes < 10 * MSS,
+        "{info:?}"
+    );
+}
+
+/// Without SACK the duplicate ACKs of a timeout's repair are over with it: they begin no recovery.
+#[test]
+fn duplicate_acks_of_a_timeout_count_no_more_when_it_is_repaired() {
+    let mut script = flight(no_sack(), 20);
+    script.wait(250 * MS);
+    assert_eq!(script.info().phase, Phase::Loss);
+    // RFC 5682 2.1 2.b: two new ones. Their duplicates: the timeout was right.
+    assert_eq!(starts(&script.ack(MSS)), [10 * MSS, 11 * MSS]);
+    for _ in 0..5 {
+        script.ack(MSS);
+    }
+    script.ack(11 * MSS);
+    let info = script.info();
+    assert_eq!(script.end.shared.stats.recoveries, 0, "{info:?}");
+    assert_eq!((info.phase, info.sacked_bytes), (Phase::Open, 0));
+}
+
+/// RFC 3168 6.1.2: what went down for a mark stays down, whatever D-SACKs say of a retransmission
+/// that followed.
+#[test]
+fn rfc_3168_6_1_2_a_reduction_for_a_mark_is_not_undone() {
+    for with_ece in [false, true] {
+        let ecn = Config {
+            ecn: crate::tcp::config::EcnMode::Request,
+            ..config()
+        };
+        let mut script = Script::new(ecn);
+        script.end.connect(script.now_ns);
+        script.now_ns += 100 * MS;
+        let options = script.syn_options();
+        script.syn(SYN | ACK | ECE, 0, options);
+        assert_eq!(starts(&script.write(10 * MSS)).len(), 10);
+        script.now_ns += 100 * MS;
+        script.segment(ACK | ECE, 0, MSS, 0);
+        let reduced = script.info().ssthresh_bytes;
+        assert!(reduced < 10 * MSS);
+        // Three overtake the second, which goes again, and had only been late.
+        let flags = if with_ece { ACK | ECE } else { ACK };
+        let mut header = script.header(flags, 0, MSS);
+        let end = 0xffff_ff01_u32;
+        header
+            .sacks
+            .push((end.wrapping_add(2 * MSS), end.wrapping_add(6 * MSS)));
+        assert_eq!(starts(&script.inject(&header, 0, false))[0], MSS);
+        script.sack(6 * MSS, &[(MSS, 2 * MSS)]);
+        script.ack(10 * MSS);
+        let info = script.info();
+        assert!(info.ssthresh_bytes <= reduced, "{info:?}, {reduced}");
+        assert_eq!(script.end.shared.stats.undone, 0);
+    }
 }

@@ -76,3 +76,31 @@ fn the_rate_goes_with_the_algorithm_that_has_set_it() {
     assert!(net.now_ns > 10 * MS);
     net.close();
 }
+
+/// BBR's model of the path is by what the path delivers: small exchanges and its own probes for the
+/// round trip say nothing of that (draft-cheng-iccrg-delivery-rate-estimation-00 3.4).
+#[test]
+fn bbr_takes_what_the_user_or_itself_limits_for_no_bandwidth() {
+    let mut net = Net::new([of("bbr", false), Config::default()]);
+    (net.rate, net.queue) = (1_250_000, 100_000);
+    net.open();
+    for _ in 0..40 {
+        net.transfer(0, 100, S);
+        net.run_for(50 * MS);
+    }
+    let ns = net.transfer(0, 1_000_000, 100 * S);
+    assert!(ns < 1200 * MS, "{} ms, 830 at the path's rate", ns / MS);
+    net.close();
+    // A probe of the round trip each 10 s, 200 ms of four segments, which are many rounds.
+    let mut net = Net::new([of("bbr", false), Config::default()]);
+    (net.rate, net.queue, net.delay_ns) = (3_125_000, 100_000, 5 * MS);
+    net.open();
+    net.transfer(0, 15_000_000, 100 * S);
+    let ns = net.transfer(0, 75_000_000, 100 * S);
+    assert!(
+        ns < 26_500 * MS,
+        "{} ms, 24,900 at the path's rate",
+        ns / MS
+    );
+    net.close();
+}

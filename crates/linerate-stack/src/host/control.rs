@@ -201,7 +201,9 @@ impl Host {
             return;
         };
         let error = error_of(frame, &headers, kind, from, InterfaceId::LOOPBACK);
+        // What only passes through is nobody's here.
         if let Some(error) = error
+            && self.is_own(error.local.ip())
             && self.local_errors.len() < MAX_ERRORS
         {
             self.local_errors.push(error);

@@ -104,7 +104,8 @@ impl Host {
 
     #[inline]
     fn path_to_host(&mut self, ours: Option<IpAddr>, peer: IpAddr) -> Option<Path> {
-        let routed = match address::is_link_scoped(peer) {
+        // What comes back to this host takes no router.
+        let routed = match address::is_link_scoped(peer) || address::is_loopback(peer) {
             true => None,
             false => self.routes.find_routed(peer),
         };

@@ -192,7 +192,7 @@ impl Io<'_> {
         };
         let slot = &mut self.stack.slots[index];
         slot.is |= is::OWNED;
-        slot.mapped = needs_entry;
+        slot.set_mapped(needs_entry);
         self.stack.settle(index, self.now_ns, self.out);
         Ok((self.stack.slots.id(index), taken))
     }

@@ -93,7 +93,7 @@ impl Io<'_> {
         let (key, fields) = (slot.key, slot.fields);
         let (moves, token) = (slot.moves.wrapping_add(1), slot.token);
         // It goes on: its entry is the other lcore's from now on.
-        slot.mapped = false;
+        slot.set_mapped(false);
         let connection = std::mem::replace(connection, Connection::closed());
         let connection = connection.detach(&mut self.stack.shared);
         self.stack.free(id.slot, self.now_ns, self.out);
@@ -155,7 +155,8 @@ impl Io<'_> {
         };
         let slot = &mut self.stack.slots[index];
         slot.is |= is::OWNED;
-        (slot.mapped, slot.moves) = (true, moves);
+        slot.set_mapped(true);
+        slot.moves = moves;
         self.stack.settle(index, self.now_ns, self.out);
         Ok(self.stack.slots.id(index))
     }

@@ -108,12 +108,22 @@ impl Default for Event {
 }
 
 /// Those that are ready.
-#[derive(Default)]
 pub(super) struct Ready {
-    head: Option<u32>,
+    head: u32,
     tail: u32,
     len: usize,
     listeners: VecDeque<u32>,
+}
+
+impl Default for Ready {
+    fn default() -> Self {
+        Self {
+            head: NIL,
+            tail: NIL,
+            len: 0,
+            listeners: VecDeque::new(),
+        }
+    }
 }
 
 impl Ready {
@@ -124,7 +134,7 @@ impl Ready {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.head.is_none() && self.listeners.is_empty()
+        self.head == NIL && self.listeners.is_empty()
     }
 }
 
@@ -183,39 +193,39 @@ impl Stack {
             return;
         }
         slot.is |= is::READY;
-        slot.next = NIL;
-        match self.ready.head {
-            None => self.ready.head = Some(index),
-            Some(_) => {
-                let tail = self.ready.tail;
-                self.slots[tail].next = index;
-            }
+        (slot.prev, slot.next) = (self.ready.tail, NIL);
+        match self.ready.tail {
+            NIL => self.ready.head = index,
+            tail => self.slots[tail].next = index,
         }
         self.ready.tail = index;
         self.ready.len += 1;
     }
 
     fn next_ready(&mut self) -> Option<u32> {
-        let index = self.ready.head?;
-        let slot = &mut self.slots[index];
-        slot.is &= !is::READY;
-        let next = std::mem::replace(&mut slot.next, NIL);
-        self.ready.head = (next != NIL).then_some(next);
-        self.ready.len -= 1;
+        let index = self.ready.head;
+        (index != NIL).then(|| self.forget_ready(index))?;
         Some(index)
     }
 
-    /// Takes one out that is freed: a walk, but one that was asked about nothing is not in it.
+    /// Takes one out that is in the list, or is not: it is freed, or looked at.
     pub(super) fn forget_ready(&mut self, index: u32) {
-        if self.slots[index].is & is::READY == 0 {
+        let slot = &mut self.slots[index];
+        if slot.is & is::READY == 0 {
             return;
         }
-        for _ in 0..self.ready.len {
-            match self.next_ready() {
-                Some(found) if found != index => self.make_ready(found),
-                _ => {}
-            }
+        slot.is &= !is::READY;
+        let next = std::mem::replace(&mut slot.next, NIL);
+        let prev = std::mem::replace(&mut slot.prev, NIL);
+        match prev {
+            NIL => self.ready.head = next,
+            prev => self.slots[prev].next = next,
         }
+        match next {
+            NIL => self.ready.tail = prev,
+            next => self.slots[next].prev = prev,
+        }
+        self.ready.len -= 1;
     }
 
     /// Sets what one wants to know of a connection, and the word that comes with it.

@@ -9,7 +9,9 @@ use super::Stack;
 use super::config::IpOptions;
 use super::slots::{Slots, is};
 use super::way::Way;
-use crate::host::{Arrived, BELOW, ErrorKind, IcmpError, IpFields, Path, PathMtu, key_of, ones};
+use crate::host::{
+    Arrived, BELOW, ErrorKind, IcmpError, InterfaceId, IpFields, Path, PathMtu, key_of, ones,
+};
 use crate::tcp::connection::{Active, Connection, Context, Ecn, FastSyn, Passive};
 use crate::tcp::connection::{Shape, Wire};
 use crate::tcp::fast_open::{FastOpen, Verdict};
@@ -153,6 +155,8 @@ impl Stack {
                 found => found,
             };
             self.on_segment(packet, key, arrived, found, now_ns, out);
+            // What has come from this host itself says nothing of what comes from a port.
+            let found = found.filter(|_| arrived.interface != InterfaceId::LOOPBACK);
             self.slots.note_last(found, version);
         }
         inbound.keep(all & !tcp);

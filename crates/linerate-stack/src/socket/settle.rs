@@ -26,7 +26,7 @@ pub(super) fn new_tick(slot: &Slot, connection: &Connection) -> Option<u64> {
 /// Whether there is nothing that [`Stack::settle`] would do: it is so after most calls of users.
 #[inline(always)]
 pub(super) fn is_settled(slot: &Slot, connection: &Connection) -> bool {
-    connection.has_no_events() && slot.is_warm && new_tick(slot, connection).is_none()
+    connection.has_no_events() && slot.is_warm() && new_tick(slot, connection).is_none()
 }
 
 impl Stack {
@@ -90,8 +90,10 @@ impl Stack {
 
     /// Notes that a short frame waits behind long ones, for there was a write just now.
     pub(super) fn note_written(&mut self, index: u32) {
-        let waits = &mut self.slots[index].waits;
-        if std::mem::replace(waits, TURNS) == 0 {
+        let slot = &mut self.slots[index];
+        let waited = slot.waits();
+        slot.set_waits(TURNS);
+        if waited == 0 {
             self.written.push(index);
         }
     }
@@ -103,8 +105,8 @@ impl Stack {
         let mut written = std::mem::take(&mut self.written);
         written.retain(|&index| {
             let slot = &mut self.slots[index];
-            slot.waits = slot.waits.saturating_sub(1);
-            if slot.waits > 0 {
+            slot.set_waits(slot.waits().saturating_sub(1));
+            if slot.waits() > 0 {
                 return true;
             }
             if slot.is & is::USED != 0 {
@@ -168,7 +170,7 @@ impl Stack {
             self.due_ns = self.due_ns.min(tick << TICK_SHIFT);
             self.wheel.schedule(index, tick);
         }
-        let rests = !slot.is_warm && connection.is_quiet();
+        let rests = !slot.is_warm() && connection.is_quiet();
         if is_ready {
             self.make_ready(index);
         }

@@ -58,11 +58,21 @@ pub(super) mod is {
     pub(crate) const LINGERED: u8 = 128;
 }
 
+/// What few ask, and the turns that a short frame waits: in one byte, since there are millions.
+mod odd {
+    /// In the list of those that are parked next.
+    pub(super) const WARM: u8 = 1;
+    /// Its home may have an entry for it.
+    pub(super) const MAPPED: u8 = 2;
+    /// A turn, of up to 63.
+    pub(super) const TURN: u8 = 4;
+}
+
 pub(super) struct Slot {
     /// Where its connection is; [`NIL`] where it is parked.
     place: u32,
-    /// Whether it is in the list of those that are parked next.
-    pub(super) is_warm: bool,
+    /// Bits of [`odd`].
+    odds: u8,
     /// As segments that arrive have it.
     pub(super) key: FlowKey,
     pub(super) path: Path,
@@ -70,10 +80,6 @@ pub(super) struct Slot {
     pub(super) is: u8,
     /// What the user wants to know of it: bits of [`interest`](super::interest).
     pub(super) interest: u8,
-    /// Whether its home may have an entry for it, which has to go with it.
-    pub(super) mapped: bool,
-    /// Turns until a short frame is sent that waits for more; 0 where none does.
-    pub(super) waits: u8,
     /// How often it has moved; the count wraps.
     pub(super) moves: u16,
     pub(super) generation: u32,
@@ -81,11 +87,45 @@ pub(super) struct Slot {
     pub(super) listener: u32,
     /// Behind it in the list of those that are ready, or that are free, or that wait.
     pub(super) next: u32,
+    /// Before it in the list of those that are ready.
+    pub(super) prev: u32,
     pub(super) events: u16,
     pub(super) token: u64,
     /// The tick of its timer; 0 where that is not set. Also in the wheel, whose entry is in another
     /// cache line.
     pub(super) timer: u64,
+}
+
+impl Slot {
+    /// Whether it is in the list of those that are parked next.
+    #[inline(always)]
+    pub(super) fn is_warm(&self) -> bool {
+        self.odds & odd::WARM != 0
+    }
+
+    fn set_warm(&mut self, on: bool) {
+        self.odds = self.odds & !odd::WARM | if on { odd::WARM } else { 0 };
+    }
+
+    /// Whether its home may have an entry for it, which has to go with it.
+    pub(super) fn is_mapped(&self) -> bool {
+        self.odds & odd::MAPPED != 0
+    }
+
+    pub(super) fn set_mapped(&mut self, on: bool) {
+        self.odds = self.odds & !odd::MAPPED | if on { odd::MAPPED } else { 0 };
+    }
+
+    /// Turns until a short frame is sent that waits for more; 0 where none does.
+    #[inline]
+    pub(super) fn waits(&self) -> u8 {
+        self.odds / odd::TURN
+    }
+
+    /// 63 at most.
+    pub(super) fn set_waits(&mut self, turns: u8) {
+        self.odds = self.odds & (odd::TURN - 1) | turns * odd::TURN;
+    }
 }
 
 pub(super) struct Slots {
@@ -252,7 +292,7 @@ impl Slots {
     /// A connection that is not among the warm ones has become quiet: the one that did so the
     /// longest ago is parked, if there are many and it is quiet still.
     pub(super) fn rest(&mut self, index: u32) {
-        self.all[index as usize].is_warm = true;
+        self.all[index as usize].set_warm(true);
         self.warm.push_back(index);
         if self.warm.len() > WARM
             && let Some(oldest) = self.warm.pop_front()
@@ -263,7 +303,7 @@ impl Slots {
 
     fn park(&mut self, index: u32) {
         let slot = &mut self.all[index as usize];
-        slot.is_warm = false;
+        slot.set_warm(false);
         if slot.is & is::USED == 0 || slot.place == NIL {
             return;
         }
@@ -386,18 +426,17 @@ impl Slots {
         }
         let mut slot = Slot {
             place: self.house(connection),
-            is_warm: false,
+            odds: 0,
             key,
             path,
             fields,
             is: is::USED | is::INDEXED,
             interest: 0,
-            mapped: false,
-            waits: 0,
             moves: 0,
             generation: self.first_generation,
             listener: NIL,
             next: NIL,
+            prev: NIL,
             events: 0,
             token: 0,
             timer: 0,
@@ -407,7 +446,7 @@ impl Slots {
                 self.free = old.next;
                 slot.generation = old.generation.wrapping_add(1);
                 // It may be in that list from its last connection.
-                slot.is_warm = old.is_warm;
+                slot.set_warm(old.is_warm());
                 *old = slot;
             }
             None => {
@@ -429,7 +468,7 @@ impl Slots {
             return;
         }
         slot.is &= !is::INDEXED;
-        if slot.mapped {
+        if slot.is_mapped() {
             let lingers = state == State::TimeWait;
             self.ended.push_back((slot.key, slot.path, lingers));
         }

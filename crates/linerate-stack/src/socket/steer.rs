@@ -120,7 +120,7 @@ impl Stack {
             return false;
         }
         // Nobody has an entry of it.
-        self.slots[index].mapped = false;
+        self.slots[index].set_mapped(false);
         self.with(index, now_ns, out, |connection, cx| connection.abort(cx));
         self.settle(index, now_ns, out);
         true

@@ -263,6 +263,60 @@ fn unfinished_checksums_and_glued_datagrams_of_this_machine_are_taken() {
     s.check_slots();
 }
 
+/// A guest's frame of 65 kB that says it is glued from single bytes costs no slot for each; one to
+/// a broadcast address is cut for all who are bound to it.
+#[test]
+fn glued_datagrams_are_bounded_and_cut_for_groups_too() {
+    let mut s = station();
+    let id = s.bind_port(53);
+    let glued = |mut bytes: Vec<u8>, gso_size| {
+        if gso_size == 1 {
+            bytes = from_peer((1, 53), &[7; 129]);
+        }
+        Frame {
+            offload: Offload::CSUM_PARTIAL | Offload::GSO_UDP,
+            gso_size,
+            ..Frame::new(bytes)
+        }
+    };
+    assert!(s.take_frames(&[glued(Vec::new(), 1)]).is_empty());
+    assert_eq!((s.recv(id), s.drops("bad_length")), (None, 1));
+    let mut to_all = udp_packet("192.0.2.9", "192.0.2.255", (1, 53), &[5; 250]);
+    to_all[8] = 64;
+    let frame = glued(framed(MacAddr::BROADCAST, &to_all), 100);
+    let _ = s.take_frames(&[frame]);
+    let lens: Vec<usize> = std::iter::from_fn(|| s.recv(id))
+        .map(|it| it.1.len())
+        .collect();
+    assert_eq!(lens, [100, 100, 50]);
+    s.check_slots();
+}
+
+/// RFC 1122 3.2.1.3 (g): what goes back to the host itself takes no router, and what is known of
+/// the router's path stays.
+#[test]
+fn rfc1122_3_2_1_3_g_paths_back_to_loopback_take_no_router() {
+    for loopback_first in [true, false] {
+        let mut s = station();
+        let default = Route::by((at("0.0.0.0"), 0), at("192.0.2.254"), s.id);
+        s.host.add_route(default).unwrap();
+        let (own, far) = (at("127.0.0.1"), at("203.0.113.7"));
+        let mut peers = [(own, own), (at("192.0.2.1"), far)];
+        if !loopback_first {
+            peers.reverse();
+        }
+        let paths = peers.map(|(ours, peer)| s.host.path_back(ours, peer).unwrap());
+        let again = peers.map(|(ours, peer)| s.host.path_back(ours, peer).unwrap());
+        assert_eq!(paths, again);
+        let ports = paths.map(|path| s.host.port_of(path));
+        let expected = match loopback_first {
+            true => [None, Some(0)],
+            false => [Some(0), None],
+        };
+        assert_eq!(ports, expected);
+    }
+}
+
 #[test]
 fn tcp_stays_in_the_burst_with_its_facts() {
     let mut s = station();

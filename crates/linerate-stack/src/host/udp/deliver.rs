@@ -11,6 +11,9 @@ use linerate_wire::{FlowKey, protocol};
 use super::super::inbound::{Arrived, ErrorKind, Inbound, ones};
 use super::{Fault, Host, NIL, Udp};
 
+/// Most datagrams that are glued together (Linux: UDP_MAX_SEGMENTS).
+const GLUED_MAX: usize = 128;
+
 impl Udp {
     /// Takes the UDP datagrams out of a burst, as [`Host::receive`] has left it, to the queues of
     /// their sockets, and notes the ICMP errors about datagrams that sockets have sent. Datagrams
@@ -49,14 +52,15 @@ impl Udp {
         let mut taken = Burst::new();
         inbound.take(mask, burst, &mut taken);
         for (packet, (arrived, at)) in taken.drain().zip(found) {
-            if arrived.is_group {
+            let is_glued = packet.meta().offload.intersects(Offload::GSO_UDP);
+            if is_glued && (arrived.is_group || at != NIL) {
+                self.cut(host, at, packet, &arrived, out);
+            } else if arrived.is_group {
                 self.deliver_group(host, packet, &arrived, out);
             } else if at == NIL {
                 self.stats.no_socket += 1;
                 host.refuse_port(&packet, &arrived, now_ns, out);
                 out.drop_one(host.reasons.no_listener, packet);
-            } else if packet.meta().offload.intersects(Offload::GSO_UDP) {
-                self.cut(host, at, packet, &arrived, out);
             } else {
                 self.enqueue(host, at, packet, arrived, out);
             }
@@ -114,7 +118,8 @@ impl Udp {
         }
     }
 
-    /// Datagrams that a sender on this machine left glued together.
+    /// Datagrams that a sender on this machine left glued together, for one socket, or for those
+    /// of a group. More than Linux glues are a lie: each costs a slot, and may have a byte.
     #[cold]
     fn cut(&mut self, host: &Host, at: u32, packet: Packet, arrived: &Arrived, out: &mut Egress) {
         let head = usize::from(arrived.l4) + udp::HEADER_LEN;
@@ -123,6 +128,9 @@ impl Udp {
         let Ok(datagram) = Header::new_checked(l4) else {
             return out.drop_one(host.reasons.bad_length, packet);
         };
+        if datagram.payload().len() > GLUED_MAX * size {
+            return out.drop_one(host.reasons.bad_length, packet);
+        }
         for part in datagram.payload().chunks(size) {
             let Some(mut copy) = out.cache.get_for(head + part.len()) else {
                 out.count_drops(host.reasons.no_buffer, 1);
@@ -142,7 +150,10 @@ impl Udp {
                 l4_len: len as u32,
                 ..*arrived
             };
-            self.enqueue(host, at, copy, arrived, out);
+            match arrived.is_group {
+                true => self.deliver_group(host, copy, &arrived, out),
+                false => self.enqueue(host, at, copy, arrived, out),
+            }
         }
         out.consume_one(packet);
     }

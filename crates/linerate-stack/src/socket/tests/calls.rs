@@ -462,3 +462,63 @@ fn a_short_frame_waits_for_more_behind_long_ones() {
     assert!(!client_end.stack.has_waiting());
     assert_eq!(payloads(client_end), [rest + 500]);
 }
+
+/// Those that are ready are told in the order in which they became so, whichever of them end
+/// before.
+#[test]
+fn connections_that_end_while_they_are_ready_leave_the_others_in_order() {
+    let mut random = linerate_testkit::Random::new(8);
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    for round in 0..20 {
+        let all: Vec<_> = (0..30).map(|_| pair.open(listener, false, 80)).collect();
+        let now_ns = pair.now_ns;
+        for (token, &(_, server)) in (0..).zip(&all) {
+            let wanted = interest::READ;
+            pair.ends[1]
+                .io(now_ns)
+                .register(server, wanted, token)
+                .unwrap();
+        }
+        let mut order: Vec<usize> = (0..all.len()).collect();
+        for at in (1..order.len()).rev() {
+            order.swap(at, random.below(at + 1));
+        }
+        for &at in &order {
+            let now_ns = pair.now_ns;
+            pair.ends[0].io(now_ns).write(all[at].0, b"x").unwrap();
+            pair.round();
+        }
+        // Of some rounds the first, of some the last, and all of one.
+        let gone = |at: usize, place: usize, random: &mut linerate_testkit::Random| match round {
+            0 => true,
+            1 => place < 3,
+            2 => place > 26,
+            _ => at.is_multiple_of(7) || random.below(2) == 0,
+        };
+        let mut left = Vec::new();
+        for (place, &at) in order.iter().enumerate() {
+            let now_ns = pair.now_ns;
+            match gone(at, place, &mut random) {
+                true => pair.ends[1].io(now_ns).abort(all[at].1),
+                false => left.push(at as u64),
+            }
+        }
+        // Level-triggered: they stay ready, and are told again.
+        for _ in 0..2 {
+            let mut events = [Event::EMPTY; 64];
+            let now_ns = pair.now_ns;
+            let count = pair.ends[1].io(now_ns).poll(&mut events);
+            let told: Vec<u64> = events[..count].iter().map(|event| event.token).collect();
+            assert_eq!(told, left, "round {round}");
+        }
+        let now_ns = pair.now_ns;
+        for &(client, server) in &all {
+            pair.ends[0].io(now_ns).abort(client);
+            pair.ends[1].io(now_ns).abort(server);
+        }
+        pair.calm();
+        assert!(!pair.ends[1].stack.has_ready());
+    }
+}

@@ -19,9 +19,13 @@ pub(crate) struct IpFields {
     /// The first one. IPv4: version, header length and type of service, and a total length of 0
     /// (RFC 791 3.1). IPv6: version, traffic class, flow label (RFC 8200 3).
     pub(super) first: u32,
-    /// The third one of IPv4, its checksum 0: time to live and protocol. Also of IPv6.
+    /// The third one of IPv4, its checksum 0: time to live and protocol. Also of IPv6. Bit 0, which
+    /// is none of these: see [`CUT`].
     pub(super) life: u32,
 }
+
+/// In [`IpFields::life`]: routers may cut what goes (RFC 791 3.2).
+const CUT: u32 = 1;
 
 impl IpFields {
     /// Those of IPv4, with a [codepoint](MAX_DSCP) and a time to live of at least 1.
@@ -77,24 +81,42 @@ impl IpFields {
         }
     }
 
+    /// Whether routers may cut packets: then they have no [words](Self::words) in common.
+    #[inline(always)]
+    pub(crate) const fn may_be_cut(self) -> bool {
+        self.life & CUT != 0
+    }
+
+    /// The same, and routers may: on an IPv4 path that takes less than is believed of one.
+    pub(crate) const fn cut(self) -> Self {
+        Self {
+            life: self.life | CUT,
+            ..self
+        }
+    }
+
     /// The same with another codepoint.
     pub(crate) const fn with_dscp(self, dscp: u8) -> Self {
-        match self.is_v6() {
+        let other = match self.is_v6() {
             true => Self::v6(dscp, self.ttl(), self.flow_label()),
             false => Self::v4(dscp, self.ttl()),
+        };
+        Self {
+            life: self.life,
+            ..other
         }
     }
 
     /// The same with another time to live, of at least 1.
     pub(crate) const fn with_ttl(self, ttl: u8) -> Self {
         Self {
-            life: life(ttl),
+            life: life(ttl) | self.life & CUT,
             ..self
         }
     }
 
-    /// The words of an IPv4 header of `total` bytes, of what is not to be fragmented, with the bits
-    /// of ECN `ecn`.
+    /// The words of an IPv4 header of `total` bytes, of what is not to be [cut](Self::cut), with the
+    /// bits of ECN `ecn`.
     #[inline(always)]
     pub(super) fn words(self, total: u32, ecn: u8, (src, dst): (u32, u32)) -> [u32; 5] {
         const DONT_FRAGMENT: u32 = 0x4000;
@@ -115,7 +137,7 @@ impl IpFields {
             protocol: protocol::TCP,
             tos: self.tos() | ecn,
             ttl: self.ttl(),
-            dont_fragment: true,
+            dont_fragment: !self.may_be_cut(),
             flow_label: self.flow_label(),
             checksum,
         }
@@ -146,6 +168,9 @@ mod tests {
             // More than there is room for does not spill, and what has no life gets the least.
             assert_eq!(fields.with_dscp(0xff).dscp(), MAX_DSCP);
             assert_eq!(fields.with_ttl(0).ttl(), 1);
+            let cut = fields.cut().with_dscp(7).with_ttl(9);
+            assert_eq!((cut.dscp(), cut.ttl(), cut.may_be_cut()), (7, 9, true));
+            assert!(!fields.may_be_cut());
         }
     }
 

@@ -617,12 +617,20 @@ impl Stack {
         out: &mut Egress,
     ) {
         let remote = error.remote.ip();
-        if let Some(PathMtu { bytes, .. }) = self.host.note_too_big(remote, mtu, now_ns) {
-            let header_len = if remote.is_ipv4() { 40 } else { 60 };
-            self.with(index, now_ns, out, |connection, cx| {
-                connection.set_path_mss(cx, bytes.saturating_sub(header_len));
-            });
+        self.host.note_too_big(remote, mtu, now_ns);
+        // Whether it is news or not: another connection may have heard of it before.
+        let slot = &mut self.slots[index];
+        let PathMtu {
+            bytes,
+            dont_fragment,
+        } = self.host.mtu(slot.path, remote, now_ns);
+        if !dont_fragment {
+            slot.fields = slot.fields.cut();
         }
+        let header_len = if remote.is_ipv4() { 40 } else { 60 };
+        self.with(index, now_ns, out, |connection, cx| {
+            connection.set_path_mss(cx, bytes.saturating_sub(header_len));
+        });
     }
 
     /// Who uses which 4-tuples.

@@ -167,6 +167,7 @@ impl Wire for Way<'_> {
         let len = header_len + shape.len as usize;
         if let FlowKey::V4(key) = self.key
             && shape.gso_size == 0
+            && !self.fields.may_be_cut()
             && self.host.sends_plain(*self.path, len)
         {
             return self.send_plain(key, header, (header_len, len), shape.ecn, fill);
@@ -184,6 +185,7 @@ impl Wire for Way<'_> {
     ) -> bool {
         let payload_len = len as usize;
         if let FlowKey::V4(key) = self.key
+            && !self.fields.may_be_cut()
             && let Some(hop) = self.host.plain_hop(*self.path, Usual::LEN + payload_len)
         {
             let words = header.words(key.dst_port(), key.src_port());
@@ -217,7 +219,8 @@ impl Wire for Way<'_> {
                 .pool_for(GSO_BYTES as usize + HEADERS)
                 .is_some()
         };
-        match self.host.has_tx_offloads(*self.path) && has_slots() {
+        let is_whole = !self.fields.may_be_cut();
+        match is_whole && self.host.has_tx_offloads(*self.path) && has_slots() {
             true => GSO_BYTES,
             false => 0,
         }

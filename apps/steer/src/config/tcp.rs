@@ -42,6 +42,7 @@ pub(super) fn read(file: &Section<'_>) -> StackConfig {
     switch("rack", &mut tcp.rack);
     switch("frto", &mut tcp.frto);
     switch("pacing", &mut tcp.pacing);
+    switch("keepalive", &mut tcp.keepalive);
     // None of the applications opens a connection with data that may come twice.
     switch("fast_open", &mut tcp.fast_open.server);
     switch("path_metrics", &mut tcp.path_metrics);
@@ -149,6 +150,7 @@ pub(crate) fn differences(old: &StackConfig, new: &StackConfig) -> Vec<String> {
             ("rack", number(tcp.rack)),
             ("frto", number(tcp.frto)),
             ("pacing", number(tcp.pacing)),
+            ("keepalive", number(tcp.keepalive)),
             ("fast_open", number(tcp.fast_open.server)),
             ("path_metrics", number(tcp.path_metrics)),
             ("slow_start_after_idle", number(tcp.slow_start_after_idle)),

@@ -65,7 +65,7 @@ fn a_file_with_all_kinds_is_read() {
         "[steer]\nmode = \"software\"\nqueues = 1\ndrain_timeout = 5\n\
          [[route]]\nto = \"0.0.0.0/0\"\nvia = \"192.0.2.254\"\n\
          [tcp]\nconnections = 1000\ncongestion = \"reno\"\necn = \"request\"\nkeep_idle = 60\n\
-         ports = \"1024-2047\"\nfast_open = true\npath_metrics = false\n\
+         keepalive = true\nports = \"1024-2047\"\nfast_open = true\npath_metrics = false\n\
          mtu_probing = \"on\"\nretries1 = 4\ndscp = 8\nttl = 255\n\
          [[app]]\nkind = \"echo\"\nlisten = 7\nttl = 1\n\
          [[app]]\nkind = \"source\"\nconnect = \"192.0.2.2:9\"\nbytes = 100\n\
@@ -85,7 +85,7 @@ fn a_file_with_all_kinds_is_read() {
         (1000, 1024..=2047)
     );
     let tcp = &file.stack.tcp;
-    assert!(tcp.fast_open.server && !tcp.fast_open.client && !tcp.path_metrics);
+    assert!(tcp.keepalive && tcp.fast_open.server && !tcp.fast_open.client && !tcp.path_metrics);
     assert_eq!((tcp.mtu_probing, tcp.retries1), (MtuProbing::On, 4));
     let names: Vec<&str> = file.apps.iter().map(|app| app.name.as_str()).collect();
     assert_eq!(names, ["echo0", "source1", "sink2", "http3", "proxy4"]);

@@ -188,6 +188,8 @@ pub struct Steering {
     refused: Vec<FlowKey>,
     /// When a home was last told where one of them is, since packets came by its former owner.
     told_ms: u64,
+    /// When to look again whether other owners run.
+    look_ns: u64,
     no_entry: DropId,
     no_owner: DropId,
     bad_fragment: DropId,
@@ -224,6 +226,7 @@ impl Steering {
             moved: VecDeque::with_capacity(MOVED),
             refused: Vec::with_capacity(4 * Burst::CAPACITY),
             told_ms: 0,
+            look_ns: 0,
             no_entry: egress.reason("steer_no_entry"),
             no_owner: egress.reason("steer_no_owner"),
             bad_fragment: egress.reason("fragment_malformed"),
@@ -268,11 +271,16 @@ impl Steering {
         self.map.as_ref()
     }
 
-    /// An owner has ended, and its connections with it: its entries go, some with each
-    /// [turn](Self::turn).
-    pub fn owner_ended(&mut self, owner: Member) {
-        if let Some(map) = &mut self.map {
-            map.remove_owner(owner);
+    /// An owner that has ended, by a fault, has left entries: they go, some with each turn.
+    #[cold]
+    fn look_for_ended(&mut self, out: &Egress) {
+        let Some(map) = &mut self.map else {
+            return;
+        };
+        for owner in (0..self.plan.owners()).filter(|&owner| owner != self.me) {
+            if map.owned(owner) > 0 && out.has_ended(self.hand_over.outlet(owner)) {
+                map.remove_owner(owner);
+            }
         }
     }
 
@@ -290,6 +298,10 @@ impl Steering {
         self.refused
             .drain(..)
             .for_each(|key| host.refused(&key, out));
+        if self.map.is_some() && now_ns >= self.look_ns {
+            self.look_ns = now_ns.saturating_add(LOOK_NS);
+            self.look_for_ended(out);
+        }
         if let Some(map) = &mut self.map {
             let now_ms = ms(now_ns);
             let mut idle = std::mem::take(&mut map.idle);
@@ -352,6 +364,9 @@ impl Steering {
         out.send_one(self.hand_over.outlet(to), packet);
     }
 }
+
+/// How often a home looks whether other owners run, in nanoseconds.
+const LOOK_NS: u64 = 1_000_000_000;
 
 /// Milliseconds, in which entries age.
 fn ms(ns: u64) -> u64 {

@@ -400,6 +400,13 @@ impl Egress {
         self.handed().0.iter().map(|(_, _, filled)| filled).sum()
     }
 
+    /// Whether an outlet is the ring to an lcore that has ended.
+    pub fn has_ended(&self, port: u16) -> bool {
+        let outlet = self.outlets.get(usize::from(port));
+        let path = outlet.and_then(|outlet| outlet.path.as_ref());
+        matches!(path, Some(TxPath::Ring(ring, _)) if ring.is_closed())
+    }
+
     /// The rings to lcores that still run, by port.
     fn rings(&self) -> impl Iterator<Item = (usize, &spsc::Producer<Packet>)> {
         let outlets = self.outlets.iter().enumerate();

@@ -14,8 +14,9 @@ use crate::tcp::connection::State;
 impl Stack {
     /// Goes on with other settings. Connections that are there keep what they have agreed upon
     /// with their peers (SACK, time stamps, scale, ECN) and what each has of its own: algorithm,
-    /// buffers, keepalive, Diffserv field, time to live. Retransmissions, RACK, F-RTO and time-outs
-    /// are by the settings of the stack, and so by the new ones at once.
+    /// first buffers, keepalive, Diffserv field, time to live. Retransmissions, RACK, F-RTO,
+    /// time-outs, pacing, the search for the MTU, and how far buffers grow are by the settings of
+    /// the stack, and so by the new ones at once.
     pub fn set_tcp(&mut self, config: Config) {
         self.lingering4.set_has_ts(config.timestamps);
         self.lingering6.set_has_ts(config.timestamps);

@@ -77,6 +77,9 @@ pub struct Config {
     pub receive_bytes_max: u32,
     /// Bytes that a connection's user may have written and the peer not acknowledged.
     pub send_bytes_max: u32,
+    /// Whether connections probe an idle peer from the start (RFC 9293 3.8.4: MUST-25, off by
+    /// default; FreeBSD: `net.inet.tcp.always_keepalive`).
+    pub keepalive: bool,
     /// Keepalive: idle seconds, seconds between probes, probes.
     pub keep_idle_s: u16,
     /// Seconds between two probes.
@@ -116,6 +119,7 @@ impl Default for Config {
             receive_bytes: 128 << 10,
             receive_bytes_max: 6 << 20,
             send_bytes_max: 4 << 20,
+            keepalive: false,
             keep_idle_s: 7200,
             keep_interval_s: 75,
             keep_count: 9,

@@ -119,10 +119,13 @@ impl Connection {
             && !segment.has(flag::RST)
         {
             let age_s = ((cx.now_ns / 1_000_000_000) as u32).wrapping_sub(self.ts_recent_at);
-            // A bare ACK that was overtaken has nothing that could be mistaken for another's.
+            // A bare ACK that was overtaken has nothing that could be mistaken for another's, if it
+            // says nothing of the window (as Linux: tcp_disordered_ack).
+            let window = u32::from(segment.window) << self.snd_scale;
             let is_bare = segment.len == 0
                 && segment.seq == self.rcv_nxt()
                 && segment.ack == self.snd_una
+                && window == self.snd_wnd
                 && !segment.has(flag::SYN | flag::FIN);
             if age_s < PAWS_S && !is_bare {
                 cx.shared.stats.too_old += 1;

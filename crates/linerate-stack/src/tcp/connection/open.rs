@@ -72,7 +72,7 @@ impl Connection {
             phase: Default::default(),
             awaits: Awaits::Nothing,
             snd_scale: 0,
-            is: 0,
+            is: if config.keepalive { is::KEEPALIVE } else { 0 },
             snd_una: own.iss,
             snd_nxt: own.iss,
             snd_wnd: 0,

@@ -728,6 +728,9 @@ impl Connection {
             };
             let cwnd = self.control.window.cwnd_bytes;
             self.pacer.set_window(cwnd, srtt_ns, growth);
+        } else if !is_paced {
+            // Nor at a rate from before a reload.
+            self.pacer.set_rate(0);
         }
     }
 }

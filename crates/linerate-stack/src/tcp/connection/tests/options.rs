@@ -47,6 +47,26 @@ fn rfc_7323_5_2_a_reset_is_not_judged_by_its_time_stamp() {
     assert_eq!(script.state(), State::Closed);
 }
 
+/// RFC 7323 5.3 R1, but for a bare ACK that changes nothing (Linux: tcp_disordered_ack): one that
+/// tells of another window is too old for that.
+#[test]
+fn rfc_7323_5_3_an_old_segment_does_not_change_the_window() {
+    let mut script = stamped();
+    let echo = script.stamps.unwrap().1;
+    script.stamps = Some((2000, echo));
+    script.data(0, 100);
+    script.wait(S);
+    script.stamps = Some((1999, echo));
+    // As it is: dropped without a word, or not; it says nothing.
+    assert!(script.segment(ACK, 100, 0, 0).is_empty());
+    let before = script.info().snd_wnd;
+    script.window = 1;
+    let out = script.segment(ACK, 100, 0, 0);
+    assert_eq!((out.len(), out[0].ack), (1, 100));
+    assert_eq!(script.info().snd_wnd, before);
+    assert_eq!(script.end.shared.stats.too_old, 1);
+}
+
 #[test]
 fn rfc_7323_5_2_the_reset_of_an_abort_has_time_stamps() {
     let mut script = stamped();

@@ -104,3 +104,25 @@ fn bbr_takes_what_the_user_or_itself_limits_for_no_bandwidth() {
     );
     net.close();
 }
+
+/// A reload that ends pacing ends it for connections that are there.
+#[test]
+fn a_connection_is_paced_no_more_where_its_stack_is_not() {
+    let mut net = Net::new([of("cubic", true), Config::default()]);
+    (net.rate, net.delay_ns) = (12_500_000, 20 * MS);
+    net.open();
+    net.transfer(0, 500_000, 100 * S);
+    net.ends[0].shared.config.pacing = false;
+    net.transfer(0, 500_000, 100 * S);
+    let begin = net.log.len();
+    net.transfer(0, 100_000, 100 * S);
+    let first = net.log[begin..]
+        .iter()
+        .find(|(_, from, s)| *from == 0 && s.len > 0);
+    let at = first.unwrap().0;
+    let burst = net.log[begin..]
+        .iter()
+        .filter(|(now_ns, from, _)| (*now_ns, *from) == (at, 0));
+    assert!(burst.count() >= 10);
+    net.close();
+}

@@ -167,6 +167,23 @@ fn rfc_9293_3_9_1_the_user_timeout() {
     assert_eq!(script.error(), Some(Error::TimedOut));
 }
 
+/// MUST-25: a stack may be told that all of its connections begin with it.
+#[test]
+fn rfc_9293_3_8_4_keepalive_may_be_on_from_the_start() {
+    let mut script = Script::open(Config {
+        keepalive: true,
+        keep_idle_s: 1,
+        keep_interval_s: 1,
+        keep_count: 3,
+        ..config()
+    });
+    assert!(script.wait(S / 2).is_empty());
+    let probes = script.wait(10 * S);
+    assert_eq!(probes.len(), 4, "three, and a reset: {probes:?}");
+    assert_eq!(probes[0].seq, 0_u32.wrapping_sub(1));
+    assert_eq!(script.error(), Some(Error::TimedOut));
+}
+
 #[test]
 fn rfc_9293_3_8_4_keepalive() {
     let mut script = Script::open(config());

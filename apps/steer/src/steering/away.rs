@@ -151,6 +151,14 @@ impl Away {
         self.heard(key, |left| &mut left.owners)
     }
 
+    /// So many homes are asked whether they send packets here: all of them have to say no in one
+    /// round, since one that has said so before says it again.
+    pub fn asks(&mut self, key: &FlowKey, homes: u16) {
+        if let Some(left) = self.known(key) {
+            left.homes = homes;
+        }
+    }
+
     /// The connection exists, wherever it is.
     pub fn exists(&mut self, key: &FlowKey) {
         if let Some(left) = self.known(key) {
@@ -267,6 +275,9 @@ fn idle<F: flow::FlowKey<K>, const K: usize>(
     now: u64,
     mut ask: impl FnMut(F, Left),
 ) {
+    if all.next_expiry().is_none_or(|at| at > now) {
+        return;
+    }
     let mut idle: [Option<Flow<F, Left>>; BUDGET] = [None; BUDGET];
     let mut count = 0;
     all.poll(now, BUDGET, |flow| {

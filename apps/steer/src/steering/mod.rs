@@ -10,7 +10,7 @@
 //! | `home` | packets from ports: to their owners |
 //! | `rings` | packets and messages from other lcores |
 //! | `owner` | packets that an owner sends, connections that move |
-//! | [`away`] | connections that have left, until no packet of theirs comes any more |
+//! | [`away`] | connections that have left, as long as packets of theirs may come |
 //! | [`stage`] | all of it as the stage of an lcore |
 //! | [`user`] | the lcore of a user, whom an extractor finds in a message |
 //!
@@ -25,9 +25,9 @@
 //! # What goes through a ring
 //!
 //! Packets, each with a [`Note`] in its 16 bytes of user data. The SYN of a connection
-//! that needs an entry is its own message: it goes by the home, which enters it and then sends the
-//! SYN, so the entry is there before an answer can be. If the map is full, the SYN comes back to
-//! its owner. A message without a packet is a slot of the sender's pool with the 4-tuple as its
+//! that needs an entry is its own message: it goes by the owner by hash and the home, which enters it
+//! and then sends the SYN, so the entry is there before an answer can be. If the map is full, or the
+//! 4-tuple another lcore's, the SYN comes back to its owner. A message without a packet is a slot of the sender's pool with the 4-tuple as its
 //! data; it is made, taken and freed as packets are, and in the ledger.
 //!
 //! # Bounds
@@ -282,6 +282,11 @@ impl Steering {
                 map.remove_owner(owner);
             }
         }
+    }
+
+    /// Whether the host has to hear of connections that were refused here.
+    fn has_refused(&self) -> bool {
+        !self.refused.is_empty()
     }
 
     /// Slots that are kept here between two bursts.

@@ -17,17 +17,18 @@ pub enum Note {
     },
     /// Its home is this lcore: dispatch it as if it had come from its port.
     Again,
-    /// It leaves by a port; this home looks at it before: it begins or ends a connection that an
-    /// entry is for, or is to be for.
+    /// It leaves by a port; this lcore, a home or the owner by hash, looks at it before: it begins or
+    /// ends a connection that an entry is for, or is to be for, or begins one here.
     Leave {
         /// The port.
         port: u16,
         /// Who sends it.
         from: Member,
-        /// Which of several homes this is, from 0.
+        /// Which of the lcores on its way this is, from 0.
         visit: u8,
     },
-    /// It is the SYN of this lcore's, which did not leave: there is no room for its entry.
+    /// It is the SYN of this lcore's, which did not leave: there is no room for its entry, or another
+    /// lcore has its 4-tuple.
     Refused,
     /// Something from one lcore's host to another's, a connection or a part of one, say.
     Parcel {
@@ -51,6 +52,15 @@ pub enum Note {
     Delete {
         /// The sender.
         owner: Member,
+    },
+    /// A message: the same, which goes on by the way of the connection's SYN.
+    Ended {
+        /// Whose it was.
+        owner: Member,
+        /// The port by which its packets came.
+        port: u16,
+        /// Which of the lcores on its way this is, from 0.
+        visit: u8,
     },
     /// A message: does this connection of the receiver's still exist? The answer is one of the two
     /// before. One that has left it passes the question on.
@@ -113,6 +123,11 @@ impl UserData for Note {
                 from: member,
                 port: short,
             },
+            14 => Self::Ended {
+                owner: member,
+                port: short,
+                visit: last as u8,
+            },
             _ => Self::Unknown,
         }
     }
@@ -137,6 +152,7 @@ impl UserData for Note {
             Self::Moved => (11, 0, 0, 0),
             Self::Drained => (12, 0, 0, 0),
             Self::Where { from, port } => (13, from, port, 0),
+            Self::Ended { owner, port, visit } => (14, owner, port, visit.into()),
         };
         let short = u64::from(short) << 16 | u64::from(last) << 32 | u64::from(again) << 48;
         [kind | u64::from(member) << 8 | short, 0]
@@ -195,6 +211,11 @@ mod tests {
             Note::Moved,
             Note::Drained,
             Note::Where { from: 6, port: 513 },
+            Note::Ended {
+                owner: 7,
+                port: 2,
+                visit: 9,
+            },
             Note::Unknown,
         ];
         for note in notes {

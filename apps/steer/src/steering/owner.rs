@@ -45,6 +45,14 @@ impl Steering {
             !segment.begins() && (!segment.controls() || ways.owner(&key) == Some(self.me))
         });
         for packet in by_home.drain() {
+            if let Some((segment, key)) = outgoing(&packet)
+                && segment.begins()
+                && self.away.whither(&key).is_some()
+            {
+                // One with this 4-tuple has left, and its packets come by this lcore still.
+                self.refuse(packet, &key, (port, self.me, 0), out);
+                continue;
+            }
             let first = outgoing(&packet).and_then(|(segment, key)| {
                 // Who ends a connection need not be asked whether it is another one's.
                 let visit = match segment.begins() {
@@ -81,6 +89,11 @@ impl Steering {
             };
             return home.filter(|_| nth == 0);
         }
+        self.nth_stop(port, key, nth)
+    }
+
+    /// The same without regard to who sends it.
+    fn nth_stop(&self, port: u16, key: &FlowKey, nth: usize) -> Option<Member> {
         match (self.asked_first(port, key), nth) {
             (Some(owner), 0) => Some(owner),
             (Some(_), nth) => self.nth_home(port, key, nth - 1),
@@ -131,17 +144,29 @@ impl Steering {
     /// sent, by a time-out, or because it was never answered; or in any way, if it has moved. After
     /// both FINs the entry of one that has not moved goes without this.
     pub fn ended(&mut self, port: u16, key: &FlowKey, out: &mut Egress) {
-        let owner = self.me;
-        self.each_home(port, key, out, |this, home, out| match home == owner {
-            true => {
-                if let Some(map) = &mut this.map {
-                    map.delete(key, owner);
+        self.pass_end(port, key, (self.me, 0), out);
+    }
+
+    /// A connection of `owner` has ended: all homes hear of it by the way of its SYN, which may be
+    /// on its way there.
+    pub(super) fn pass_end(
+        &mut self,
+        port: u16,
+        key: &FlowKey,
+        (owner, first): (Member, u8),
+        out: &mut Egress,
+    ) {
+        for visit in first.. {
+            match self.nth_stop(port, key, visit.into()) {
+                Some(lcore) if lcore == self.me => self.forget_entry(key, owner),
+                Some(lcore) => {
+                    let note = Note::Ended { owner, port, visit };
+                    self.tell(lcore, note, key, out);
+                    return;
                 }
+                None => return,
             }
-            false => {
-                this.tell(home, Note::Delete { owner }, key, out);
-            }
-        });
+        }
     }
 
     /// Tells the homes of a connection that it is here.
@@ -208,6 +233,10 @@ impl Steering {
     #[cold]
     pub(super) fn ask_after(&mut self, key: &FlowKey, left: Left, out: &mut Egress) {
         let (from, port) = (self.me, left.port);
+        let homes = (0..).take_while(|&nth| self.nth_home(port, key, nth).is_some());
+        let homes = homes.count() as u16;
+        // Where nobody knows the homes, only the owner can say that it is over.
+        self.away.asks(key, homes.max(1));
         self.each_home(port, key, out, |this, home, out| match home == from {
             true => this.say_where(key, (from, port), out),
             false => {

@@ -97,8 +97,8 @@ impl Steering {
     }
 
     /// Packets of a connection still come by its former owner: if the message to its home has found
-    /// no room in the ring, it goes again. The former owner's word that the home knows has not come
-    /// either, so this ends.
+    /// no room in the ring or map, it goes again. The former owner's word that the home knows has not
+    /// come either, so this ends, but where maps are full.
     #[cold]
     fn tell_again(&mut self, packet: &Packet, now_ms: u64, out: &mut Egress) {
         let Some(key) = incoming(packet) else {
@@ -123,7 +123,7 @@ impl Steering {
     }
 
     /// A SYN of `from` does not leave; the homes that it has passed forget it.
-    fn refuse(
+    pub(super) fn refuse(
         &mut self,
         packet: Packet,
         key: &FlowKey,
@@ -148,7 +148,7 @@ impl Steering {
         out.drop_one(self.no_entry, packet);
     }
 
-    fn forget_entry(&mut self, key: &FlowKey, owner: Member) {
+    pub(super) fn forget_entry(&mut self, key: &FlowKey, owner: Member) {
         if let Some(map) = &mut self.map {
             map.delete(key, owner);
         }
@@ -216,10 +216,15 @@ impl Steering {
                 self.forget_entry(key, owner);
                 self.away.gone(key, owner);
             }
+            Note::Ended { owner, port, visit } => {
+                self.forget_entry(key, owner);
+                self.pass_end(port, key, (owner, visit.wrapping_add(1)), out);
+            }
             Note::Ask { from } => {
                 let owner = self.me;
                 match (host.has(key), self.away.whither(key)) {
-                    // Not a move: any number of moves is at least none.
+                    // Not a move: any number of moves is at least none. All homes hear of it, since
+                    // one may have had no room, or no word, before.
                     (Some((port, moves)), _) => {
                         let again = true;
                         let note = Note::Pin {
@@ -228,7 +233,10 @@ impl Steering {
                             moves,
                             again,
                         };
-                        self.tell(from, note, key, out);
+                        self.pin(port, key, (moves, again), now_ms, out);
+                        if !self.is_home_of(port, key, from) {
+                            self.tell(from, note, key, out);
+                        }
                     }
                     (None, Some(to)) if to != from => {
                         self.tell(to, Note::Ask { from }, key, out);

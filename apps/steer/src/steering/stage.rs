@@ -150,6 +150,9 @@ impl<H: Host> Stage for Steered<H> {
         let now_ns = clock.ns(now);
         let next = self.steering.turn(now_ns, &mut self.host, out);
         let next = next.min(self.host.turn(now_ns, &mut self.steering, out));
+        if self.steering.has_refused() {
+            return now;
+        }
         match next {
             u64::MAX => NEVER,
             // Rounded up: a turn before its time would be one for nothing.

@@ -105,7 +105,7 @@ impl Host {
     #[inline]
     fn path_to_host(&mut self, ours: Option<IpAddr>, peer: IpAddr) -> Option<Path> {
         // What comes back to this host takes no router.
-        let routed = match address::is_link_scoped(peer) || address::is_loopback(peer) {
+        let routed = match address::is_link_scoped(peer) || self.is_own(peer) {
             true => None,
             false => self.routes.find_routed(peer),
         };

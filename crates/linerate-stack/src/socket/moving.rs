@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use linerate_wire::FlowKey;
 
 use super::io::Io;
-use super::receive::local_of;
+use super::receive::{ends_of, local_of};
 use super::slots::{SocketId, is};
 use super::way::Way;
 use crate::host::{IpFields, Path};
@@ -130,7 +130,10 @@ impl Io<'_> {
         if self.stack.slots.room() == 0 || self.stack.slots.find(&key).is_some() {
             return Err(back(connection));
         }
-        let mut path = Path::UNKNOWN;
+        // Where there is none now, the first segment looks again.
+        let (local, remote) = ends_of(&key);
+        let path = self.stack.host.path(Some(local), remote);
+        let mut path = path.map_or(Path::UNKNOWN, |(path, _)| path);
         let mut way = Way {
             host: &mut self.stack.host,
             out: self.out,

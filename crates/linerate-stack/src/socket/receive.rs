@@ -371,11 +371,8 @@ impl Stack {
         isn: Option<u32>,
         now_ns: u64,
     ) -> Option<(Path, Active)> {
-        let (local, _) = local_of(key);
-        let (remote, header_len) = match key {
-            FlowKey::V4(key) => (key.src().into(), 40),
-            FlowKey::V6(key) => (key.src().into(), 60),
-        };
+        let (local, remote) = ends_of(key);
+        let header_len = if remote.is_ipv4() { 40 } else { 60 };
         let (path, _) = self.host.path(Some(local), remote).ok()?;
         let PathMtu { bytes, .. } = self.host.mtu(path, remote, now_ns);
         let offsets = match key {
@@ -403,7 +400,11 @@ impl Stack {
         if self.slots.room() == 0 {
             return None;
         }
-        let fields = self.fields(key, ip);
+        let (_, remote) = ends_of(key);
+        let fields = match self.host.mtu(path, remote, now_ns).dont_fragment {
+            true => self.fields(key, ip),
+            false => self.fields(key, ip).cut(),
+        };
         let mut way = Way {
             host: &mut self.host,
             out,
@@ -544,11 +545,7 @@ impl Stack {
 
     /// Sends a header alone, along a path that is looked up for it.
     fn send_to(&mut self, key: &FlowKey, header: &Header, now_ns: u64, out: &mut Egress) {
-        let (local, _) = local_of(key);
-        let remote = match key {
-            FlowKey::V4(key) => key.src().into(),
-            FlowKey::V6(key) => key.src().into(),
-        };
+        let (local, remote) = ends_of(key);
         if let Ok((path, _)) = self.host.path(Some(local), remote) {
             let ip = IpOptions::default();
             self.send_bare(key, path, (header, ip), now_ns, out);
@@ -624,6 +621,9 @@ impl Stack {
             bytes,
             dont_fragment,
         } = self.host.mtu(slot.path, remote, now_ns);
+        if bytes == 0 {
+            return; // no path is known, nor how long its link takes them
+        }
         if !dont_fragment {
             slot.fields = slot.fields.cut();
         }
@@ -706,6 +706,14 @@ fn soft(kind: ErrorKind) -> Option<SoftError> {
         ErrorKind::ReassemblyExceeded => SoftError::ReassemblyExceeded,
         ErrorKind::ParameterProblem { .. } => SoftError::ParameterProblem,
     })
+}
+
+/// Our address and the peer's, of a key as segments have it that arrive.
+pub(super) fn ends_of(key: &FlowKey) -> (std::net::IpAddr, std::net::IpAddr) {
+    match key {
+        FlowKey::V4(key) => (key.dst().into(), key.src().into()),
+        FlowKey::V6(key) => (key.dst().into(), key.src().into()),
+    }
 }
 
 /// Our address and port, of a key as segments have it that arrive.

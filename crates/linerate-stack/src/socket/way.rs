@@ -7,6 +7,7 @@ use linerate_core::run::Egress;
 use linerate_wire::checksum::fold;
 use linerate_wire::{FlowKey, FlowKey4, protocol};
 
+use super::receive::ends_of;
 use super::slots::Slot;
 use crate::host::{BELOW, Checksum, Ends, Host, IpFields, Path};
 use crate::tcp::connection::{Ecn, Shape, Wire};
@@ -204,10 +205,7 @@ impl Wire for Way<'_> {
     }
 
     fn peer(&self) -> IpAddr {
-        match self.key {
-            FlowKey::V4(key) => key.src().into(),
-            FlowKey::V6(key) => key.src().into(),
-        }
+        ends_of(self.key).1
     }
 
     #[inline]

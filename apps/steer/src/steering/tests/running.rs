@@ -586,6 +586,70 @@ fn what_a_full_map_does_not_take_goes_by_its_former_owner() {
     }
 }
 
+/// One of two homes has room and the other has not: packets come straight by the one, and by the
+/// former owner where the other sends them, for as long as the connection lives.
+#[test]
+fn homes_with_different_maps_all_have_to_say_that_they_send_no_more() {
+    let mut random = Random::new(55);
+    let (plan, members) = plan(Kind::Fanout, 2, &mut random);
+    let mut net = Net::new(plan, members, 1024, Some(1));
+    let mut flow = loop {
+        let key = any_key(&mut random);
+        if matches!(key, FlowKey::V4(_)) && net.plan.port(0).unwrap().owner(&key) == Some(0) {
+            break Flow {
+                key,
+                owner: 0,
+                next: [1, 1],
+                sent: Vec::new(),
+                mapped: false,
+                moved: true,
+            };
+        }
+    };
+    flow.incoming(&mut net, SYN, 0, 0);
+    net.settle();
+    let other = FlowKey::V4(FlowKey4::new([9; 4], [8; 4], 7, 6, protocol::TCP));
+    net.on(0, |steering, host, _, now_ns| {
+        let map = steering.map.as_mut().unwrap();
+        map.pin(now_ns / 1_000_000, &other, (0, 1), Some(0))
+            .unwrap();
+        host.connections.entry(other).or_default();
+    });
+    let key = flow.key;
+    net.on(0, |steering, host, out, now_ns| {
+        host.give(&key, 1, now_ns, steering, out);
+    });
+    net.settle();
+    flow.owner = 1;
+    for minutes in 1..=10 {
+        net.later(minutes * 61);
+    }
+    for dice in [0, 1] {
+        flow.incoming(&mut net, ACK, 10, dice);
+        net.settle();
+        all_are_home(&mut net, std::slice::from_ref(&flow), "different maps");
+    }
+    // There is room, and all homes hear of it.
+    net.on(0, |steering, host, _, _| {
+        host.connections.remove(&other);
+        steering.map.as_mut().unwrap().delete(&other, 0);
+    });
+    for minutes in 11..=20 {
+        net.later(minutes * 61);
+    }
+    let away = net
+        .workers
+        .iter_mut()
+        .map(|worker| worker.stage.steering().away.len());
+    assert_eq!((away.sum::<usize>(), net.entries()), (0, 2));
+    for dice in [0, 1] {
+        flow.incoming(&mut net, ACK, 10, dice);
+    }
+    net.settle();
+    all_are_home(&mut net, std::slice::from_ref(&flow), "room");
+    net.is_exact();
+}
+
 /// An owner that does not answer is asked a few times.
 #[test]
 fn what_went_to_an_owner_that_has_ended_is_forgotten() {
@@ -663,6 +727,67 @@ fn a_syn_takes_no_connection_from_another_lcore() {
         }
         net.settle();
         all_are_home(&mut net, &flows, &of);
+        net.is_exact();
+    }
+}
+
+/// The owner by hash has forgotten a connection that has moved from it and is in no map; its own SYN
+/// does not take the 4-tuple either.
+#[test]
+fn a_syn_takes_no_connection_that_came_by_its_lcore() {
+    for kind in KINDS {
+        let mut random = Random::new(56);
+        let (plan, members) = plan(kind, 3, &mut random);
+        let mut net = Net::new(plan, members, 1024, Some(1));
+        let of = format!("{kind:?}");
+        let mut flows: Vec<_> = (0..20).map(|_| open(&mut net, &mut random, 0)).collect();
+        for flow in &mut flows {
+            let (key, from, to) = (flow.key, flow.owner, (flow.owner + 1) % 3);
+            net.on(from, |steering, host, out, now_ns| {
+                host.give(&key, to, now_ns, steering, out);
+            });
+            net.settle();
+            flow.owner = to;
+            net.sent();
+            // Also of those for which there was no room.
+            net.on(from, |_, host, _, _| host.refused.clear());
+            net.send(from, &frame(&key.reversed(), SYN, (1, 0), 0));
+            net.settle();
+            net.later(0);
+            assert_eq!(net.sent(), [], "{of}");
+            let refused = net.on(from, |_, host, _, _| std::mem::take(&mut host.refused));
+            assert_eq!(refused, [key], "{of}");
+        }
+        for flow in &mut flows {
+            flow.incoming(&mut net, ACK, 10, random.below(64));
+        }
+        net.settle();
+        all_are_home(&mut net, &flows, &of);
+        net.is_exact();
+    }
+}
+
+/// A connection that is begun and given up in one turn leaves no entry behind.
+#[test]
+fn what_is_begun_and_ended_in_one_turn_has_no_entry() {
+    for kind in KINDS {
+        let mut random = Random::new(57);
+        let mut net = net(kind, 3, &mut random);
+        for _ in 0..60 {
+            let key = any_key(&mut random);
+            let from = random.below(3) as Member;
+            net.send(from, &frame(&key.reversed(), SYN, (1, 0), 0));
+            net.on(from, |steering, _, out, _| steering.ended(0, &key, out));
+            net.settle();
+            for member in 0..3 {
+                net.on(member, |_, host, _, _| host.deaf = true);
+            }
+            let answer = frame(&key, SYN | ACK, (1, 2), 0);
+            let home = net.home(&answer, random.below(64));
+            net.arrive(home, &answer);
+            net.settle();
+        }
+        assert_eq!(net.entries(), 0, "{kind:?}");
         net.is_exact();
     }
 }

@@ -320,7 +320,7 @@ fn an_idle_connection_wakes_nobody() {
 
 /// What a router says of a frame that is too long for what is behind it (RFC 1191 4), to the first
 /// end.
-fn too_big(long: &[u8], mtu: u16) -> Vec<u8> {
+pub(super) fn too_big(long: &[u8], mtu: u16) -> Vec<u8> {
     let mut error = long[..14].to_vec();
     error[..6].copy_from_slice(&long[6..12]);
     error[6..12].copy_from_slice(&long[..6]);

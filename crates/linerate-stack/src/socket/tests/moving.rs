@@ -170,3 +170,27 @@ fn what_came_in_large_slots_is_whole_or_goes_back() {
         assert_eq!(found[..bytes.len()], bytes);
     }
 }
+
+/// A report about what the former stack has sent finds a connection that has sent nothing here.
+#[test]
+fn a_path_that_takes_less_is_found_out_after_a_move() {
+    let mut pair = Pair::new();
+    let now_ns = pair.now_ns;
+    let listener = pair.ends[1].io(now_ns).listen(Listen::on(80)).unwrap();
+    let (client, server) = pair.open(listener, false, 80);
+    let now_ns = pair.now_ns;
+    pair.ends[0].io(now_ns).write(client, &[7; 10_000]).unwrap();
+    pair.ends[0].out.flush();
+    let frames = std::mem::take(&mut *pair.ends[0].line.lock().unwrap());
+    let long = frames.iter().find(|frame| frame.len() > 1014).unwrap();
+    let detached = pair.ends[0].io(now_ns).detach(client).unwrap();
+    pair.ends[0] = Station::new(1, &small());
+    let client = pair.ends[0].io(now_ns).attach(detached).unwrap();
+    pair.ends[0].receive(&[super::calls::too_big(long, 1000)], now_ns);
+    pair.loses = Box::new(|frame| frame.len() > 1014);
+    pair.calm();
+    pair.pass(3 * S);
+    let now_ns = pair.now_ns;
+    assert_eq!(pair.ends[0].io(now_ns).info(client).unwrap().mss, 948);
+    assert_eq!(pair.ends[1].io(now_ns).readable(server), 10_000);
+}

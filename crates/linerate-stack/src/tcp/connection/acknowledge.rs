@@ -345,7 +345,9 @@ impl Connection {
             let record = cx.shared.records[index];
             if seq::gt(record.end, right) {
                 let len = seq::diff(right, record.seq).max(0) as u32;
-                let whole = len - len % mss;
+                // A receiver may keep a FIN apart from the bytes before it.
+                let is_all_but_fin = record.has(mark::FIN) && len + 1 == record.len();
+                let whole = if is_all_but_fin { len } else { len - len % mss };
                 let at = record.seq.wrapping_add(whole);
                 if whole == 0 || self.sent.split(&mut cx.shared.records, index, at).is_none() {
                     break;

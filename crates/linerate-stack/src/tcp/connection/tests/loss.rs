@@ -503,3 +503,21 @@ fn rfc_3168_6_1_2_a_reduction_for_a_mark_is_not_undone() {
         assert_eq!(script.end.shared.stats.undone, 0);
     }
 }
+
+/// A receiver may tell of the bytes of a last segment without its FIN: they have arrived, and what
+/// is missing before them goes again without a timeout.
+#[test]
+fn rfc_6675_5_blocks_may_leave_a_fin_out() {
+    let mut script = Script::open(config());
+    script.write(8 * MSS + 700);
+    script.shutdown();
+    script.now_ns += 100 * MS;
+    script.ack(7 * MSS);
+    let out = script.sack(7 * MSS, &[(8 * MSS, 8 * MSS + 700)]);
+    let mut again = starts(&out);
+    again.extend(starts(&script.wait(100 * MS)));
+    assert_eq!(again, [7 * MSS]);
+    assert_eq!(script.end.shared.stats.timeouts, 0);
+    script.ack(8 * MSS + 701);
+    assert_eq!(script.state(), State::FinWait2);
+}

@@ -4,6 +4,7 @@
 //! The identifier of a session is its S5-C end and its S5-U end. The place of its record is also
 //! the place of its tunnel and, by the pool, of its address: see [`crate::tunnels`].
 
+use crate::answers::Ask;
 use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig, EndpointCounts};
 use crate::gtp::paths::Paths;
 use crate::gtp::sessions::{self, Sessions};
@@ -144,7 +145,8 @@ impl Pgw {
         gtpc: &Gtpc<&[u8]>,
         out: &mut impl Sink,
     ) {
-        let (id, ask) = (gtpc.teid().unwrap_or_default(), (from, gtpc.sequence()));
+        let ask = Ask::of(from, gtpc);
+        let id = ask.teid;
         let contents = Contents::read(gtpc);
         let known = self.sessions.get(id).copied();
         let teid = known.map_or(0, |session| session.sgw_teid);
@@ -188,7 +190,7 @@ impl Pgw {
     fn create(
         &mut self,
         now_ns: u64,
-        ask: (SocketAddrV4, u32),
+        ask: Ask,
         found: &Contents<'_>,
         out: &mut impl Sink,
     ) -> Result<(), Refusal> {

@@ -5,7 +5,7 @@
 
 use super::paths::{Heard, Paths};
 use super::{Contents, ROOM, Refusal, put_cause};
-use crate::answers::{Answers, Seen};
+use crate::answers::{Answers, Ask, Seen};
 use crate::link::{Link, MS, Notice, Owner, Sink};
 use crate::pending::{Patience, Pending};
 use crate::{Cores, EpcError};
@@ -243,7 +243,7 @@ impl<P: Copy + Default> Endpoint<P> {
                 self.counts.stray += 1;
                 None
             }
-            kind => match self.answers.see(now_ns / MS, from, kind, sequence) {
+            _ => match self.answers.see(now_ns / MS, &Ask::of(from, &gtpc)) {
                 Seen::New => Some(Arrived::Request(gtpc)),
                 Seen::InHand => None,
                 Seen::Answered(answer) => {
@@ -350,14 +350,14 @@ impl<P: Copy + Default> Endpoint<P> {
     pub fn answer(
         &mut self,
         now_ns: u64,
-        (to, sequence): (SocketAddrV4, u32),
+        ask: Ask,
         kind: u8,
         teid: u32,
         out: &mut impl Sink,
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
         let mut room = [0; ROOM];
-        let mut writer = Writer::new(&mut room, kind, Some(teid), sequence);
+        let mut writer = Writer::new(&mut room, kind, Some(teid), ask.sequence);
         fill(&mut writer);
         // What a request makes us repeat may be too long: then it gets no answer, as if it were
         // lost.
@@ -365,15 +365,15 @@ impl<P: Copy + Default> Endpoint<P> {
             self.counts.refused += 1;
             return;
         };
-        self.answers.put(now_ns / MS, to, sequence, message);
-        out.send(Link::Gtpc(self.answers_to(to)), message);
+        self.answers.put(now_ns / MS, &ask, message);
+        out.send(Link::Gtpc(self.answers_to(ask.from)), message);
     }
 
     /// Answers that a request was accepted, with what `fill` adds.
     pub fn accept(
         &mut self,
         now_ns: u64,
-        ask: (SocketAddrV4, u32),
+        ask: Ask,
         kind: u8,
         teid: u32,
         out: &mut impl Sink,
@@ -389,7 +389,7 @@ impl<P: Copy + Default> Endpoint<P> {
     pub fn refuse(
         &mut self,
         now_ns: u64,
-        ask: (SocketAddrV4, u32),
+        ask: Ask,
         kind: u8,
         teid: u32,
         refusal: Refusal,

@@ -1,6 +1,7 @@
 //! What HSS and SGW say about users, and what they are asked.
 
 use super::{About, Mme, State, User};
+use crate::answers::Ask;
 use crate::gtp::{Contents, put, put_cause, put_f_teid};
 use crate::link::{Link, Sink};
 use crate::s1::{Kind, cause as why};
@@ -323,13 +324,11 @@ impl Mme {
             Some(_) => cause::UNABLE_TO_PAGE,
         };
         let teid = user.map_or(0, |user| user.sgw_teid);
-        let (ask, kind) = (
-            (from, gtpc.sequence()),
-            message::DOWNLINK_DATA_NOTIFICATION_ACK,
-        );
-        self.gtp.answer(now_ns, ask, kind, teid, out, |to| {
-            put_cause(to, Cause::new(said));
-        });
+        let kind = message::DOWNLINK_DATA_NOTIFICATION_ACK;
+        self.gtp
+            .answer(now_ns, Ask::of(from, gtpc), kind, teid, out, |to| {
+                put_cause(to, Cause::new(said));
+            });
         if state == Some(State::Idle) && said == cause::ACCEPTED {
             self.page(id, out);
         }

@@ -1,6 +1,7 @@
 //! Sessions: what the MME asks, what the PGW answers.
 
 use super::{About, Peer, Session, Sgw, State};
+use crate::answers::Ask;
 use crate::gtp::{Contents, Refusal, missing, put_cause, put_f_teid, refusal};
 use crate::link::Sink;
 use crate::s1::Tunnel;
@@ -30,8 +31,8 @@ impl Sgw {
         gtpc: &Gtpc<&[u8]>,
         out: &mut impl Sink,
     ) {
-        let (id, sequence) = (gtpc.teid().unwrap_or_default(), gtpc.sequence());
-        let ask = (from, sequence);
+        let ask = Ask::of(from, gtpc);
+        let id = ask.teid;
         let contents = Contents::read(gtpc);
         match gtpc.message() {
             message::CREATE_SESSION_REQUEST => {
@@ -103,7 +104,7 @@ impl Sgw {
     fn create(
         &mut self,
         now_ns: u64,
-        (from, sequence): (SocketAddrV4, u32),
+        ask: Ask,
         gtpc: &Gtpc<&[u8]>,
         found: &Contents<'_>,
         out: &mut impl Sink,
@@ -131,7 +132,7 @@ impl Sgw {
             self.remove(old);
             self.counts.replaced += 1;
         }
-        let mut session = Session {
+        let session = Session {
             imsi: imsi.bytes(),
             mme: Peer {
                 address: mme_address.into(),
@@ -144,9 +145,9 @@ impl Sgw {
                 epoch: pgw_epoch,
             },
             ebi,
+            ask,
             ..Session::default()
         };
-        session.asked_by(from, sequence);
         let to = (
             session.pgw.socket(),
             message::CREATE_SESSION_REQUEST,
@@ -216,7 +217,7 @@ impl Sgw {
     fn delete(
         &mut self,
         now_ns: u64,
-        (from, sequence): (SocketAddrV4, u32),
+        ask: Ask,
         id: u32,
         out: &mut impl Sink,
     ) -> Result<(), Refusal> {
@@ -229,7 +230,7 @@ impl Sgw {
         let request = sent.ok_or(Cause::new(cause::NO_RESOURCES))?;
         if let Some(session) = self.sessions.get_mut(id) {
             (session.state, session.request) = (State::Deleting, request);
-            session.asked_by(from, sequence);
+            session.ask = ask;
         }
         Ok(())
     }
@@ -314,7 +315,7 @@ impl Sgw {
         session.pgw.teid = control.teid;
         (session.state, session.request) = (State::Active, 0);
         self.joins.open(id, user);
-        let (ask, teid) = (session.asker(), session.mme.teid);
+        let (ask, teid) = (session.ask, session.mme.teid);
         self.counts.created += 1;
         let own = FTeid::v4(
             interface::S11_SGW,
@@ -349,7 +350,7 @@ impl Sgw {
         let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let (ask, teid) = (session.asker(), session.mme.teid);
+        let (ask, teid) = (session.ask, session.mme.teid);
         let kind = message::CREATE_SESSION_RESPONSE;
         self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
         self.remove(id);
@@ -360,7 +361,7 @@ impl Sgw {
         let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let (ask, teid) = (session.asker(), session.mme.teid);
+        let (ask, teid) = (session.ask, session.mme.teid);
         self.counts.deleted += 1;
         let kind = message::DELETE_SESSION_RESPONSE;
         self.gtp.accept(now_ns, ask, kind, teid, out, |_| {});

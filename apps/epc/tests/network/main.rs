@@ -7,6 +7,7 @@
 mod hostile;
 mod life;
 mod nextepc;
+mod peers;
 mod restart;
 mod seeds;
 mod tshark;

@@ -1,0 +1,104 @@
+//! Peers of GTP-C that restart, move, go, and use numbers again: what gateways make of it
+//! (TS 23.007 18, TS 29.274 7.6).
+
+use crate::world::{ByApplication, FIRST, Kind, PGW, SGW, World};
+use linerate_epc::Link;
+use linerate_epc::gtp::{Contents, put, put_f_teid};
+use linerate_wire::gtpc::ie::{self, FTeid, Imsi, interface};
+use linerate_wire::gtpc::{self, Gtpc, Writer, message};
+use std::net::{Ipv4Addr, SocketAddrV4};
+
+type Net = World<ByApplication>;
+
+/// A request to make a session, for a gateway of either kind.
+struct Create {
+    user: u64,
+    sequence: u32,
+    /// The sender's end.
+    teid: u32,
+    address: Ipv4Addr,
+    recovery: Option<u8>,
+}
+
+impl Create {
+    fn bytes(&self) -> Vec<u8> {
+        let mut room = [0; 400];
+        let kind = message::CREATE_SESSION_REQUEST;
+        let mut to = Writer::new(&mut room, kind, Some(0), self.sequence);
+        let address = self.address.octets();
+        to.ie(ie::IMSI, 0, &Imsi::new(self.user, 15).unwrap().bytes());
+        to.ie(ie::RAT_TYPE, 0, &[ie::EUTRAN]);
+        let own = FTeid::v4(interface::S11_MME, self.teid, address);
+        put_f_teid(&mut to, 0, &own);
+        let pgw = FTeid::v4(interface::S5C_PGW, 0, PGW.octets());
+        put_f_teid(&mut to, 1, &pgw);
+        to.ie(ie::APN, 0, b"\x08internet");
+        to.group(ie::BEARER_CONTEXT, 0, |bearer| {
+            bearer.ie(ie::EBI, 0, &[5]);
+            let qos = ie::BearerQos::default();
+            put(bearer, ie::BEARER_QOS, 0, |bytes| qos.write(bytes));
+            let user = FTeid::v4(interface::S5U_SGW, self.teid, address);
+            put_f_teid(bearer, 2, &user);
+        });
+        if let Some(restarts) = self.recovery {
+            to.ie(ie::RECOVERY, 0, &[restarts]);
+        }
+        to.finish().unwrap().to_vec()
+    }
+}
+
+fn request(kind: u8, teid: u32, sequence: u32, fill: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut room = [0; 400];
+    let mut to = Writer::new(&mut room, kind, Some(teid), sequence);
+    fill(&mut to);
+    to.finish().unwrap().to_vec()
+}
+
+fn at(address: Ipv4Addr) -> Link {
+    Link::Gtpc(SocketAddrV4::new(address, gtpc::PORT))
+}
+
+/// The header's identifier and the contents of the last message of GTP-C that a node has said.
+fn last(world: &mut Net, kind: Kind) -> (u32, Option<ie::Cause>, Option<FTeid>) {
+    let record = world.record.as_ref().unwrap();
+    let is_it = |link| matches!(link, Link::Gtpc(_));
+    let mut said = record.iter().rev();
+    let said = said.find(|said| said.from == kind && is_it(said.link));
+    let gtpc = Gtpc::new_checked(&said.unwrap().bytes[..]).unwrap();
+    let found = Contents::read(&gtpc).unwrap();
+    (gtpc.teid().unwrap(), found.cause, found.gateway)
+}
+
+fn pgw_sessions(world: &mut Net) -> u64 {
+    Net::sum(&mut world.pgw, |pgw| pgw.sessions() as u64)
+}
+
+#[test]
+fn ts_29_274_7_6_a_number_for_another_session_is_another_request() {
+    let mut world = Net::unconnected(74, 1, 4);
+    world.record = Some(Vec::new());
+    let mut ids = Vec::new();
+    for n in 0..2 {
+        let create = Create {
+            user: FIRST + n,
+            sequence: n as u32,
+            teid: 11 + n as u32,
+            address: SGW,
+            recovery: Some(1),
+        };
+        world.deliver(Kind::Pgw, at(SGW), create.bytes());
+        ids.push(last(&mut world, Kind::Pgw).2.unwrap().teid);
+    }
+    assert_eq!(pgw_sessions(&mut world), 2);
+    for (n, id) in (0..).zip(ids) {
+        // Sent twice: the second time it gets the answer that there was.
+        for _ in 0..2 {
+            let delete = request(message::DELETE_SESSION_REQUEST, id, 9, |_| {});
+            world.deliver(Kind::Pgw, at(SGW), delete);
+            let (teid, cause, _) = last(&mut world, Kind::Pgw);
+            assert_eq!((teid, cause.unwrap().value), (11 + n, ie::cause::ACCEPTED));
+        }
+    }
+    assert_eq!(pgw_sessions(&mut world), 0);
+    assert_eq!(Net::sum(&mut world.pgw, |pgw| pgw.counts.deleted), 2);
+}

@@ -166,9 +166,9 @@ impl Pgw {
                 let known = known.ok_or(unknown);
                 let done = known
                     .and(contents)
-                    .and_then(|found| self.modify(id, &found));
+                    .and_then(|found| self.modify(now_ns, id, &found, out));
                 match done {
-                    Ok(()) => self.gtp.accept(now_ns, ask, kind, teid, out, |_| {}),
+                    Ok(teid) => self.gtp.accept(now_ns, ask, kind, teid, out, |_| {}),
                     Err(refusal) => self.gtp.refuse(now_ns, ask, kind, teid, refusal, out),
                 }
             }
@@ -263,24 +263,40 @@ impl Pgw {
         Ok(())
     }
 
-    /// The user's SGW has another end (TS 23.401 5.5.1.1.3).
-    fn modify(&mut self, id: u32, found: &Contents<'_>) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return Err(Cause::new(cause::CONTEXT_NOT_FOUND));
-        };
-        if let Some(control) = found.sender.and_then(tunnel) {
-            (session.sgw, session.sgw_teid) = (u32::from_be_bytes(control.address), control.teid);
-        }
+    /// The user's SGW has another end, or is another one (TS 23.401 5.5.1.1.3), on which the
+    /// session depends from then on. Returns its end for control.
+    fn modify(
+        &mut self,
+        now_ns: u64,
+        id: u32,
+        found: &Contents<'_>,
+        out: &mut impl Sink,
+    ) -> Result<u32, Refusal> {
+        let unknown = Cause::new(cause::CONTEXT_NOT_FOUND);
+        let mut session = *self.sessions.get(id).ok_or(unknown)?;
         if let Some(bearer) = found.bearer {
             let ebi = bearer.ebi.ok_or(missing(ie::EBI, 0))?;
             if ebi != session.ebi {
-                return Err(Cause::new(cause::CONTEXT_NOT_FOUND));
-            }
-            if let Some(user) = bearer.f_teids[1].and_then(tunnel) {
-                self.tunnels.redirect(id, user.teid, user.address);
+                return Err(unknown);
             }
         }
-        Ok(())
+        if let Some(control) = found.sender.and_then(tunnel) {
+            let address = Ipv4Addr::from(control.address);
+            let (epoch, is_restart) = self.gtp.peer(now_ns, address, found.recovery, out)?;
+            if is_restart {
+                self.sessions.doubt();
+            }
+            (session.sgw, session.sgw_teid) = (address.into(), control.teid);
+            session.epoch = epoch;
+        }
+        if let Some(place) = self.sessions.get_mut(id) {
+            *place = session;
+        }
+        let user = found.bearer.and_then(|bearer| bearer.f_teids[1]);
+        if let Some(user) = user.and_then(tunnel) {
+            self.tunnels.redirect(id, user.teid, user.address);
+        }
+        Ok(session.sgw_teid)
     }
 
     /// A datagram of GTP-U.

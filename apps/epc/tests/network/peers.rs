@@ -1,7 +1,7 @@
 //! Peers of GTP-C that restart, move, go, and use numbers again: what gateways make of it
 //! (TS 23.007 18, TS 29.274 7.6).
 
-use crate::world::{ByApplication, FIRST, Kind, PGW, SGW, World};
+use crate::world::{ByApplication, FIRST, Kind, PGW, SECOND, SGW, World};
 use linerate_epc::Link;
 use linerate_epc::gtp::{Contents, put, put_f_teid};
 use linerate_wire::gtpc::ie::{self, FTeid, Imsi, interface};
@@ -71,6 +71,71 @@ fn last(world: &mut Net, kind: Kind) -> (u32, Option<ie::Cause>, Option<FTeid>) 
 
 fn pgw_sessions(world: &mut Net) -> u64 {
     Net::sum(&mut world.pgw, |pgw| pgw.sessions() as u64)
+}
+
+#[test]
+fn ts_23_401_5_5_1_1_3_a_session_that_moves_depends_on_its_new_sgw() {
+    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 9);
+    let mut world = Net::unconnected(72, 1, 4);
+    world.record = Some(Vec::new());
+    let create = Create {
+        user: FIRST,
+        sequence: 1,
+        teid: 11,
+        address: SGW,
+        recovery: Some(1),
+    };
+    world.deliver(Kind::Pgw, at(SGW), create.bytes());
+    let id = last(&mut world, Kind::Pgw).2.unwrap().teid;
+    let moved = request(message::MODIFY_BEARER_REQUEST, id, 1, |to| {
+        let own = FTeid::v4(interface::S5C_SGW, 22, OTHER.octets());
+        put_f_teid(to, 0, &own);
+        to.ie(ie::RECOVERY, 0, &[5]);
+    });
+    world.deliver(Kind::Pgw, at(OTHER), moved);
+    // The answer is for the new end.
+    let (teid, cause, _) = last(&mut world, Kind::Pgw);
+    assert_eq!((teid, cause.unwrap().value), (22, ie::cause::ACCEPTED));
+    let echo = |world: &mut Net, from, restarts: u8| {
+        let mut room = [0; 400];
+        let mut to = Writer::new(&mut room, message::ECHO_REQUEST, None, restarts.into());
+        to.ie(ie::RECOVERY, 0, &[restarts]);
+        world.deliver(Kind::Pgw, at(from), to.finish().unwrap().to_vec());
+        world.run(SECOND);
+        pgw_sessions(world)
+    };
+    assert_eq!(echo(&mut world, OTHER, 5), 1);
+    assert_eq!(echo(&mut world, SGW, 2), 1, "of the SGW that it left");
+    assert_eq!(echo(&mut world, OTHER, 6), 0, "of the one that has it");
+}
+
+#[test]
+fn a_modification_that_is_refused_moves_nothing() {
+    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 0, 1, 9);
+    let mut world = Net::unconnected(73, 1, 4);
+    world.record = Some(Vec::new());
+    let create = Create {
+        user: FIRST,
+        sequence: 1,
+        teid: 11,
+        address: SGW,
+        recovery: Some(1),
+    };
+    world.deliver(Kind::Pgw, at(SGW), create.bytes());
+    let id = last(&mut world, Kind::Pgw).2.unwrap().teid;
+    // Of another bearer than there is.
+    let moved = request(message::MODIFY_BEARER_REQUEST, id, 2, |to| {
+        let own = FTeid::v4(interface::S5C_SGW, 22, OTHER.octets());
+        put_f_teid(to, 0, &own);
+        to.group(ie::BEARER_CONTEXT, 0, |bearer| bearer.ie(ie::EBI, 0, &[6]));
+    });
+    world.deliver(Kind::Pgw, at(OTHER), moved);
+    let (_, cause, _) = last(&mut world, Kind::Pgw);
+    assert_eq!(cause.unwrap().value, ie::cause::CONTEXT_NOT_FOUND);
+    let delete = request(message::DELETE_SESSION_REQUEST, id, 3, |_| {});
+    world.deliver(Kind::Pgw, at(SGW), delete);
+    let (teid, cause, _) = last(&mut world, Kind::Pgw);
+    assert_eq!((teid, cause.unwrap().value), (11, ie::cause::ACCEPTED));
 }
 
 #[test]

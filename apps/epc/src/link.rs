@@ -44,6 +44,8 @@ pub enum Owner {
 pub enum Notice {
     /// The peer of that address restarted with this counter (TS 23.007): its sessions are gone.
     Restarted(Ipv4Addr, u8),
+    /// The peer of that address, with which sessions are made, says this restart counter.
+    Counter(Ipv4Addr, u8),
     /// The peer of that address does not answer echoes.
     Unreachable(Ipv4Addr),
     /// A connection is open.

@@ -351,7 +351,11 @@ impl Node for Mme {
 
     fn notice(&mut self, now_ns: u64, notice: Notice, out: &mut impl Sink) {
         match notice {
-            Notice::Restarted(address, restarts) => self.heard(address, restarts, out),
+            Notice::Restarted(..) | Notice::Counter(..) => {
+                if self.gtp.told(now_ns, notice) {
+                    self.sweep = Some(0);
+                }
+            }
             Notice::Unreachable(_) => {}
             Notice::Opened(link) if link == self.hss_link => {
                 let who = &self.config.who;

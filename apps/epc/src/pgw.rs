@@ -398,9 +398,9 @@ impl Node for Pgw {
         }
     }
 
-    fn notice(&mut self, _: u64, notice: Notice, out: &mut impl Sink) {
-        if let Notice::Restarted(address, restarts) = notice {
-            self.heard(address, restarts, out);
+    fn notice(&mut self, now_ns: u64, notice: Notice, _: &mut impl Sink) {
+        if self.gtp.told(now_ns, notice) {
+            self.sessions.doubt();
         }
     }
 

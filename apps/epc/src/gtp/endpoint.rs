@@ -270,13 +270,30 @@ impl<P: Copy + Default> Endpoint<P> {
         Some(Arrived::Counter(restarts))
     }
 
-    /// Takes a restart counter of a peer; a restart is told to the other cores, and true.
+    /// Takes a restart counter of a peer; what is new in it is told to the other cores. Whether the
+    /// peer has restarted.
     pub fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) -> bool {
-        let is_restart = self.paths.heard(address, restarts) == Heard::Restarted;
-        if is_restart {
-            out.tell(Notice::Restarted(address, restarts));
+        let heard = self.paths.heard(address, restarts);
+        match heard {
+            Heard::Same => {}
+            Heard::First => out.tell(Notice::Counter(address, restarts)),
+            Heard::Restarted => out.tell(Notice::Restarted(address, restarts)),
         }
-        is_restart
+        heard == Heard::Restarted
+    }
+
+    /// Takes what another core tells of a peer, with which sessions may be made here, too. Whether
+    /// that is a restart.
+    pub fn told(&mut self, now_ns: u64, notice: Notice) -> bool {
+        match notice {
+            Notice::Counter(address, restarts) => {
+                // Without room it stays a stranger.
+                self.paths.epoch(now_ns / MS, address);
+                self.paths.heard(address, restarts) == Heard::Restarted
+            }
+            Notice::Restarted(address, restarts) => self.paths.restarted(address, restarts),
+            _ => false,
+        }
     }
 
     /// Sends a request, and waits for its answer: its sequence number. `None`, and counted, when
@@ -460,6 +477,10 @@ impl<P: Copy + Default> Endpoint<P> {
             let peer = self.paths.peers()[at];
             if peer.is_asked || peer.echo_ms > now_ns / MS {
                 continue;
+            }
+            // Again to cores that have missed it.
+            if let Some(restarts) = peer.restarts {
+                out.tell(Notice::Counter(peer.address, restarts));
             }
             let wait = Wait::Echo(peer.address);
             let begun = self.pending.begin(now_ns / MS, self.config.patience, wait);

@@ -3,6 +3,9 @@
 //! TS 23.007 18: each node has a counter that grows with each restart, and says it in echoes and in
 //! the first messages of sessions. A greater one means that all that the peer knew is lost. A
 //! smaller one, by wrapping comparison, was sent before the last: it is ignored.
+//!
+//! A peer says its counter once, to whichever core that message comes, and restarts for all: each
+//! core tells the others what it hears first, and all know the same peers.
 
 use std::net::Ipv4Addr;
 
@@ -24,11 +27,20 @@ pub struct Peer {
     pub(crate) is_asked: bool,
 }
 
+impl Peer {
+    fn restart(&mut self, restarts: u8) {
+        self.restarts = Some(restarts);
+        self.epoch = self.epoch.wrapping_add(1);
+    }
+}
+
 /// What a counter said.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// Nothing new.
+    /// Nothing new, or from a stranger.
     Same,
+    /// The first counter of a peer.
+    First,
     /// The peer restarted: sessions of older epochs are gone.
     Restarted,
 }
@@ -111,14 +123,25 @@ impl Paths {
         peer.is_up = true;
         let Some(known) = peer.restarts else {
             peer.restarts = Some(restarts);
-            return Heard::Same;
+            return Heard::First;
         };
         if !matches!(restarts.wrapping_sub(known), 1..=127) {
             return Heard::Same;
         }
-        peer.restarts = Some(restarts);
-        peer.epoch = peer.epoch.wrapping_add(1);
+        peer.restart(restarts);
         Heard::Restarted
+    }
+
+    /// Another core knows that a peer restarted, and says this counter; whether that is new.
+    pub fn restarted(&mut self, address: Ipv4Addr, restarts: u8) -> bool {
+        let heard = self.heard(address, restarts);
+        if heard == Heard::First {
+            // What it said before has not come here.
+            let mut peers = self.peers.iter_mut();
+            let peer = peers.find(|peer| peer.address == address);
+            peer.into_iter().for_each(|peer| peer.restart(restarts));
+        }
+        heard != Heard::Same
     }
 }
 
@@ -134,9 +157,22 @@ mod tests {
         assert_eq!(paths.epoch(0, peer), Some(0));
         assert_eq!(paths.epoch(0, Ipv4Addr::new(10, 0, 0, 2)), None); // no room
         let said = [254, 254, 255, 254, 1, 255, 1];
-        let heard = said.map(|restarts| paths.heard(peer, restarts) == Heard::Restarted);
-        assert_eq!(heard, [false, false, true, false, true, false, false]);
+        let heard = said.map(|restarts| paths.heard(peer, restarts));
+        let (first, same, restarted) = (Heard::First, Heard::Same, Heard::Restarted);
+        assert_eq!(heard, [first, same, restarted, same, restarted, same, same]);
         assert_eq!(paths.epoch(0, peer), Some(2));
         assert!(paths.is_current(peer, 2) && !paths.is_current(peer, 1));
+    }
+
+    #[test]
+    fn ts_23_007_18_what_another_core_knows_of_a_restart_needs_no_counter_of_before() {
+        let peer = Ipv4Addr::new(10, 0, 0, 1);
+        let mut paths = Paths::new(1, None);
+        assert!(!paths.restarted(peer, 7)); // a stranger
+        assert_eq!(paths.epoch(0, peer), Some(0));
+        assert!(paths.restarted(peer, 7) && !paths.restarted(peer, 7));
+        assert_eq!(paths.epoch(0, peer), Some(1));
+        assert!(paths.restarted(peer, 8) && !paths.restarted(peer, 7));
+        assert_eq!(paths.epoch(0, peer), Some(2));
     }
 }

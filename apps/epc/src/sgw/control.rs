@@ -123,10 +123,10 @@ impl Sgw {
 
         let mme_address = Ipv4Addr::from(mme.address);
         let (mme_epoch, is_restart) = self.gtp.peer(now_ns, mme_address, found.recovery, out)?;
-        let (pgw_epoch, _) = self.gtp.peer(now_ns, pgw_address, None, out)?;
         if is_restart {
             self.sessions.doubt();
         }
+        let (pgw_epoch, _) = self.gtp.peer(now_ns, pgw_address, None, out)?;
         // TS 29.274 7.2.1: a session of the same user is replaced.
         if let Some(old) = self.sessions.of_user(&imsi.bytes()) {
             self.remove(old);

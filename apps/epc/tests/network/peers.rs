@@ -1,7 +1,7 @@
 //! Peers of GTP-C that restart, move, go, and use numbers again: what gateways make of it
 //! (TS 23.007 18, TS 29.274 7.6).
 
-use crate::world::{ByApplication, FIRST, Kind, PGW, SECOND, SGW, World};
+use crate::world::{ByApplication, FIRST, Kind, MME, PGW, SECOND, SGW, World};
 use linerate_epc::Link;
 use linerate_epc::gtp::{Contents, put, put_f_teid};
 use linerate_wire::gtpc::ie::{self, FTeid, Imsi, interface};
@@ -58,6 +58,12 @@ fn at(address: Ipv4Addr) -> Link {
     Link::Gtpc(SocketAddrV4::new(address, gtpc::PORT))
 }
 
+/// Users of a core, without end.
+fn users_of(world: &Net, core: u8) -> impl Iterator<Item = u64> + use<> {
+    let cores = world.cores;
+    (FIRST..).filter(move |user| cores.owner(Imsi::new(*user, 15).unwrap()) == core)
+}
+
 /// The header's identifier and the contents of the last message of GTP-C that a node has said.
 fn last(world: &mut Net, kind: Kind) -> (u32, Option<ie::Cause>, Option<FTeid>) {
     let record = world.record.as_ref().unwrap();
@@ -69,8 +75,57 @@ fn last(world: &mut Net, kind: Kind) -> (u32, Option<ie::Cause>, Option<FTeid>) 
     (gtpc.teid().unwrap(), found.cause, found.gateway)
 }
 
+fn sgw_sessions(world: &mut Net) -> u64 {
+    Net::sum(&mut world.sgw, |sgw| sgw.sessions() as u64)
+}
+
 fn pgw_sessions(world: &mut Net) -> u64 {
     Net::sum(&mut world.pgw, |pgw| pgw.sessions() as u64)
+}
+
+#[test]
+fn ts_23_007_18_a_counter_that_one_core_has_heard_all_know() {
+    let mut world = Net::unconnected(70, 2, 16);
+    let create = |world: &mut Net, user: u64, recovery| {
+        let create = Create {
+            user,
+            sequence: user as u32 & 0xffff,
+            teid: user as u32,
+            address: MME,
+            recovery,
+        };
+        world.deliver(Kind::Sgw, at(MME), create.bytes());
+        world.run(SECOND);
+    };
+    // The peer says its counter once: it does not know of cores.
+    let (mut first, mut second) = (users_of(&world, 0), users_of(&world, 1));
+    create(&mut world, first.next().unwrap(), Some(1));
+    create(&mut world, second.next().unwrap(), None);
+    assert_eq!(sgw_sessions(&mut world), 2);
+    create(&mut world, second.next().unwrap(), Some(2));
+    assert_eq!(sgw_sessions(&mut world), 1);
+    assert_eq!(Net::sum(&mut world.sgw, |sgw| sgw.counts.lost), 2);
+    create(&mut world, first.next().unwrap(), Some(3));
+    assert_eq!(sgw_sessions(&mut world), 1);
+}
+
+#[test]
+fn ts_23_007_18_a_peer_of_another_core_is_asked_by_the_first() {
+    let mut world = Net::unconnected(71, 2, 16);
+    let user = users_of(&world, 1).next().unwrap();
+    let create = Create {
+        user,
+        sequence: 1,
+        teid: 1,
+        address: MME,
+        recovery: Some(1),
+    };
+    world.deliver(Kind::Sgw, at(MME), create.bytes());
+    world.run(SECOND);
+    assert_eq!(sgw_sessions(&mut world), 1);
+    world.mme = Net::make_mme(2, 16, 2, world.now);
+    world.run(70 * SECOND);
+    assert_eq!(sgw_sessions(&mut world), 0);
 }
 
 #[test]

@@ -28,6 +28,7 @@ const OPENED: u8 = 2;
 const CLOSED: u8 = 3;
 const RESTARTED: u8 = 4;
 const UNREACHABLE: u8 = 5;
+const COUNTER: u8 = 6;
 
 impl Parcel {
     /// The head.
@@ -54,6 +55,7 @@ impl Parcel {
             Self::Notice(Notice::Opened(link)) => of_link(OPENED, link),
             Self::Notice(Notice::Closed(link)) => of_link(CLOSED, link),
             Self::Notice(Notice::Restarted(peer, restarts)) => of_peer(RESTARTED, peer, restarts),
+            Self::Notice(Notice::Counter(peer, restarts)) => of_peer(COUNTER, peer, restarts),
             Self::Notice(Notice::Unreachable(peer)) => of_peer(UNREACHABLE, peer, 0),
         }
     }
@@ -80,6 +82,7 @@ impl Parcel {
             OPENED => Self::Notice(Notice::Opened(link()?)),
             CLOSED => Self::Notice(Notice::Closed(link()?)),
             RESTARTED => Self::Notice(Notice::Restarted(address, n)),
+            COUNTER => Self::Notice(Notice::Counter(address, n)),
             UNREACHABLE => Self::Notice(Notice::Unreachable(address)),
             _ => return None,
         };
@@ -108,7 +111,11 @@ mod tests {
             [Parcel::Message(link), Parcel::Send(link), opened, closed]
         });
         let peer = *at.ip();
-        let of_peers = [Notice::Restarted(peer, 255), Notice::Unreachable(peer)];
+        let of_peers = [
+            Notice::Restarted(peer, 255),
+            Notice::Counter(peer, 7),
+            Notice::Unreachable(peer),
+        ];
         let mut count = 0;
         for parcel in of_links.chain(of_peers.map(Parcel::Notice)) {
             let mut bytes = [&parcel.write()[..], b"abc"].concat();
@@ -116,13 +123,13 @@ mod tests {
             assert_eq!((read, &*message), (parcel, &b"abc"[..]));
             count += 1;
         }
-        assert_eq!(count, 26);
+        assert_eq!(count, 27);
     }
 
     #[test]
     fn what_nobody_wrote_is_none() {
         assert_eq!(Parcel::read(&mut [0; HEAD - 1]), None);
-        assert_eq!(Parcel::read(&mut [6; HEAD]), None);
+        assert_eq!(Parcel::read(&mut [7; HEAD]), None);
         assert_eq!(Parcel::read(&mut [0, 6, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

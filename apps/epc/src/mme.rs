@@ -178,8 +178,13 @@ impl Mme {
         }
         let (users, secret) = (config.users, config.secret);
         let index = ExactConfig::new("mme users", users, Seed::random());
+        let mut gtp = Endpoint::new(config.control.clone(), cores, core, now_ns)?;
+        // The one peer, which keeps its place.
+        let sgw = *config.sgw.ip();
+        gtp.paths.epoch(Self::now_ms(now_ns), sgw);
+        gtp.paths.hold(sgw);
         Ok(Self {
-            gtp: Endpoint::new(config.control.clone(), cores, core, now_ns)?,
+            gtp,
             hss: Connection::default(),
             hss_link: hss,
             users: Records::new("mme users", users, cores, core, secret)?,

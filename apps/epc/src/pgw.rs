@@ -133,9 +133,11 @@ impl Pgw {
         }
     }
 
-    fn remove(&mut self, id: u32) -> bool {
+    fn remove(&mut self, id: u32) {
         self.tunnels.close(id);
-        self.sessions.remove(id).is_some()
+        if let Some(session) = self.sessions.remove(id) {
+            self.gtp.paths.release(session.sgw.into());
+        }
     }
 
     fn request(
@@ -235,6 +237,7 @@ impl Pgw {
         // As many sessions as addresses: with no place there is no address either.
         let occupied = Cause::new(cause::ADDRESSES_OCCUPIED);
         let id = self.sessions.insert(session).map_err(|_| occupied)?;
+        self.gtp.paths.hold(address);
         let user = self.tunnels.open(id, sgw_user.teid, sgw_user.address);
         self.counts.created += 1;
 
@@ -286,6 +289,8 @@ impl Pgw {
             if is_restart {
                 self.sessions.doubt();
             }
+            self.gtp.paths.hold(address);
+            self.gtp.paths.release(session.sgw.into());
             (session.sgw, session.sgw_teid) = (address.into(), control.teid);
             session.epoch = epoch;
         }

@@ -193,6 +193,9 @@ impl Sgw {
         self.counts.buffer_drops += self.buffers.clear(&mut session.queue);
         self.gtp.end(session.request);
         self.gtp.end(session.notification);
+        for peer in [session.mme, session.pgw] {
+            self.gtp.paths.release(peer.address.into());
+        }
     }
 
     /// Forgets the base station's end of a session.

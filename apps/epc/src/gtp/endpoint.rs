@@ -420,7 +420,7 @@ impl<P: Copy + Default> Endpoint<P> {
     /// the request; true: that says that it has restarted.
     ///
     /// # Errors
-    /// No Resources Available: so many peers are known as may be.
+    /// No Resources Available: as many peers as may be known have sessions.
     pub fn peer(
         &mut self,
         now_ns: u64,

@@ -6,6 +6,9 @@
 //!
 //! A peer says its counter once, to whichever core that message comes, and restarts for all: each
 //! core tells the others what it hears first, and all know the same peers.
+//!
+//! A new peer takes a free place, or that of the one that has been silent longest of those without
+//! sessions here: so many that come and go do not keep others out.
 
 use std::net::Ipv4Addr;
 
@@ -21,6 +24,10 @@ pub struct Peer {
     pub epoch: u16,
     /// Whether it answered the last echo, or spoke since.
     pub is_up: bool,
+    /// Sessions of this core with it.
+    pub sessions: u32,
+    /// When it said something last, or was learnt, in milliseconds.
+    heard_ms: u64,
     /// When to ask again, in milliseconds.
     pub(crate) echo_ms: u64,
     /// An echo request is under way.
@@ -80,30 +87,56 @@ impl Paths {
     /// The epoch of a peer, which is learnt if there is room: called for peers that sessions are
     /// made with, so that what strangers send takes none. `None`: there is no room.
     pub fn epoch(&mut self, now_ms: u64, address: Ipv4Addr) -> Option<u16> {
-        if let Some(peer) = self.peers.iter().find(|peer| peer.address == address) {
+        if let Some(peer) = self.find(address) {
             return Some(peer.epoch);
         }
-        if self.peers.len() == self.most {
-            return None;
-        }
-        self.peers.push(Peer {
+        let peer = Peer {
             address,
             restarts: None,
             epoch: 0,
             is_up: true,
+            sessions: 0,
+            heard_ms: now_ms,
             echo_ms: now_ms + self.every_ms.unwrap_or_default(),
             is_asked: false,
-        });
+        };
+        if self.peers.len() < self.most {
+            self.peers.push(peer);
+            return Some(0);
+        }
+        let unused = self.peers.iter_mut().filter(|peer| peer.sessions == 0);
+        let place = unused.min_by_key(|peer| peer.heard_ms)?;
+        *place = peer;
         Some(0)
+    }
+
+    fn find(&mut self, address: Ipv4Addr) -> Option<&mut Peer> {
+        self.peers.iter_mut().find(|peer| peer.address == address)
+    }
+
+    /// A session is made with a peer, whose place is its own as long as there is one.
+    pub fn hold(&mut self, address: Ipv4Addr) {
+        if let Some(peer) = self.find(address) {
+            peer.sessions += 1;
+        }
+    }
+
+    /// A session with a peer is over.
+    pub fn release(&mut self, address: Ipv4Addr) {
+        if let Some(peer) = self.find(address) {
+            peer.sessions = peer.sessions.saturating_sub(1);
+        }
     }
 
     /// An echo was answered, or was not.
     pub(crate) fn answered(&mut self, now_ms: u64, address: Ipv4Addr, is_up: bool) {
         let every_ms = self.every_ms.unwrap_or_default();
-        let mut peers = self.peers.iter_mut();
-        if let Some(peer) = peers.find(|peer| peer.address == address) {
+        if let Some(peer) = self.find(address) {
             (peer.is_asked, peer.is_up) = (false, is_up);
             peer.echo_ms = now_ms + every_ms;
+            if is_up {
+                peer.heard_ms = now_ms;
+            }
         }
     }
 
@@ -116,8 +149,7 @@ impl Paths {
 
     /// Takes a counter that a peer said. Strangers' are ignored.
     pub fn heard(&mut self, address: Ipv4Addr, restarts: u8) -> Heard {
-        let mut peers = self.peers.iter_mut();
-        let Some(peer) = peers.find(|peer| peer.address == address) else {
+        let Some(peer) = self.find(address) else {
             return Heard::Same;
         };
         peer.is_up = true;
@@ -137,9 +169,9 @@ impl Paths {
         let heard = self.heard(address, restarts);
         if heard == Heard::First {
             // What it said before has not come here.
-            let mut peers = self.peers.iter_mut();
-            let peer = peers.find(|peer| peer.address == address);
-            peer.into_iter().for_each(|peer| peer.restart(restarts));
+            self.find(address)
+                .into_iter()
+                .for_each(|peer| peer.restart(restarts));
         }
         heard != Heard::Same
     }
@@ -155,7 +187,6 @@ mod tests {
         let mut paths = Paths::new(1, None);
         assert_eq!(paths.heard(peer, 7), Heard::Same); // a stranger
         assert_eq!(paths.epoch(0, peer), Some(0));
-        assert_eq!(paths.epoch(0, Ipv4Addr::new(10, 0, 0, 2)), None); // no room
         let said = [254, 254, 255, 254, 1, 255, 1];
         let heard = said.map(|restarts| paths.heard(peer, restarts));
         let (first, same, restarted) = (Heard::First, Heard::Same, Heard::Restarted);
@@ -174,5 +205,29 @@ mod tests {
         assert_eq!(paths.epoch(0, peer), Some(1));
         assert!(paths.restarted(peer, 8) && !paths.restarted(peer, 7));
         assert_eq!(paths.epoch(0, peer), Some(2));
+    }
+
+    #[test]
+    fn who_has_no_sessions_and_is_silent_gives_its_place_to_another() {
+        let [one, two, three, four] = [1, 2, 3, 4].map(|last| Ipv4Addr::new(10, 0, 0, last));
+        let mut paths = Paths::new(2, None);
+        for peer in [one, two] {
+            assert_eq!(paths.epoch(0, peer), Some(0));
+            paths.hold(peer);
+            paths.heard(peer, 1);
+            assert_eq!(paths.heard(peer, 2), Heard::Restarted);
+        }
+        assert_eq!(paths.epoch(1, three), None);
+        paths.release(one);
+        paths.release(two);
+        paths.answered(2, one, true);
+        paths.answered(3, two, false);
+        assert_eq!(paths.epoch(4, three), Some(0));
+        assert!(paths.is_current(one, 1) && !paths.is_current(two, 1));
+        paths.hold(one);
+        assert_eq!(paths.epoch(5, four), Some(0));
+        paths.hold(four);
+        assert_eq!(paths.epoch(6, two), None);
+        assert!(paths.is_current(one, 1) && paths.is_current(four, 0));
     }
 }

@@ -2,6 +2,7 @@
 
 use super::{About, Peer, Session, Sgw, State};
 use crate::answers::Ask;
+use crate::gtp::sessions::Session as _;
 use crate::gtp::{Contents, Refusal, missing, put_cause, put_f_teid, refusal};
 use crate::link::Sink;
 use crate::s1::Tunnel;
@@ -127,11 +128,6 @@ impl Sgw {
             self.sessions.doubt();
         }
         let (pgw_epoch, _) = self.gtp.peer(now_ns, pgw_address, None, out)?;
-        // TS 29.274 7.2.1: a session of the same user is replaced.
-        if let Some(old) = self.sessions.of_user(&imsi.bytes()) {
-            self.remove(old);
-            self.counts.replaced += 1;
-        }
         let session = Session {
             imsi: imsi.bytes(),
             mme: Peer {
@@ -148,12 +144,24 @@ impl Sgw {
             ask,
             ..Session::default()
         };
+        // Of one place that was free, the PGW may have it that the MME had just taken.
+        if !session.stands(&self.gtp.paths) {
+            return Err(Cause::new(cause::NO_RESOURCES));
+        }
+        // TS 29.274 7.2.1: a session of the same user is replaced.
+        if let Some(old) = self.sessions.of_user(&imsi.bytes()) {
+            self.remove(old);
+            self.counts.replaced += 1;
+        }
         let to = (
             session.pgw.socket(),
             message::CREATE_SESSION_REQUEST,
             pgw.teid,
         );
         let id = self.sessions.insert(session)?;
+        for peer in [session.mme, session.pgw] {
+            self.gtp.paths.hold(peer.address.into());
+        }
         let own = FTeid::v4(
             interface::S5C_SGW,
             id,

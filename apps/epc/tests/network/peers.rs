@@ -222,3 +222,28 @@ fn ts_29_274_7_6_a_number_for_another_session_is_another_request() {
     assert_eq!(pgw_sessions(&mut world), 0);
     assert_eq!(Net::sum(&mut world.pgw, |pgw| pgw.counts.deleted), 2);
 }
+
+#[test]
+fn a_peer_without_sessions_gives_its_place_to_another() {
+    let mut world = Net::unconnected(75, 1, 4);
+    for n in 0..100 {
+        // The session of before is replaced: none has more than one.
+        let create = Create {
+            user: FIRST,
+            sequence: n,
+            teid: n + 1,
+            address: Ipv4Addr::new(10, 9, 0, n as u8),
+            recovery: Some(1),
+        };
+        world.deliver(Kind::Sgw, at(MME), create.bytes());
+        world.run(SECOND);
+        let refused = Net::sum(&mut world.sgw, |sgw| sgw.control().0.refusals);
+        assert_eq!((refused, sgw_sessions(&mut world)), (0, 1), "peer {n}");
+    }
+    let peers = |sgw: &linerate_epc::sgw::Sgw| sgw.control().1.peers().len() as u64;
+    assert!(Net::sum(&mut world.sgw, peers) <= 64);
+    // The gateway behind, which all of them have used, is still known.
+    world.pgw = Net::make_pgw(1, 4, 2, world.now);
+    world.run(70 * SECOND);
+    assert_eq!(sgw_sessions(&mut world), 0);
+}

@@ -120,6 +120,8 @@ struct User {
     /// The base station and its identifier of the user; the latter 0: none.
     station: u16,
     station_id: u32,
+    /// Which of the base stations that have had that number.
+    opened: u32,
     tac: u16,
     cell: u32,
     xres: [u8; 8],
@@ -141,6 +143,14 @@ struct User {
     ends_by: u8,
 }
 
+/// A number of base stations' connections.
+#[derive(Clone, Copy, Default)]
+struct Station {
+    is_open: bool,
+    /// How often it was opened: each time by another base station, which has no users.
+    opened: u32,
+}
+
 /// What a pending answer is about: a user, whose state says what.
 #[derive(Clone, Copy, Default)]
 struct About(u32);
@@ -153,8 +163,9 @@ pub struct Mme {
     hss_link: Link,
     users: Records<User>,
     by_imsi: Exact<8, [u8; 4]>,
-    /// Base stations, by connection: whether it is there.
-    stations: Box<[bool]>,
+    /// Base stations, by connection.
+    stations: Box<[Station]>,
+    /// Where the search for users whose SGW restarted or whose base station is gone is.
     sweep: Option<usize>,
     /// What was counted.
     pub counts: MmeCounts,
@@ -189,7 +200,7 @@ impl Mme {
             hss_link: hss,
             users: Records::new("mme users", users, cores, core, secret)?,
             by_imsi: Exact::new(&index)?,
-            stations: vec![false; config.stations.into()].into(),
+            stations: vec![Station::default(); config.stations.into()].into(),
             sweep: None,
             counts: MmeCounts::default(),
             config: config.clone(),
@@ -233,10 +244,28 @@ impl Mme {
         out.send(Link::S1(station), message.write(&mut room));
     }
 
+    /// Whether a user has a connection, and the base station is still there.
+    fn has_station(&self, user: &User) -> bool {
+        let station = self.stations.get(usize::from(user.station));
+        let is_it = |station: &Station| station.is_open && station.opened == user.opened;
+        user.station_id != 0 && station.is_some_and(is_it)
+    }
+
+    /// A base station is there, or is gone: users of another one of that number are looked for.
+    fn station_is(&mut self, number: u16, is_open: bool) {
+        if let Some(station) = self.stations.get_mut(usize::from(number)) {
+            let was_open = std::mem::replace(&mut station.is_open, is_open);
+            station.opened = station.opened.wrapping_add(is_open.into());
+            if was_open {
+                self.sweep = Some(0);
+            }
+        }
+    }
+
     /// Sends a message about a user to its base station, if it has one.
     fn to_user(&self, id: u32, kind: Kind, out: &mut impl Sink, fill: impl FnOnce(&mut Message)) {
         if let Some(user) = self.users.get(id)
-            && user.station_id != 0
+            && self.has_station(user)
         {
             let mut message = Message::new(kind, user.station_id, id);
             fill(&mut message);
@@ -284,9 +313,10 @@ impl Mme {
         }
     }
 
-    /// Looks on for users whose SGW restarted or whose base station is gone.
-    fn look_on(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) {
-        let Some(start) = self.sweep else { return };
+    /// Looks on for users whose SGW restarted or whose base station is gone. False: as many
+    /// requests as may be are in flight; it goes on when one of them is over.
+    fn look_on(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> bool {
+        let Some(start) = self.sweep else { return true };
         let end = (start + budget).min(self.users.capacity());
         for at in start..end {
             let Some((id, user)) = self.users.at(at) else {
@@ -301,11 +331,16 @@ impl Mme {
                     message.cause = Some(cause::NETWORK_FAILURE);
                 });
                 self.remove(id);
-            } else if user.station_id != 0 && !self.stations[usize::from(user.station)] {
-                self.station_lost(now_ns, id, out);
+            } else if user.station_id != 0
+                && !self.has_station(user)
+                && !self.station_lost(now_ns, id, out)
+            {
+                self.sweep = Some(at);
+                return false;
             }
         }
         self.sweep = (end < self.users.capacity()).then_some(end);
+        true
     }
 
     fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) {
@@ -367,33 +402,24 @@ impl Node for Mme {
                 self.hss.opened(now_ns, link, who, true, out);
             }
             Notice::Closed(link) if link == self.hss_link => self.hss.closed(),
-            Notice::Opened(Link::S1(station)) => {
-                if let Some(place) = self.stations.get_mut(usize::from(station)) {
-                    *place = true;
-                }
-            }
-            Notice::Closed(Link::S1(station)) => {
-                if let Some(place) = self.stations.get_mut(usize::from(station)) {
-                    *place = false;
-                    self.sweep = Some(0);
-                }
-            }
+            Notice::Opened(Link::S1(station)) => self.station_is(station, true),
+            Notice::Closed(Link::S1(station)) => self.station_is(station, false),
             Notice::Opened(_) | Notice::Closed(_) => {}
         }
     }
 
     fn poll(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> Option<u64> {
-        self.look_on(now_ns, budget, out);
         let mut left = budget;
         while let Some((sequence, About(id), again)) = self.gtp.poll(now_ns, &mut left, out) {
             self.overdue(now_ns, id, sequence, again, out);
         }
+        let goes_on = self.look_on(now_ns, budget, out);
         let (who, silence_ms) = (&self.config.who, self.config.silence_ms);
         let watchdog = self.hss.poll(now_ns, self.hss_link, who, silence_ms, out);
         let next = self.gtp.next_ns().into_iter().chain(watchdog);
         match self.sweep {
-            Some(_) => Some(now_ns),
-            None => next.min(),
+            Some(_) if goes_on => Some(now_ns),
+            _ => next.min(),
         }
     }
 }

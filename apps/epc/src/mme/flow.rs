@@ -18,6 +18,14 @@ impl Mme {
         out: &mut impl Sink,
     ) {
         let id = message.mme_id;
+        // That it is there is told once, and a telling may be lost.
+        if self
+            .stations
+            .get(usize::from(station))
+            .is_some_and(|known| !known.is_open)
+        {
+            self.station_is(station, true);
+        }
         match message.kind {
             Kind::Setup => {
                 let mut answer = Message::new(Kind::SetupAnswer, 0, 0);
@@ -35,7 +43,8 @@ impl Mme {
         // All else is about the connection of a user that has one, at that base station.
         let user = self.users.get(id).copied();
         let user = user.filter(|user| {
-            (user.station, user.station_id) == (station, message.station_id) && user.station_id != 0
+            let is_it = (user.station, user.station_id) == (station, message.station_id);
+            is_it && self.has_station(user)
         });
         let Some(user) = user else {
             // Of a user that is gone, that is all right. Otherwise a base station that has what we
@@ -65,12 +74,21 @@ impl Mme {
                 }
                 _ => self.end(now_ns, id, cause::NO_RESOURCES, out),
             },
-            (Kind::ReleaseRequest, State::Connected) => self.release(now_ns, id, out),
+            (Kind::ReleaseRequest, State::Connected) => {
+                // Where too much is in flight, the base station asks again.
+                self.release(now_ns, id, out);
+            }
             (Kind::ReleaseAnswer, State::Released) => self.idle(now_ns, id, out),
             (Kind::Detach, State::Deleting | State::Purging) => {}
             (Kind::Detach, _) => self.end(now_ns, id, cause::DETACHED, out),
             _ => self.counts.unexpected += 1,
         }
+    }
+
+    /// Which of the base stations with that number is there.
+    fn opened(&self, station: u16) -> u32 {
+        let station = self.stations.get(usize::from(station));
+        station.map_or(0, |station| station.opened)
     }
 
     fn reject(&mut self, station: u16, station_id: u32, why: u8, out: &mut impl Sink) {
@@ -107,7 +125,8 @@ impl Mme {
         let known = self.by_imsi.lookup(&imsi.bytes()).map(u32::from_be_bytes);
         let old = known.and_then(|id| Some((id, *self.users.get(id)?)));
         if let Some((id, user)) = old {
-            let is_same = (user.station, user.station_id) == (station, station_id);
+            let is_same =
+                (user.station, user.station_id) == (station, station_id) && self.has_station(&user);
             if is_same && !matches!(user.state, State::Connected | State::Deleting) {
                 return; // the same, again
             }
@@ -125,6 +144,7 @@ impl Mme {
             imsi: imsi.bytes(),
             station,
             station_id,
+            opened: self.opened(station),
             tac: message.tac.unwrap_or_default(),
             cell: message.cell.unwrap_or_default(),
             ..User::default()
@@ -227,6 +247,7 @@ impl Mme {
             return;
         }
         let id = message.tmsi.unwrap_or_default();
+        let opened = self.opened(station);
         let Some(user) = self.users.get_mut(id) else {
             // The user attaches again.
             return self.reject(station, station_id, cause::UNKNOWN_USER, out);
@@ -234,14 +255,15 @@ impl Mme {
         match user.state {
             State::Idle | State::Paging => {}
             State::Context | State::Modifying
-                if (user.station, user.station_id) == (station, station_id) =>
+                if (user.station, user.station_id, user.opened)
+                    == (station, station_id, opened) =>
             {
                 return; // the same, again
             }
             // It crosses with something else that is done: the user asks again.
             _ => return self.reject(station, station_id, cause::CONGESTION, out),
         }
-        (user.station, user.station_id) = (station, station_id);
+        (user.station, user.station_id, user.opened) = (station, station_id, opened);
         user.tac = message.tac.unwrap_or(user.tac);
         user.cell = message.cell.unwrap_or(user.cell);
         self.counts.services += 1;
@@ -286,7 +308,7 @@ impl Mme {
         paging.tmsi = Some(id);
         let others = (0..self.stations.len() as u16).filter(|station| *station != last);
         for station in std::iter::once(last).chain(others) {
-            if self.stations[usize::from(station)] {
+            if self.stations[usize::from(station)].is_open {
                 self.s1(station, &paging, out);
             }
         }
@@ -294,7 +316,7 @@ impl Mme {
 
     fn detach_idle(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
         let id = message.tmsi.unwrap_or_default();
-        let station_id = message.station_id;
+        let (station_id, opened) = (message.station_id, self.opened(station));
         let user = self.users.get_mut(id);
         let user = user.filter(|user| matches!(user.state, State::Idle | State::Paging));
         let Some(user) = user.filter(|_| station_id != 0) else {
@@ -306,7 +328,7 @@ impl Mme {
             }
             return;
         };
-        (user.station, user.station_id) = (station, station_id);
+        (user.station, user.station_id, user.opened) = (station, station_id, opened);
         self.end(now_ns, id, cause::DETACHED, out);
     }
 
@@ -345,16 +367,16 @@ impl Mme {
         self.remove(id);
     }
 
-    /// The base station of a user is gone.
-    pub(super) fn station_lost(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
-        let Some(user) = self.users.get_mut(id) else {
-            return;
+    /// The base station of a user is gone; false: the SGW cannot be told yet.
+    pub(super) fn station_lost(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
+        let Some(&User { state, .. }) = self.users.get(id) else {
+            return true;
         };
-        user.station_id = 0;
-        match user.state {
-            State::Connected | State::Context | State::Modifying => {
-                self.release(now_ns, id, out);
-            }
+        let has_bearer = matches!(state, State::Connected | State::Context | State::Modifying);
+        if has_bearer && !self.release(now_ns, id, out) {
+            return false;
+        }
+        match state {
             State::Released => self.idle(now_ns, id, out),
             State::Vector | State::Proof | State::Securing | State::Locating => {
                 self.counts.lost += 1;
@@ -363,6 +385,10 @@ impl Mme {
             // The answer that is waited for finds no base station, and goes on from there.
             _ => {}
         }
+        if let Some(user) = self.users.get_mut(id) {
+            user.station_id = 0;
+        }
+        true
     }
 
     /// What was waited for did not come.

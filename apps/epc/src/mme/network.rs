@@ -202,10 +202,10 @@ impl Mme {
     }
 
     /// The SGW is to keep the user's packets (TS 23.401 5.3.5).
-    pub(super) fn release(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+    /// False where that cannot be asked, and the user is as it was.
+    pub(super) fn release(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
         let kind = message::RELEASE_ACCESS_BEARERS_REQUEST;
-        // Where too much is in flight, the base station asks again.
-        self.ask_sgw(now_ns, id, State::Releasing, kind, out, |_| {});
+        self.ask_sgw(now_ns, id, State::Releasing, kind, out, |_| {})
     }
 
     /// The SGW is to end the user's session; false where that cannot be asked.
@@ -273,7 +273,10 @@ impl Mme {
                     user.was_connected = true;
                 }
             }
-            State::Modifying if is_accepted => self.release(now_ns, id, out),
+            State::Modifying if is_accepted => {
+                // The answer that came has made room for the request.
+                self.release(now_ns, id, out);
+            }
             State::Modifying => {
                 if said == cause::CONTEXT_NOT_FOUND
                     && let Some(user) = self.users.get_mut(id)

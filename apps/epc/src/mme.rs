@@ -1,8 +1,8 @@
 //! The mobility management entity: attaches users, lets them be idle, finds them, lets them go
 //! (TS 23.401 5.3).
 //!
-//! A user is in one [`State`]; in all but two (connected, idle) exactly one answer is waited for:
-//! from the user, the base station, the HSS or the SGW. `flow` has the steps in their order,
+//! A user is in one [`State`]; in all but three (connected, idle, ending) exactly one answer is
+//! waited for: from the user, the base station, the HSS or the SGW. `flow` has the steps in their order,
 //! `network` what comes from HSS and SGW. One identifier, the record's, is the user's S1
 //! identifier, its temporary identity (M-TMSI), and its S11 end.
 
@@ -77,7 +77,7 @@ pub struct MmeCounts {
     pub unexpected: u64,
 }
 
-/// Where a user is in its life; but for the named two, what is waited for.
+/// Where a user is in its life; but for the named three, what is waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// The HSS's challenge.
@@ -105,6 +105,8 @@ pub enum State {
     Idle,
     /// The user, who was paged.
     Paging,
+    /// The user goes: as soon as there is room for a request, the SGW is asked.
+    Ending,
     /// The SGW's deletion of the session.
     Deleting,
     /// The HSS's.
@@ -139,7 +141,7 @@ struct User {
     was_connected: bool,
     /// Something came for the user while it was on the way to being idle.
     is_wanted: bool,
-    /// The user asked to go, and is told; otherwise the network ended it, for this cause.
+    /// Why the user goes, by its own wish or the network's; NORMAL: it does not.
     ends_by: u8,
 }
 
@@ -165,7 +167,7 @@ pub struct Mme {
     by_imsi: Exact<8, [u8; 4]>,
     /// Base stations, by connection.
     stations: Box<[Station]>,
-    /// Where the search for users whose SGW restarted or whose base station is gone is.
+    /// Where the search is for users whose SGW restarted, whose base station is gone, or who end.
     sweep: Option<usize>,
     /// What was counted.
     pub counts: MmeCounts,
@@ -313,8 +315,8 @@ impl Mme {
         }
     }
 
-    /// Looks on for users whose SGW restarted or whose base station is gone. False: as many
-    /// requests as may be are in flight; it goes on when one of them is over.
+    /// Looks on for users whose SGW restarted, whose base station is gone, or who end. False: as
+    /// many requests as may be are in flight; it goes on when one of them is over.
     fn look_on(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> bool {
         let Some(start) = self.sweep else { return true };
         let end = (start + budget).min(self.users.capacity());
@@ -331,10 +333,14 @@ impl Mme {
                     message.cause = Some(cause::NETWORK_FAILURE);
                 });
                 self.remove(id);
-            } else if user.station_id != 0
-                && !self.has_station(user)
-                && !self.station_lost(now_ns, id, out)
-            {
+                continue;
+            }
+            let is_asked = match user.state {
+                State::Ending => self.delete(now_ns, id, out),
+                _ if user.station_id == 0 || self.has_station(user) => true,
+                _ => self.station_lost(now_ns, id, out),
+            };
+            if !is_asked {
                 self.sweep = Some(at);
                 return false;
             }

@@ -79,7 +79,7 @@ impl Mme {
                 self.release(now_ns, id, out);
             }
             (Kind::ReleaseAnswer, State::Released) => self.idle(now_ns, id, out),
-            (Kind::Detach, State::Deleting | State::Purging) => {}
+            (Kind::Detach, State::Ending | State::Deleting | State::Purging) => {}
             (Kind::Detach, _) => self.end(now_ns, id, cause::DETACHED, out),
             _ => self.counts.unexpected += 1,
         }
@@ -127,7 +127,12 @@ impl Mme {
         if let Some((id, user)) = old {
             let is_same =
                 (user.station, user.station_id) == (station, station_id) && self.has_station(&user);
-            if is_same && !matches!(user.state, State::Connected | State::Deleting) {
+            if is_same
+                && !matches!(
+                    user.state,
+                    State::Connected | State::Ending | State::Deleting
+                )
+            {
                 return; // the same, again
             }
             // TS 23.401 5.3.2.1: what there was is replaced. The session is, at the SGW, when the
@@ -338,15 +343,27 @@ impl Mme {
             return;
         };
         user.ends_by = why;
-        if user.sgw_teid == 0 || !self.delete(now_ns, id, out) {
-            self.purge(now_ns, id, out);
+        let (has_session, pending) = (user.sgw_teid != 0, user.pending);
+        if user.state == State::Creating && self.gtp.about(pending).is_some() {
+            return; // the answer says what there is to end
+        }
+        if !has_session {
+            return self.purge(now_ns, id, out);
+        }
+        self.step(id, State::Ending, None);
+        if !self.delete(now_ns, id, out) {
+            self.sweep = Some(0);
         }
     }
 
-    /// The session is gone: the HSS is told.
+    /// The session is gone: the HSS is told, unless it knows that the user is elsewhere.
     pub(super) fn purge(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
-        let command = command::PURGE_UE;
-        if !self.ask_hss(now_ns, id, State::Purging, command, out, |_| {}) {
+        let Some(user) = self.users.get_mut(id) else {
+            return;
+        };
+        user.sgw_teid = 0;
+        let (is_elsewhere, command) = (user.ends_by == cause::SUPERSEDED, command::PURGE_UE);
+        if is_elsewhere || !self.ask_hss(now_ns, id, State::Purging, command, out, |_| {}) {
             self.gone(id, out);
         }
     }
@@ -357,11 +374,13 @@ impl Mme {
             return;
         };
         let why = user.ends_by;
-        if why == cause::DETACHED {
-            self.counts.detached += 1;
-            self.to_user(id, Kind::DetachAnswer, out, |_| {});
-        } else {
-            self.counts.lost += 1;
+        match why {
+            cause::DETACHED => {
+                self.counts.detached += 1;
+                self.to_user(id, Kind::DetachAnswer, out, |_| {});
+            }
+            cause::SUPERSEDED => self.counts.superseded += 1,
+            _ => self.counts.lost += 1,
         }
         self.to_user(id, Kind::Release, out, |message| message.cause = Some(why));
         self.remove(id);
@@ -428,7 +447,7 @@ impl Mme {
             State::Paging => self.not_found(now_ns, id, out),
             State::Deleting => self.purge(now_ns, id, out),
             State::Purging => self.gone(id, out),
-            State::Connected | State::Idle => {}
+            State::Connected | State::Idle | State::Ending => {}
         }
     }
 

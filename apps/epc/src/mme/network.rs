@@ -28,7 +28,7 @@ impl Mme {
     ) {
         let contents = s6a::Contents::read(message);
         if message.is_request() {
-            return self.asked_by_hss(link, message, contents, out);
+            return self.asked_by_hss(now_ns, link, message, contents, out);
         }
         let number = message.hop_by_hop();
         let id = self.gtp.about(number).map(|About(id)| id);
@@ -74,9 +74,10 @@ impl Mme {
         }
     }
 
-    /// TS 29.272 5.2.1.3: another MME has the user.
+    /// TS 29.272 5.2.1.2: another MME has the user; here nothing stays (TS 23.401 5.3.2.1).
     fn asked_by_hss(
         &mut self,
+        now_ns: u64,
         link: Link,
         message: &Diameter<&[u8]>,
         contents: Result<s6a::Contents<'_>, s6a::Refusal>,
@@ -90,8 +91,10 @@ impl Mme {
                     self.to_user(id, Kind::Release, out, |message| {
                         message.cause = Some(why::SUPERSEDED);
                     });
-                    self.counts.superseded += 1;
-                    self.remove(id);
+                    if let Some(user) = self.users.get_mut(id) {
+                        user.station_id = 0;
+                    }
+                    self.end(now_ns, id, why::SUPERSEDED, out);
                 }
                 result::SUCCESS
             }
@@ -208,7 +211,7 @@ impl Mme {
         self.ask_sgw(now_ns, id, State::Releasing, kind, out, |_| {})
     }
 
-    /// The SGW is to end the user's session; false where that cannot be asked.
+    /// The SGW is to end the user's session; false where that cannot be asked yet.
     pub(super) fn delete(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
         let kind = message::DELETE_SESSION_REQUEST;
         self.ask_sgw(now_ns, id, State::Deleting, kind, out, |to| {
@@ -261,7 +264,10 @@ impl Mme {
                         // The first counter that was heard may have been this answer's.
                         user.sgw_epoch = epoch.unwrap_or(user.sgw_epoch);
                     }
-                    self.context(now_ns, id, out);
+                    match user.ends_by {
+                        why::NORMAL => self.context(now_ns, id, out),
+                        why => self.end(now_ns, id, why, out),
+                    }
                 }
                 None => self.refuse(id, why::NETWORK_FAILURE, out),
             },

@@ -6,6 +6,7 @@
 
 mod hostile;
 mod life;
+mod location;
 mod nextepc;
 mod peers;
 mod restart;

@@ -132,7 +132,7 @@ fn a_base_station_whose_connection_closes_leaves_its_users_idle() {
 }
 
 /// Users at an MME that waits for so many answers at most.
-fn attached_with(seed: u64, users: u64, requests: usize) -> World<ByApplication> {
+pub(crate) fn attached_with(seed: u64, users: u64, requests: usize) -> World<ByApplication> {
     let mut world = World::<ByApplication>::unconnected(seed, 1, users);
     let (now, mut config) = (world.now, mme_config(users, 1));
     config.control.requests = requests;

@@ -3,7 +3,8 @@
 //!
 //! A user is in one [`State`]; in all but three (connected, idle, ending) exactly one answer is
 //! waited for: from the user, the base station, the HSS or the SGW. `flow` has the steps in their order,
-//! `network` what comes from HSS and SGW. One identifier, the record's, is the user's S1
+//! `network` what comes from HSS and SGW. Who attaches in the name of a user who is there is a
+//! newcomer, with a record of its own, until it is proved. One identifier, the record's, is the user's S1
 //! identifier, its temporary identity (M-TMSI), and its S11 end.
 
 mod flow;
@@ -38,7 +39,7 @@ pub struct MmeConfig {
     pub pgw: Ipv4Addr,
     /// The access point of its users.
     pub apn: String,
-    /// Users, for each core.
+    /// Users, for each core; as many newcomers, but not more than requests may be in flight.
     pub users: usize,
     /// Base stations.
     pub stations: u16,
@@ -63,7 +64,7 @@ pub struct MmeCounts {
     pub pagings: u64,
     /// Users who were paged, and did not answer.
     pub not_found: u64,
-    /// Attaches of users who were there, perhaps elsewhere.
+    /// Users who attached again, perhaps elsewhere.
     pub superseded: u64,
     /// Users refused: proof, subscription, session.
     pub rejected: u64,
@@ -141,6 +142,8 @@ struct User {
     was_connected: bool,
     /// Something came for the user while it was on the way to being idle.
     is_wanted: bool,
+    /// Who attaches in the name of this user, and is not proved; 0: nobody.
+    newcomer: u32,
     /// Why the user goes, by its own wish or the network's; NORMAL: it does not.
     ends_by: u8,
 }
@@ -190,6 +193,7 @@ impl Mme {
             return Err(EpcError::Apn(config.apn.clone()));
         }
         let (users, secret) = (config.users, config.secret);
+        let records = users + users.min(config.control.requests);
         let index = ExactConfig::new("mme users", users, Seed::random());
         let mut gtp = Endpoint::new(config.control.clone(), cores, core, now_ns)?;
         // The one peer, which keeps its place.
@@ -200,7 +204,7 @@ impl Mme {
             gtp,
             hss: Connection::default(),
             hss_link: hss,
-            users: Records::new("mme users", users, cores, core, secret)?,
+            users: Records::new("mme users", records, cores, core, secret)?,
             by_imsi: Exact::new(&index)?,
             stations: vec![Station::default(); config.stations.into()].into(),
             sweep: None,
@@ -209,12 +213,12 @@ impl Mme {
         })
     }
 
-    /// How many users there are.
+    /// How many users there are, but for newcomers.
     pub fn users(&self) -> usize {
-        self.users.len()
+        self.by_imsi.len()
     }
 
-    /// How many users are in this state.
+    /// How many users and newcomers are in this state.
     pub fn users_in(&self, state: State) -> usize {
         let users = self.users.iter();
         users.filter(|(_, user)| user.state == state).count()
@@ -304,14 +308,28 @@ impl Mme {
         pending.is_some()
     }
 
-    /// Forgets a user.
+    /// Forgets a user, whose newcomer has its place then, or a newcomer.
     fn remove(&mut self, id: u32) {
         let Some(user) = self.users.remove(id) else {
             return;
         };
         self.gtp.end(user.pending);
-        if self.by_imsi.lookup(&user.imsi) == Some(id.to_be_bytes()) {
-            self.by_imsi.remove(&user.imsi);
+        let known = self.by_imsi.lookup(&user.imsi).map(u32::from_be_bytes);
+        match known {
+            Some(known) if known == id && user.newcomer != 0 => {
+                let newcomer = user.newcomer.to_be_bytes();
+                self.by_imsi.update(&user.imsi, |_| newcomer);
+            }
+            Some(known) if known == id => {
+                self.by_imsi.remove(&user.imsi);
+            }
+            Some(known) => {
+                let known = self.users.get_mut(known);
+                if let Some(known) = known.filter(|known| known.newcomer == id) {
+                    known.newcomer = 0;
+                }
+            }
+            None => {}
         }
     }
 

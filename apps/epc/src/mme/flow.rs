@@ -64,7 +64,7 @@ impl Mme {
             (Kind::ChallengeAnswer, State::Proof) => {
                 self.proof(now_ns, id, &user, message, out);
             }
-            (Kind::SecurityAnswer, State::Securing) => self.locate(now_ns, id, &user, out),
+            (Kind::SecurityAnswer, State::Securing) => self.locate(now_ns, id, out),
             (Kind::ContextAnswer, State::Context) => match message.tunnel {
                 Some(tunnel) if tunnel.teid != 0 && message.cause.is_none() => {
                     if let Some(user) = self.users.get_mut(id) {
@@ -101,20 +101,31 @@ impl Mme {
         self.s1(station, &reject, out);
     }
 
-    /// A user that is on its way in is refused, and forgotten.
-    pub(super) fn refuse(&mut self, id: u32, why: u8, out: &mut impl Sink) {
-        if let Some(&User {
-            station,
-            station_id,
-            ..
-        }) = self.users.get(id)
-            && station_id != 0
-        {
-            self.reject(station, station_id, why, out);
+    /// A user that is on its way in is refused, and forgotten, with the session that it may have
+    /// had before.
+    pub(super) fn refuse(&mut self, now_ns: u64, id: u32, why: u8, out: &mut impl Sink) {
+        let Some(&user) = self.users.get(id) else {
+            return;
+        };
+        if self.has_station(&user) {
+            self.reject(user.station, user.station_id, why, out);
         }
-        self.remove(id);
+        self.leave(now_ns, id, why, out);
     }
 
+    /// The same, and it is told nothing.
+    fn leave(&mut self, now_ns: u64, id: u32, why: u8, out: &mut impl Sink) {
+        match self.users.get_mut(id) {
+            Some(user) if user.sgw_teid != 0 => {
+                user.station_id = 0;
+                self.end(now_ns, id, why, out);
+            }
+            _ => self.remove(id),
+        }
+    }
+
+    /// TS 24.301 5.5.1.2.7: who attaches in the name of a user who is there has to prove itself
+    /// first. Of several who are not proved, the last one goes on.
     fn attach(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
         let station_id = message.station_id;
         let imsi = message.imsi.and_then(Imsi::from_bytes);
@@ -123,27 +134,23 @@ impl Mme {
             return;
         };
         let known = self.by_imsi.lookup(&imsi.bytes()).map(u32::from_be_bytes);
-        let old = known.and_then(|id| Some((id, *self.users.get(id)?)));
-        if let Some((id, user)) = old {
+        let newcomer = known.and_then(|id| Some(self.users.get(id)?.newcomer));
+        for id in newcomer.into_iter().chain(known) {
+            let Some(&user) = self.users.get(id) else {
+                continue;
+            };
             let is_same =
                 (user.station, user.station_id) == (station, station_id) && self.has_station(&user);
-            if is_same
-                && !matches!(
-                    user.state,
-                    State::Connected | State::Ending | State::Deleting
-                )
-            {
+            let goes = matches!(
+                user.state,
+                State::Connected | State::Ending | State::Deleting
+            );
+            if is_same && !goes {
                 return; // the same, again
             }
-            // TS 23.401 5.3.2.1: what there was is replaced. The session is, at the SGW, when the
-            // new one is made.
-            self.counts.superseded += 1;
-            if !is_same {
-                self.to_user(id, Kind::Release, out, |message| {
-                    message.cause = Some(cause::SUPERSEDED);
-                });
+            if matches!(user.state, State::Vector | State::Proof) {
+                self.supersede(id, out);
             }
-            self.remove(id);
         }
         let user = User {
             imsi: imsi.bytes(),
@@ -157,21 +164,34 @@ impl Mme {
         let Some(id) = self.users.insert(user) else {
             return self.reject(station, station_id, cause::CONGESTION, out);
         };
-        if self
-            .by_imsi
-            .insert(&imsi.bytes(), id.to_be_bytes())
-            .is_err()
-        {
-            return self.refuse(id, cause::CONGESTION, out);
-        }
+        let is_placed = match known.and_then(|known| self.users.get_mut(known)) {
+            Some(known) => {
+                known.newcomer = id;
+                true
+            }
+            None => {
+                let bytes = id.to_be_bytes();
+                self.by_imsi.insert(&imsi.bytes(), bytes).is_ok()
+            }
+        };
         let plmn = self.config.plmn;
         let command = command::AUTHENTICATION_INFORMATION;
-        let asked = self.ask_hss(now_ns, id, State::Vector, command, out, |to| {
-            s6a::put_vector_wanted(to, plmn);
-        });
+        let asked = is_placed
+            && self.ask_hss(now_ns, id, State::Vector, command, out, |to| {
+                s6a::put_vector_wanted(to, plmn);
+            });
         if !asked {
-            self.refuse(id, cause::CONGESTION, out);
+            self.refuse(now_ns, id, cause::CONGESTION, out);
         }
+    }
+
+    /// A user is forgotten for another one of its name.
+    fn supersede(&mut self, id: u32, out: &mut impl Sink) {
+        self.counts.superseded += 1;
+        self.to_user(id, Kind::Release, out, |message| {
+            message.cause = Some(cause::SUPERSEDED);
+        });
+        self.remove(id);
     }
 
     /// Asks the HSS about a user; false, and nothing else, where that cannot be.
@@ -206,23 +226,46 @@ impl Mme {
 
     fn proof(&mut self, now_ns: u64, id: u32, user: &User, message: &Message, out: &mut impl Sink) {
         if message.res != Some(user.xres) {
-            return self.refuse(id, cause::NOT_AUTHENTICATED, out);
+            return self.refuse(now_ns, id, cause::NOT_AUTHENTICATED, out);
         }
+        self.take_place(id, user, out);
         if self.step_and_wait(now_ns, id, State::Securing) {
             self.to_user(id, Kind::Security, out, |_| {});
         } else {
-            self.refuse(id, cause::CONGESTION, out);
+            self.refuse(now_ns, id, cause::CONGESTION, out);
         }
     }
 
-    fn locate(&mut self, now_ns: u64, id: u32, _: &User, out: &mut impl Sink) {
+    /// Who is proved takes the place of whom there was, with the session: the SGW replaces that
+    /// when the new one is made (TS 29.274 7.2.1).
+    fn take_place(&mut self, id: u32, user: &User, out: &mut impl Sink) {
+        let known = self.by_imsi.lookup(&user.imsi).map(u32::from_be_bytes);
+        let Some(known) = known.filter(|known| *known != id) else {
+            return;
+        };
+        let old = self.users.get_mut(known);
+        let Some(old) = old.filter(|old| old.newcomer == id) else {
+            return;
+        };
+        let session = (old.sgw_teid, old.sgw_epoch);
+        // The base station has but one user of that number.
+        if (old.station, old.station_id) == (user.station, user.station_id) {
+            old.station_id = 0;
+        }
+        self.supersede(known, out);
+        if let Some(user) = self.users.get_mut(id) {
+            (user.sgw_teid, user.sgw_epoch) = session;
+        }
+    }
+
+    fn locate(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
         let plmn = self.config.plmn;
         let command = command::UPDATE_LOCATION;
         let asked = self.ask_hss(now_ns, id, State::Locating, command, out, |to| {
             s6a::put_location(to, plmn);
         });
         if !asked {
-            self.refuse(id, cause::CONGESTION, out);
+            self.refuse(now_ns, id, cause::CONGESTION, out);
         }
     }
 
@@ -388,18 +431,22 @@ impl Mme {
 
     /// The base station of a user is gone; false: the SGW cannot be told yet.
     pub(super) fn station_lost(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
-        let Some(&User { state, .. }) = self.users.get(id) else {
+        let Some(&user) = self.users.get(id) else {
             return true;
         };
-        let has_bearer = matches!(state, State::Connected | State::Context | State::Modifying);
+        let has_bearer = matches!(
+            user.state,
+            State::Connected | State::Context | State::Modifying
+        );
         if has_bearer && !self.release(now_ns, id, out) {
             return false;
         }
-        match state {
+        match user.state {
             State::Released => self.idle(now_ns, id, out),
             State::Vector | State::Proof | State::Securing | State::Locating => {
-                self.counts.lost += 1;
-                self.remove(id);
+                // Who has a session is counted when that is over.
+                self.counts.lost += u64::from(user.sgw_teid == 0);
+                self.leave(now_ns, id, cause::NETWORK_FAILURE, out);
             }
             // The answer that is waited for finds no base station, and goes on from there.
             _ => {}
@@ -431,14 +478,15 @@ impl Mme {
         }
         match user.state {
             State::Vector | State::Locating | State::Creating => {
-                self.refuse(id, cause::NETWORK_FAILURE, out);
+                self.refuse(now_ns, id, cause::NETWORK_FAILURE, out);
             }
             State::Proof | State::Securing => {
                 self.to_user(id, Kind::Release, out, |message| {
                     message.cause = Some(cause::NOT_AUTHENTICATED);
                 });
-                self.counts.lost += 1;
-                self.remove(id);
+                // Who has a session is counted when that is over.
+                self.counts.lost += u64::from(user.sgw_teid == 0);
+                self.leave(now_ns, id, cause::NOT_AUTHENTICATED, out);
             }
             State::Context => self.end(now_ns, id, cause::NO_RESOURCES, out),
             State::Modifying => self.end(now_ns, id, cause::NETWORK_FAILURE, out),

@@ -48,14 +48,14 @@ impl Mme {
                             user.xres = vector.xres;
                         }
                         if !self.step_and_wait(now_ns, id, State::Proof) {
-                            return self.refuse(id, why::CONGESTION, out);
+                            return self.refuse(now_ns, id, why::CONGESTION, out);
                         }
                         self.to_user(id, Kind::Challenge, out, |message| {
                             message.rand = Some(vector.rand);
                             message.autn = Some(vector.autn);
                         });
                     }
-                    None => self.refuse(id, refused(found.result), out),
+                    None => self.refuse(now_ns, id, refused(found.result), out),
                 }
             }
             (State::Locating, command::UPDATE_LOCATION) => {
@@ -66,7 +66,7 @@ impl Mme {
                         }
                         self.create(now_ns, id, out);
                     }
-                    None => self.refuse(id, refused(found.result), out),
+                    None => self.refuse(now_ns, id, refused(found.result), out),
                 }
             }
             (State::Purging, command::PURGE_UE) => self.gone(id, out),
@@ -119,7 +119,11 @@ impl Mme {
         out: &mut impl Sink,
         fill: impl FnOnce(&mut Writer<'_>),
     ) -> bool {
-        let teid = self.users.get(id).map_or(0, |user| user.sgw_teid);
+        // The session that is asked for has no end at the SGW, whatever there was before.
+        let teid = match kind {
+            message::CREATE_SESSION_REQUEST => 0,
+            _ => self.users.get(id).map_or(0, |user| user.sgw_teid),
+        };
         let to = (self.config.sgw, kind, teid);
         let sent = self.gtp.request(now_ns, to, About(id), out, fill);
         if sent.is_some() {
@@ -137,7 +141,7 @@ impl Mme {
             .paths
             .epoch(Self::now_ms(now_ns), *self.config.sgw.ip());
         let (Some(epoch), Some(imsi)) = (epoch, Imsi::from_bytes(user.imsi)) else {
-            return self.refuse(id, why::CONGESTION, out);
+            return self.refuse(now_ns, id, why::CONGESTION, out);
         };
         if let Some(user) = self.users.get_mut(id) {
             user.sgw_epoch = epoch;
@@ -182,7 +186,7 @@ impl Mme {
             to.ie(ie::UE_TIME_ZONE, 0, &[0, 0]);
         });
         if !sent {
-            self.refuse(id, why::CONGESTION, out);
+            self.refuse(now_ns, id, why::CONGESTION, out);
         }
     }
 
@@ -269,7 +273,7 @@ impl Mme {
                         why => self.end(now_ns, id, why, out),
                     }
                 }
-                None => self.refuse(id, why::NETWORK_FAILURE, out),
+                None => self.refuse(now_ns, id, why::NETWORK_FAILURE, out),
             },
             State::Modifying if is_accepted && user.station_id != 0 => {
                 // Every first time ends an attach, every later one a service request.

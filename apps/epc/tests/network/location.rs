@@ -2,12 +2,14 @@
 //! user's number (TS 29.272 5.2.1, TS 24.301 5.5.1.2.7).
 
 use crate::restart::attached_with;
-use crate::world::{ByApplication, HSS, Kind, SECOND, World, identity};
-use linerate_epc::Link;
+use crate::world::packet;
+use crate::world::{ByApplication, HSS, Kind, NET, SECOND, World, identity};
+use linerate_epc::challenge::Key;
 use linerate_epc::mme::State as MmeState;
 use linerate_epc::ran::State;
 use linerate_epc::s1::{self, Message, cause};
 use linerate_epc::s6a::{self, command};
+use linerate_epc::{Link, Notice};
 use linerate_wire::diameter::Diameter;
 use linerate_wire::gtpc::ie::Imsi;
 
@@ -46,6 +48,114 @@ fn told(world: &Net, station_id: u32) -> Vec<Message> {
     let messages = said.filter_map(|said| Message::read(&said.bytes).ok());
     let own = messages.filter(|message| message.station_id == station_id);
     own.collect()
+}
+
+fn hears(world: &mut Net, station: u16, message: &Message) {
+    let mut room = [0; s1::MAX_LEN];
+    let bytes = message.write(&mut room).to_vec();
+    world.deliver(Kind::Mme, Link::S1(station), bytes);
+}
+
+/// Some base station says that this user attaches at it.
+fn comes(world: &mut Net, station: u16, station_id: u32, user: Imsi) {
+    let mut message = Message::new(s1::Kind::Attach, station_id, 0);
+    message.imsi = Some(user.bytes());
+    hears(world, station, &message);
+}
+
+/// Identifiers of base stations that name no user of theirs.
+const STRANGER: u32 = 0x0077_0001;
+
+#[test]
+fn ts_24_301_5_5_1_2_7_a_user_stays_until_who_attaches_in_its_name_is_proved() {
+    let mut world = attached(80, 2, 8);
+    let id = world.ids()[3];
+    let user = imsi(&mut world, id);
+    // Each takes the place of the one before; none that of the user.
+    for n in 0..100 {
+        comes(&mut world, 3, STRANGER + n, user);
+        world.run(SECOND / 100);
+    }
+    let last = told(&world, STRANGER + 99);
+    assert_eq!(last[0].kind, s1::Kind::Challenge);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 8);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 8);
+    assert_eq!(in_state(&mut world, MmeState::Proof), 1);
+    // Without the key.
+    let mut answer = Message::new(s1::Kind::ChallengeAnswer, STRANGER + 99, last[0].mme_id);
+    answer.res = Some([7; 8]);
+    hears(&mut world, 3, &answer);
+    world.run(SECOND);
+    let reject = told(&world, STRANGER + 99).pop().unwrap();
+    assert_eq!(reject.kind, s1::Kind::Reject);
+    assert_eq!(reject.cause, Some(cause::NOT_AUTHENTICATED));
+    // Nor one that says nothing.
+    comes(&mut world, 3, STRANGER, user);
+    world.run(30 * SECOND);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 8);
+    assert!(told(&world, id).is_empty());
+    let address = world.user(id, |ran, _, _| ran.address(id)).unwrap();
+    let up = packet(address.octets(), NET, 1);
+    assert!(world.user(id, |ran, now, out| ran.send(now, id, &up, out)));
+    world.run(SECOND);
+    assert_eq!(world.beyond.len(), 1);
+    // The user itself goes while another one tries.
+    comes(&mut world, 3, STRANGER + 1, user);
+    world.user(id, |ran, now, out| ran.detach(now, id, out));
+    world.run(SECOND);
+    assert_eq!(world.state(id), State::Off);
+    assert_eq!(in_state(&mut world, MmeState::Proof), 1);
+    assert_eq!(sessions(&mut world), [7, 7]);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
+fn ts_24_301_5_5_1_2_7_who_is_proved_takes_the_users_place() {
+    let mut world = attached(81, 2, 8);
+    let id = world.ids()[5];
+    let user = imsi(&mut world, id);
+    comes(&mut world, 3, STRANGER, user);
+    world.run(SECOND / 10);
+    let challenge = told(&world, STRANGER)[0];
+    let key = Key::derive(99, user);
+    let mut answer = Message::new(s1::Kind::ChallengeAnswer, STRANGER, challenge.mme_id);
+    answer.res = Some(key.answer(&challenge.rand.unwrap()));
+    assert!(told(&world, id).is_empty());
+    hears(&mut world, 3, &answer);
+    world.run(SECOND / 10);
+    let release = told(&world, id)[0];
+    assert_eq!(release.kind, s1::Kind::Release);
+    assert_eq!(release.cause, Some(cause::SUPERSEDED));
+    assert_eq!(world.state(id), State::Off);
+    let superseded = Net::sum(&mut world.mme, |mme| mme.counts.superseded);
+    assert_eq!(superseded, 1);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 8);
+    // It goes no further: what the user had at the gateways goes with it.
+    world.run(60 * SECOND);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 7);
+    assert_eq!(sessions(&mut world), [7, 7]);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
+fn a_full_mme_takes_a_user_that_attaches_again() {
+    let mut world = attached(82, 1, 8);
+    // The base stations have forgotten all.
+    for station in 0..crate::world::STATION_COUNT {
+        world.notice_all(Kind::Ran, Notice::Closed(Link::S1(station)));
+        world.notice_all(Kind::Ran, Notice::Opened(Link::S1(station)));
+    }
+    world.drive(State::Connected, |ran, now, id, out| {
+        ran.attach(now, id, out)
+    });
+    let counts = |mme: &linerate_epc::mme::Mme| mme.counts.congestion;
+    assert_eq!(Net::sum(&mut world.mme, counts), 0);
+    let superseded = |mme: &linerate_epc::mme::Mme| mme.counts.superseded;
+    assert_eq!(Net::sum(&mut world.mme, superseded), 8);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
 }
 
 /// What an HSS says to an MME that a user has left.

@@ -150,8 +150,7 @@ impl Sgw {
         }
         // TS 29.274 7.2.1: a session of the same user is replaced.
         if let Some(old) = self.sessions.of_user(&imsi.bytes()) {
-            self.remove(old);
-            self.counts.replaced += 1;
+            self.replace(now_ns, old, out);
         }
         let to = (
             session.pgw.socket(),
@@ -352,6 +351,20 @@ impl Sgw {
             to.ie(ie::RECOVERY, 0, &restarts);
         });
         Ok(())
+    }
+
+    /// A session gives its user's place to a new one; who waits for it to be made or deleted has
+    /// its answer.
+    fn replace(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+        self.counts.replaced += 1;
+        match self.sessions.get(id).map(|session| session.state) {
+            Some(State::Creating) => {
+                let refusal = Cause::new(cause::REQUEST_REJECTED);
+                self.not_created(now_ns, id, refusal, out);
+            }
+            Some(State::Deleting) => self.deleted(now_ns, id, out),
+            _ => self.remove(id),
+        }
     }
 
     fn not_created(&mut self, now_ns: u64, id: u32, refusal: Refusal, out: &mut impl Sink) {

@@ -247,3 +247,50 @@ fn a_peer_without_sessions_gives_its_place_to_another() {
     world.run(70 * SECOND);
     assert_eq!(sgw_sessions(&mut world), 0);
 }
+
+#[test]
+fn who_deletes_a_session_that_is_replaced_meanwhile_is_answered() {
+    let mut world = Net::unconnected(76, 1, 4);
+    world.record = Some(Vec::new());
+    let create = |sequence, teid| Create {
+        user: FIRST,
+        sequence,
+        teid,
+        address: MME,
+        recovery: Some(1),
+    };
+    let answers = |world: &mut Net| {
+        let record = world.record.replace(Vec::new()).unwrap();
+        let said = record.iter().filter(|said| said.from == Kind::Sgw);
+        let read = |bytes: &[u8]| {
+            let gtpc = Gtpc::new_checked(bytes).unwrap();
+            let cause = Contents::read(&gtpc).unwrap().cause;
+            let cause = cause.map(|cause| cause.value);
+            (gtpc.message(), gtpc.teid().unwrap(), cause.unwrap_or(0))
+        };
+        let said = said.filter(|said| said.link == at(MME));
+        said.map(|said| read(&said.bytes)).collect::<Vec<_>>()
+    };
+    const CREATED: u8 = message::CREATE_SESSION_RESPONSE;
+    const DELETED: u8 = message::DELETE_SESSION_RESPONSE;
+    world.deliver(Kind::Sgw, at(MME), create(1, 11).bytes());
+    world.run(SECOND);
+    let record = world.record.as_ref().unwrap();
+    let said = record.iter().rev().find(|said| said.link == at(MME));
+    let gtpc = Gtpc::new_checked(&said.unwrap().bytes[..]).unwrap();
+    let id = Contents::read(&gtpc).unwrap().sender.unwrap().teid;
+    assert_eq!(answers(&mut world), [(CREATED, 11, ie::cause::ACCEPTED)]);
+    let delete = request(message::DELETE_SESSION_REQUEST, id, 2, |to| {
+        to.ie(ie::EBI, 0, &[5]);
+    });
+    world.deliver(Kind::Sgw, at(MME), delete);
+    world.deliver(Kind::Sgw, at(MME), create(3, 22).bytes());
+    assert_eq!(answers(&mut world), [(DELETED, 11, ie::cause::ACCEPTED)]);
+    // So is who makes one.
+    world.deliver(Kind::Sgw, at(MME), create(4, 33).bytes());
+    let rejected = ie::cause::REQUEST_REJECTED;
+    assert_eq!(answers(&mut world), [(CREATED, 22, rejected)]);
+    world.run(SECOND);
+    assert_eq!(answers(&mut world), [(CREATED, 33, ie::cause::ACCEPTED)]);
+    assert_eq!((sgw_sessions(&mut world), pgw_sessions(&mut world)), (1, 1));
+}

@@ -8,6 +8,7 @@
 //! *owner* ([`Node::owner`]) is the core of its user, and handles it. Often both are the same.
 
 use crate::Cores;
+use crate::s6a::Name;
 use linerate_wire::gtpc::ie::Imsi;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -50,6 +51,8 @@ pub enum Notice {
     Unreachable(Ipv4Addr),
     /// A connection is open.
     Opened(Link),
+    /// The peer of a Diameter connection has that name.
+    Named(Link, Name),
     /// A connection is closed: what it carried is gone.
     Closed(Link),
 }

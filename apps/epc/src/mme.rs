@@ -428,7 +428,7 @@ impl Node for Mme {
             Notice::Closed(link) if link == self.hss_link => self.hss.closed(),
             Notice::Opened(Link::S1(station)) => self.station_is(station, true),
             Notice::Closed(Link::S1(station)) => self.station_is(station, false),
-            Notice::Opened(_) | Notice::Closed(_) => {}
+            Notice::Opened(_) | Notice::Closed(_) | Notice::Named(..) => {}
         }
     }
 

@@ -3,14 +3,14 @@
 
 use crate::restart::attached_with;
 use crate::world::packet;
-use crate::world::{ByApplication, HSS, Kind, NET, SECOND, World, identity};
+use crate::world::{ByApplication, FIRST, HSS, Kind, MME, NET, SECOND, World, identity, network};
 use linerate_epc::challenge::Key;
 use linerate_epc::mme::State as MmeState;
 use linerate_epc::ran::State;
 use linerate_epc::s1::{self, Message, cause};
 use linerate_epc::s6a::{self, command};
 use linerate_epc::{Link, Notice};
-use linerate_wire::diameter::Diameter;
+use linerate_wire::diameter::{self, Diameter, Flags, avp};
 use linerate_wire::gtpc::ie::Imsi;
 
 type Net = World<ByApplication>;
@@ -235,4 +235,81 @@ fn as_many_locations_are_cancelled_as_there_are_users() {
     assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 0);
     assert_eq!(sessions(&mut world), [0, 0]);
     assert_eq!(Net::sum(&mut world.mme, |mme| mme.counts.superseded), 60);
+}
+
+/// A connection of Diameter comes to the HSS, of an MME of that name.
+fn connect(world: &mut Net, number: u16, host: &str) {
+    let core = usize::from(number) % world.count;
+    world.notice_one(Kind::Hss, core, Notice::Opened(Link::S6a(number)));
+    let mut room = [0; s6a::ROOM];
+    let command = diameter::command::CAPABILITIES_EXCHANGE;
+    let mut to = diameter::Writer::new(&mut room, Flags::REQUEST, command, 0, 1, 1);
+    to.avp(avp::ORIGIN_HOST, None, host.as_bytes());
+    to.avp(avp::ORIGIN_REALM, None, b"linerate");
+    to.u32(avp::AUTH_APPLICATION_ID, None, s6a::APPLICATION);
+    let bytes = to.finish().unwrap().to_vec();
+    world.deliver(Kind::Hss, Link::S6a(number), bytes);
+}
+
+/// An MME of that name says that it has a user.
+fn locate(world: &mut Net, number: u16, host: &str, user: Imsi) {
+    let (mut room, who) = ([0; s6a::ROOM], identity(host, MME));
+    let mut to = s6a::request(&mut room, &who, command::UPDATE_LOCATION, 5, user);
+    s6a::put_location(&mut to, network());
+    let bytes = to.finish().unwrap().to_vec();
+    world.deliver(Kind::Hss, Link::S6a(number), bytes);
+}
+
+/// Where the HSS has cancelled locations since the last time.
+fn cancellations(world: &mut Net) -> Vec<Link> {
+    let record = world.record.replace(Vec::new()).unwrap();
+    let is_it = |bytes: &[u8]| {
+        let message = Diameter::new_checked(bytes).unwrap();
+        (message.command(), message.is_request()) == (command::CANCEL_LOCATION, true)
+    };
+    let said = record.iter().filter(|said| said.from == Kind::Hss);
+    let said = said.filter(|said| is_it(&said.bytes));
+    said.map(|said| said.link).collect()
+}
+
+#[test]
+fn ts_29_272_5_2_1_2_the_mme_that_was_left_is_found_by_its_name() {
+    let mut world = Net::unconnected(84, 3, 12);
+    world.record = Some(Vec::new());
+    let all: Vec<Imsi> = (0..12).map(|n| Imsi::new(FIRST + n, 15).unwrap()).collect();
+    connect(&mut world, 10, "a.linerate");
+    for user in &all {
+        locate(&mut world, 10, "a.linerate", *user);
+    }
+    assert_eq!(cancellations(&mut world), []);
+    // It comes again by another connection; the one that it had is another MME's.
+    world.notice_all(Kind::Hss, Notice::Closed(Link::S6a(10)));
+    connect(&mut world, 11, "a.linerate");
+    connect(&mut world, 10, "b.linerate");
+    for user in &all {
+        locate(&mut world, 10, "b.linerate", *user);
+        assert_eq!(cancellations(&mut world), [Link::S6a(11)], "{user}");
+        locate(&mut world, 10, "b.linerate", *user);
+        assert_eq!(cancellations(&mut world), [], "{user}");
+    }
+    // One that is gone is not told, and nobody else in its place.
+    world.notice_all(Kind::Hss, Notice::Closed(Link::S6a(10)));
+    for user in &all {
+        locate(&mut world, 11, "a.linerate", *user);
+        assert_eq!(cancellations(&mut world), [], "{user}");
+    }
+}
+
+#[test]
+fn another_mme_on_the_same_connections_keeps_the_users_that_come_to_it() {
+    let mut world = attached(85, 2, 8);
+    world.change_mme(8, "mme2.linerate");
+    for id in world.ids() {
+        world.user(id, |ran, now, out| ran.attach(now, id, out));
+    }
+    world.run(10 * SECOND);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 8);
+    assert_eq!(Net::sum(&mut world.hss, |hss| hss.users() as u64), 8);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
 }

@@ -232,7 +232,8 @@ impl<R: Role> Epc<R> {
     fn tell(&mut self, io: &mut Io<'_>, notice: Notice) {
         let (count, me) = (self.cores.count(), self.me);
         for core in (0..count).filter(|&core| core != me) {
-            self.hand(io, core, &Parcel::Notice(notice), &[]);
+            let parcel = Parcel::Notice(notice);
+            self.hand(io, core, &parcel, parcel.rest());
         }
     }
 
@@ -284,8 +285,8 @@ impl<R: Role> Epc<R> {
     fn changed(&mut self, io: &mut Io<'_>, notice: Notice) {
         self.notice(io, notice);
         // Users of all lcores are behind a base station. A connection of Diameter has the watchdog
-        // of its own lcore; the others pass messages on without.
-        if let Notice::Opened(Link::S1(_)) | Notice::Closed(Link::S1(_)) = notice {
+        // of its own lcore; the others pass messages on without, and forget whom it led to.
+        if !matches!(notice, Notice::Opened(Link::S6a(_))) {
             self.tell(io, notice);
         }
     }

@@ -241,6 +241,28 @@ fn ts_29_272_5_2_1_2_users_who_come_to_another_mme_leave_the_first() {
 }
 
 #[test]
+fn rfc_3539_3_4_1_a_diameter_peer_that_says_nothing_is_left_and_asked_again() {
+    for lcores in [1, 2] {
+        let mut net = Net::new(8);
+        let mute = "[[app]]\nkind = \"sink\"\nname = \"hss\"\nlisten = \"10.0.0.4:3868\"\n";
+        net.start("hss", 1, &[0], &(interface(0, "\"10.0.0.4/16\"") + mute));
+        net.start("sgw", 1, &[0], &(interface(0, "\"10.0.0.2/16\"") + SGW));
+        net.start(
+            "mme",
+            lcores,
+            &[0],
+            &(interface(0, "\"10.0.0.1/16\"") + MME),
+        );
+        // Each time it is given up after half a minute, and a second later comes another.
+        net.pass(100 * SECOND);
+        let all = net.all_counts();
+        assert_eq!(net.count("hss", "opened"), 4 * lcores as u64, "{all}");
+        assert_eq!(net.count("mme", "connections"), lcores as u64, "{all}");
+        net.assert_exact();
+    }
+}
+
+#[test]
 fn rfc_2644_users_send_no_broadcast_to_the_network_beyond() {
     let mut net = Net::new(5);
     together(&mut net, 1, LIFE);

@@ -111,6 +111,11 @@ impl Sgw {
         out: &mut impl Sink,
     ) -> Result<(), Refusal> {
         let imsi: Imsi = found.imsi.ok_or(missing(ie::IMSI, 0))?;
+        let known = self.sessions.of_user(&imsi.bytes());
+        let session = known.and_then(|id| self.sessions.get(id));
+        if session.is_some_and(|session| session.state == State::Creating && session.ask == ask) {
+            return Ok(()); // the same, again
+        }
         found.rat_type.ok_or(missing(ie::RAT_TYPE, 0))?;
         found.apn.ok_or(missing(ie::APN, 0))?;
         let mme = found.sender.ok_or(missing(ie::F_TEID, 0))?;

@@ -1,9 +1,13 @@
 //! Peers of GTP-C that restart, move, go, and use numbers again: what gateways make of it
 //! (TS 23.007 18, TS 29.274 7.6).
 
-use crate::world::{ByApplication, FIRST, Kind, MME, PGW, SECOND, SGW, World};
+use crate::world::{
+    Arrangement, ByApplication, FIRST, Kind, MME, PGW, SECOND, SGW, World, sgw_config,
+};
 use linerate_epc::Link;
 use linerate_epc::gtp::{Contents, put, put_f_teid};
+use linerate_epc::sgw::Sgw;
+use linerate_epc::store::parts;
 use linerate_wire::gtpc::ie::{self, FTeid, Imsi, interface};
 use linerate_wire::gtpc::{self, Gtpc, Writer, message};
 use std::net::{Ipv4Addr, SocketAddrV4};
@@ -293,4 +297,31 @@ fn who_deletes_a_session_that_is_replaced_meanwhile_is_answered() {
     world.run(SECOND);
     assert_eq!(answers(&mut world), [(CREATED, 33, ie::cause::ACCEPTED)]);
     assert_eq!((sgw_sessions(&mut world), pgw_sessions(&mut world)), (1, 1));
+}
+
+#[test]
+fn ts_29_274_7_6_a_session_that_is_being_made_is_not_made_again() {
+    let mut world = Net::unconnected(77, 1, 4);
+    // Two answers are kept.
+    let mut config = sgw_config(4, 1);
+    config.control.requests = 2;
+    let make = |cores, core| Sgw::new(&config, cores, core, SECOND);
+    world.sgw = ByApplication::arrange(parts(1, make).unwrap());
+    let create = Create {
+        user: FIRST,
+        sequence: 1,
+        teid: 11,
+        address: MME,
+        recovery: Some(1),
+    };
+    world.deliver(Kind::Sgw, at(MME), create.bytes());
+    for sequence in 2..20 {
+        let other = request(message::MODIFY_BEARER_REQUEST, 9, sequence, |_| {});
+        world.deliver(Kind::Sgw, at(MME), other);
+    }
+    world.deliver(Kind::Sgw, at(MME), create.bytes());
+    world.run(SECOND);
+    let counts = |sgw: &Sgw| sgw.counts.created + 100 * sgw.counts.replaced;
+    assert_eq!(Net::sum(&mut world.sgw, counts), 1);
+    assert_eq!(Net::sum(&mut world.pgw, |pgw| pgw.counts.created), 1);
 }

@@ -2,10 +2,10 @@
 //! (TS 23.401 5.3).
 //!
 //! A user is in one [`State`]; in all but three (connected, idle, ending) exactly one answer is
-//! waited for: from the user, the base station, the HSS or the SGW. `flow` has the steps in their order,
-//! `network` what comes from HSS and SGW. Who attaches in the name of a user who is there is a
-//! newcomer, with a record of its own, until it is proved. One identifier, the record's, is the user's S1
-//! identifier, its temporary identity (M-TMSI), and its S11 end.
+//! waited for: from the user, the base station, the HSS or the SGW. `flow` has the steps in their
+//! order, `network` what comes from HSS and SGW. Who attaches in the name of a user who is there is
+//! a newcomer, with a record of its own, until it is proved. One identifier, the record's, is the
+//! user's S1 identifier, its temporary identity (M-TMSI), and its S11 end.
 
 mod flow;
 mod network;

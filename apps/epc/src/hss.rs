@@ -7,10 +7,12 @@ use crate::challenge::{Key, siphash};
 use crate::link::{Link, Node, Notice, Owner, Sink};
 use crate::records::Records;
 use crate::s6a::connection::{Connection, State};
-use crate::s6a::{self, Contents, Identity, ROOM, Refusal, Subscription, command, experimental};
+use crate::s6a::{
+    self, Contents, Identity, Name, ROOM, Refusal, Subscription, command, experimental,
+};
 use crate::{Cores, EpcError};
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
-use linerate_wire::diameter::{Diameter, Writer, avp, result};
+use linerate_wire::diameter::{self, Diameter, Writer, avp, result};
 use linerate_wire::gtpc::ie::Imsi;
 
 /// Subscribers: so many numbers from one on.
@@ -61,44 +63,25 @@ pub struct HssCounts {
     pub purged: u64,
     /// Users who came to another MME: the one they left was told.
     pub cancelled: u64,
+    /// The same, where the one they left has no connection.
+    pub unreachable: u64,
     /// Requests refused: unknown users, want of room, contents.
     pub refused: u64,
     /// Messages that are none, or came before capabilities were exchanged.
     pub malformed: u64,
 }
 
-/// The longest name of an MME that is kept, in bytes.
-const HOST: usize = 48;
-
-/// Where a user is.
-#[derive(Clone, Copy)]
-struct Place {
-    connection: u16,
-    host_len: u8,
-    host: [u8; HOST],
-}
-
-impl Default for Place {
-    fn default() -> Self {
-        Self {
-            connection: 0,
-            host_len: 0,
-            host: [0; HOST],
-        }
-    }
-}
-
-impl Place {
-    fn host(&self) -> &[u8] {
-        &self.host[..usize::from(self.host_len)]
-    }
-}
+/// Where a user is: the MME's name.
+#[derive(Clone, Copy, Default)]
+struct Place(Name);
 
 /// One core's part of an HSS.
 pub struct Hss {
     config: HssConfig,
     core: u8,
     connections: Box<[Connection]>,
+    /// Whom each connection leads to, on every core: they are opened and closed on one.
+    peers: Box<[Option<Name>]>,
     places: Records<Place>,
     by_imsi: Exact<8, [u8; 4]>,
     challenges: u64,
@@ -119,6 +102,7 @@ impl Hss {
             config: config.clone(),
             core,
             connections: vec![Connection::default(); config.connections.into()].into(),
+            peers: vec![None; config.connections.into()].into(),
             places: Records::new("hss places", users, cores, core, secret)?,
             by_imsi: Exact::new(&index)?,
             challenges: 0,
@@ -141,7 +125,7 @@ impl Hss {
     fn request(&mut self, connection: u16, message: &Diameter<&[u8]>, out: &mut impl Sink) {
         let contents = Contents::read(message);
         let session = contents.as_ref().ok().and_then(|found| found.session);
-        let done = contents.and_then(|found| self.handle(connection, message, &found, out));
+        let done = contents.and_then(|found| self.handle(message, &found, out));
         let code = done.as_ref().map_or_else(|code| *code, |_| result::SUCCESS);
         let mut room = [0; ROOM];
         let mut to = s6a::answer(&mut room, &self.config.who, message, session, code);
@@ -170,7 +154,6 @@ impl Hss {
 
     fn handle(
         &mut self,
-        connection: u16,
         message: &Diameter<&[u8]>,
         found: &Contents<'_>,
         out: &mut impl Sink,
@@ -189,7 +172,7 @@ impl Hss {
             command::UPDATE_LOCATION => {
                 found.plmn.ok_or(result::MISSING_AVP)?;
                 let host = found.origin_host.ok_or(result::MISSING_AVP)?;
-                self.locate(user, connection, host, out)?;
+                self.locate(user, host, out)?;
                 self.counts.located += 1;
                 Ok(Done::Located(user, subscription))
             }
@@ -203,25 +186,13 @@ impl Hss {
     }
 
     /// The user is there now; the MME that had it is told (TS 29.272 5.2.1.2).
-    fn locate(
-        &mut self,
-        user: Imsi,
-        connection: u16,
-        host: &[u8],
-        out: &mut impl Sink,
-    ) -> Result<(), Refusal> {
-        let mut place = Place {
-            connection,
-            host_len: host.len() as u8,
-            ..Place::default()
-        };
-        let room = place.host.get_mut(..host.len());
-        room.ok_or(result::INVALID_AVP_VALUE)?.copy_from_slice(host);
+    fn locate(&mut self, user: Imsi, host: &[u8], out: &mut impl Sink) -> Result<(), Refusal> {
+        let place = Place(Name::new(host).ok_or(result::INVALID_AVP_VALUE)?);
         let known = self.by_imsi.lookup(&user.bytes()).map(u32::from_be_bytes);
         if let Some(old) = known.and_then(|id| self.places.get_mut(id)) {
             let left = std::mem::replace(old, place);
-            if left.host() != place.host() {
-                self.cancel(user, &left, out);
+            if left.0 != place.0 {
+                self.cancel(user, &left.0, out);
             }
             return Ok(());
         }
@@ -234,14 +205,20 @@ impl Hss {
         Ok(())
     }
 
-    fn cancel(&mut self, user: Imsi, left: &Place, out: &mut impl Sink) {
+    /// Tells the MME of that name, by whichever connection it has now.
+    fn cancel(&mut self, user: Imsi, left: &Name, out: &mut impl Sink) {
+        let mut peers = self.peers.iter();
+        let Some(connection) = peers.position(|peer| peer.as_ref() == Some(left)) else {
+            self.counts.unreachable += 1;
+            return;
+        };
         self.counts.cancelled += 1;
         self.requests = self.requests.wrapping_add(1) & 0x00ff_ffff;
         let (mut room, who) = ([0; ROOM], &self.config.who);
         let command = command::CANCEL_LOCATION;
         let mut to = s6a::request(&mut room, who, command, self.requests, user);
-        s6a::put_cancellation(&mut to, left.host());
-        finish(Link::S6a(left.connection), to, out);
+        s6a::put_cancellation(&mut to, left.bytes());
+        finish(Link::S6a(connection as u16), to, out);
     }
 
     /// The MME forgot the user, if it is the one that has it.
@@ -251,7 +228,7 @@ impl Hss {
         if self
             .places
             .get(id)
-            .is_some_and(|place| place.host() == host)
+            .is_some_and(|place| place.0.bytes() == host)
         {
             self.places.remove(id);
             self.by_imsi.remove(&user.bytes());
@@ -303,13 +280,29 @@ impl Node for Hss {
         };
         // A connection whose stream another core has is closed here, and open there: it has
         // passed the message on.
-        if let Some(connection) = self.connections.get_mut(usize::from(number))
+        let at = usize::from(number);
+        if let Some(connection) = self.connections.get_mut(at)
             && connection.state() != State::Closed
-            && !connection.take(now_ns, from, &message, &self.config.who, out)
         {
-            let is_early = message.application() != 0;
-            self.counts.malformed += u64::from(is_early);
-            return;
+            let is_s6a = connection.take(now_ns, from, &message, &self.config.who, out);
+            let is_capabilities = !is_s6a
+                && message.is_request()
+                && message.command() == diameter::command::CAPABILITIES_EXCHANGE;
+            if is_capabilities && connection.state() == State::Open {
+                let contents = Contents::read(&message).ok();
+                let name = contents.and_then(|found| Name::new(found.origin_host?));
+                self.peers[at] = name;
+                if let Some(name) = name {
+                    out.tell(Notice::Named(from, name));
+                }
+            } else if connection.state() == State::Closed {
+                self.peers[at] = None;
+            }
+            if !is_s6a {
+                let is_early = message.application() != 0;
+                self.counts.malformed += u64::from(is_early);
+                return;
+            }
         }
         if message.application() == s6a::APPLICATION {
             // Answers to cancellations say nothing that is needed.
@@ -325,26 +318,34 @@ impl Node for Hss {
     }
 
     fn notice(&mut self, now_ns: u64, notice: Notice, out: &mut impl Sink) {
-        let (link, is_open) = match notice {
-            Notice::Opened(link) => (link, true),
-            Notice::Closed(link) => (link, false),
+        let (link, name) = match notice {
+            Notice::Opened(link) | Notice::Closed(link) => (link, None),
+            Notice::Named(link, name) => (link, Some(name)),
             _ => return,
         };
         let Link::S6a(number) = link else { return };
-        if let Some(connection) = self.connections.get_mut(usize::from(number)) {
-            match is_open {
-                true => connection.opened(now_ns, link, &self.config.who, false, out),
-                false => connection.closed(),
-            }
+        let Some(connection) = self.connections.get_mut(usize::from(number)) else {
+            return;
+        };
+        self.peers[usize::from(number)] = name;
+        match notice {
+            Notice::Opened(_) => connection.opened(now_ns, link, &self.config.who, false, out),
+            Notice::Closed(_) => connection.closed(),
+            _ => {}
         }
     }
 
     fn poll(&mut self, now_ns: u64, _: usize, out: &mut impl Sink) -> Option<u64> {
         let (who, silence_ms) = (&self.config.who, self.config.silence_ms);
-        let connections = self.connections.iter_mut().enumerate();
-        let next = connections.filter_map(|(number, connection)| {
+        let connections = self.connections.iter_mut().zip(&mut self.peers).enumerate();
+        let next = connections.filter_map(|(number, (connection, peer))| {
             let link = Link::S6a(number as u16);
-            connection.poll(now_ns, link, who, silence_ms, out)
+            let was_closed = connection.state() == State::Closed;
+            let next = connection.poll(now_ns, link, who, silence_ms, out);
+            if !was_closed && next.is_none() {
+                *peer = None;
+            }
+            next
         });
         next.min()
     }

@@ -8,6 +8,7 @@
 //! *owner* ([`Node::owner`]) is the core of its user, and handles it. Often both are the same.
 
 use crate::Cores;
+use crate::s6a::Name;
 use linerate_wire::gtpc::ie::Imsi;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -44,10 +45,14 @@ pub enum Owner {
 pub enum Notice {
     /// The peer of that address restarted with this counter (TS 23.007): its sessions are gone.
     Restarted(Ipv4Addr, u8),
+    /// The peer of that address, with which sessions are made, says this restart counter.
+    Counter(Ipv4Addr, u8),
     /// The peer of that address does not answer echoes.
     Unreachable(Ipv4Addr),
     /// A connection is open.
     Opened(Link),
+    /// The peer of a Diameter connection has that name.
+    Named(Link, Name),
     /// A connection is closed: what it carried is gone.
     Closed(Link),
 }

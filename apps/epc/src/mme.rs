@@ -1,10 +1,11 @@
 //! The mobility management entity: attaches users, lets them be idle, finds them, lets them go
 //! (TS 23.401 5.3).
 //!
-//! A user is in one [`State`]; in all but two (connected, idle) exactly one answer is waited for:
-//! from the user, the base station, the HSS or the SGW. `flow` has the steps in their order,
-//! `network` what comes from HSS and SGW. One identifier, the record's, is the user's S1
-//! identifier, its temporary identity (M-TMSI), and its S11 end.
+//! A user is in one [`State`]; in all but three (connected, idle, ending) exactly one answer is
+//! waited for: from the user, the base station, the HSS or the SGW. `flow` has the steps in their
+//! order, `network` what comes from HSS and SGW. Who attaches in the name of a user who is there is
+//! a newcomer, with a record of its own, until it is proved. One identifier, the record's, is the
+//! user's S1 identifier, its temporary identity (M-TMSI), and its S11 end.
 
 mod flow;
 mod network;
@@ -38,7 +39,7 @@ pub struct MmeConfig {
     pub pgw: Ipv4Addr,
     /// The access point of its users.
     pub apn: String,
-    /// Users, for each core.
+    /// Users, for each core; as many newcomers, but not more than requests may be in flight.
     pub users: usize,
     /// Base stations.
     pub stations: u16,
@@ -63,7 +64,7 @@ pub struct MmeCounts {
     pub pagings: u64,
     /// Users who were paged, and did not answer.
     pub not_found: u64,
-    /// Attaches of users who were there, perhaps elsewhere.
+    /// Users who attached again, perhaps elsewhere.
     pub superseded: u64,
     /// Users refused: proof, subscription, session.
     pub rejected: u64,
@@ -77,7 +78,7 @@ pub struct MmeCounts {
     pub unexpected: u64,
 }
 
-/// Where a user is in its life; but for the named two, what is waited for.
+/// Where a user is in its life; but for the named three, what is waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum State {
     /// The HSS's challenge.
@@ -105,6 +106,8 @@ pub enum State {
     Idle,
     /// The user, who was paged.
     Paging,
+    /// The user goes: as soon as there is room for a request, the SGW is asked.
+    Ending,
     /// The SGW's deletion of the session.
     Deleting,
     /// The HSS's.
@@ -120,6 +123,8 @@ struct User {
     /// The base station and its identifier of the user; the latter 0: none.
     station: u16,
     station_id: u32,
+    /// Which of the base stations that have had that number.
+    opened: u32,
     tac: u16,
     cell: u32,
     xres: [u8; 8],
@@ -137,8 +142,18 @@ struct User {
     was_connected: bool,
     /// Something came for the user while it was on the way to being idle.
     is_wanted: bool,
-    /// The user asked to go, and is told; otherwise the network ended it, for this cause.
+    /// Who attaches in the name of this user, and is not proved; 0: nobody.
+    newcomer: u32,
+    /// Why the user goes, by its own wish or the network's; NORMAL: it does not.
     ends_by: u8,
+}
+
+/// A number of base stations' connections.
+#[derive(Clone, Copy, Default)]
+struct Station {
+    is_open: bool,
+    /// How often it was opened: each time by another base station, which has no users.
+    opened: u32,
 }
 
 /// What a pending answer is about: a user, whose state says what.
@@ -153,8 +168,9 @@ pub struct Mme {
     hss_link: Link,
     users: Records<User>,
     by_imsi: Exact<8, [u8; 4]>,
-    /// Base stations, by connection: whether it is there.
-    stations: Box<[bool]>,
+    /// Base stations, by connection.
+    stations: Box<[Station]>,
+    /// Where the search is for users whose SGW restarted, whose base station is gone, or who end.
     sweep: Option<usize>,
     /// What was counted.
     pub counts: MmeCounts,
@@ -177,26 +193,32 @@ impl Mme {
             return Err(EpcError::Apn(config.apn.clone()));
         }
         let (users, secret) = (config.users, config.secret);
+        let records = users + users.min(config.control.requests);
         let index = ExactConfig::new("mme users", users, Seed::random());
+        let mut gtp = Endpoint::new(config.control.clone(), cores, core, now_ns)?;
+        // The one peer, which keeps its place.
+        let sgw = *config.sgw.ip();
+        gtp.paths.epoch(Self::now_ms(now_ns), sgw);
+        gtp.paths.hold(sgw);
         Ok(Self {
-            gtp: Endpoint::new(config.control.clone(), cores, core, now_ns)?,
+            gtp,
             hss: Connection::default(),
             hss_link: hss,
-            users: Records::new("mme users", users, cores, core, secret)?,
+            users: Records::new("mme users", records, cores, core, secret)?,
             by_imsi: Exact::new(&index)?,
-            stations: vec![false; config.stations.into()].into(),
+            stations: vec![Station::default(); config.stations.into()].into(),
             sweep: None,
             counts: MmeCounts::default(),
             config: config.clone(),
         })
     }
 
-    /// How many users there are.
+    /// How many users there are, but for newcomers.
     pub fn users(&self) -> usize {
-        self.users.len()
+        self.by_imsi.len()
     }
 
-    /// How many users are in this state.
+    /// How many users and newcomers are in this state.
     pub fn users_in(&self, state: State) -> usize {
         let users = self.users.iter();
         users.filter(|(_, user)| user.state == state).count()
@@ -228,10 +250,28 @@ impl Mme {
         out.send(Link::S1(station), message.write(&mut room));
     }
 
+    /// Whether a user has a connection, and the base station is still there.
+    fn has_station(&self, user: &User) -> bool {
+        let station = self.stations.get(usize::from(user.station));
+        let is_it = |station: &Station| station.is_open && station.opened == user.opened;
+        user.station_id != 0 && station.is_some_and(is_it)
+    }
+
+    /// A base station is there, or is gone: users of another one of that number are looked for.
+    fn station_is(&mut self, number: u16, is_open: bool) {
+        if let Some(station) = self.stations.get_mut(usize::from(number)) {
+            let was_open = std::mem::replace(&mut station.is_open, is_open);
+            station.opened = station.opened.wrapping_add(is_open.into());
+            if was_open {
+                self.sweep = Some(0);
+            }
+        }
+    }
+
     /// Sends a message about a user to its base station, if it has one.
     fn to_user(&self, id: u32, kind: Kind, out: &mut impl Sink, fill: impl FnOnce(&mut Message)) {
         if let Some(user) = self.users.get(id)
-            && user.station_id != 0
+            && self.has_station(user)
         {
             let mut message = Message::new(kind, user.station_id, id);
             fill(&mut message);
@@ -268,20 +308,35 @@ impl Mme {
         pending.is_some()
     }
 
-    /// Forgets a user.
+    /// Forgets a user, whose newcomer has its place then, or a newcomer.
     fn remove(&mut self, id: u32) {
         let Some(user) = self.users.remove(id) else {
             return;
         };
         self.gtp.end(user.pending);
-        if self.by_imsi.lookup(&user.imsi) == Some(id.to_be_bytes()) {
-            self.by_imsi.remove(&user.imsi);
+        let known = self.by_imsi.lookup(&user.imsi).map(u32::from_be_bytes);
+        match known {
+            Some(known) if known == id && user.newcomer != 0 => {
+                let newcomer = user.newcomer.to_be_bytes();
+                self.by_imsi.update(&user.imsi, |_| newcomer);
+            }
+            Some(known) if known == id => {
+                self.by_imsi.remove(&user.imsi);
+            }
+            Some(known) => {
+                let known = self.users.get_mut(known);
+                if let Some(known) = known.filter(|known| known.newcomer == id) {
+                    known.newcomer = 0;
+                }
+            }
+            None => {}
         }
     }
 
-    /// Looks on for users whose SGW restarted or whose base station is gone.
-    fn look_on(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) {
-        let Some(start) = self.sweep else { return };
+    /// Looks on for users whose SGW restarted, whose base station is gone, or who end. False: as
+    /// many requests as may be are in flight; it goes on when one of them is over.
+    fn look_on(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> bool {
+        let Some(start) = self.sweep else { return true };
         let end = (start + budget).min(self.users.capacity());
         for at in start..end {
             let Some((id, user)) = self.users.at(at) else {
@@ -296,11 +351,20 @@ impl Mme {
                     message.cause = Some(cause::NETWORK_FAILURE);
                 });
                 self.remove(id);
-            } else if user.station_id != 0 && !self.stations[usize::from(user.station)] {
-                self.station_lost(now_ns, id, out);
+                continue;
+            }
+            let is_asked = match user.state {
+                State::Ending => self.delete(now_ns, id, out),
+                _ if user.station_id == 0 || self.has_station(user) => true,
+                _ => self.station_lost(now_ns, id, out),
+            };
+            if !is_asked {
+                self.sweep = Some(at);
+                return false;
             }
         }
         self.sweep = (end < self.users.capacity()).then_some(end);
+        true
     }
 
     fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) {
@@ -351,40 +415,35 @@ impl Node for Mme {
 
     fn notice(&mut self, now_ns: u64, notice: Notice, out: &mut impl Sink) {
         match notice {
-            Notice::Restarted(address, restarts) => self.heard(address, restarts, out),
+            Notice::Restarted(..) | Notice::Counter(..) => {
+                if self.gtp.told(now_ns, notice) {
+                    self.sweep = Some(0);
+                }
+            }
             Notice::Unreachable(_) => {}
             Notice::Opened(link) if link == self.hss_link => {
                 let who = &self.config.who;
                 self.hss.opened(now_ns, link, who, true, out);
             }
             Notice::Closed(link) if link == self.hss_link => self.hss.closed(),
-            Notice::Opened(Link::S1(station)) => {
-                if let Some(place) = self.stations.get_mut(usize::from(station)) {
-                    *place = true;
-                }
-            }
-            Notice::Closed(Link::S1(station)) => {
-                if let Some(place) = self.stations.get_mut(usize::from(station)) {
-                    *place = false;
-                    self.sweep = Some(0);
-                }
-            }
-            Notice::Opened(_) | Notice::Closed(_) => {}
+            Notice::Opened(Link::S1(station)) => self.station_is(station, true),
+            Notice::Closed(Link::S1(station)) => self.station_is(station, false),
+            Notice::Opened(_) | Notice::Closed(_) | Notice::Named(..) => {}
         }
     }
 
     fn poll(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> Option<u64> {
-        self.look_on(now_ns, budget, out);
         let mut left = budget;
         while let Some((sequence, About(id), again)) = self.gtp.poll(now_ns, &mut left, out) {
             self.overdue(now_ns, id, sequence, again, out);
         }
+        let goes_on = self.look_on(now_ns, budget, out);
         let (who, silence_ms) = (&self.config.who, self.config.silence_ms);
         let watchdog = self.hss.poll(now_ns, self.hss_link, who, silence_ms, out);
         let next = self.gtp.next_ns().into_iter().chain(watchdog);
         match self.sweep {
-            Some(_) => Some(now_ns),
-            None => next.min(),
+            Some(_) if goes_on => Some(now_ns),
+            _ => next.min(),
         }
     }
 }

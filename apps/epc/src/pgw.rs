@@ -4,6 +4,7 @@
 //! The identifier of a session is its S5-C end and its S5-U end. The place of its record is also
 //! the place of its tunnel and, by the pool, of its address: see [`crate::tunnels`].
 
+use crate::answers::Ask;
 use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig, EndpointCounts};
 use crate::gtp::paths::Paths;
 use crate::gtp::sessions::{self, Sessions};
@@ -132,9 +133,11 @@ impl Pgw {
         }
     }
 
-    fn remove(&mut self, id: u32) -> bool {
+    fn remove(&mut self, id: u32) {
         self.tunnels.close(id);
-        self.sessions.remove(id).is_some()
+        if let Some(session) = self.sessions.remove(id) {
+            self.gtp.paths.release(session.sgw.into());
+        }
     }
 
     fn request(
@@ -144,7 +147,8 @@ impl Pgw {
         gtpc: &Gtpc<&[u8]>,
         out: &mut impl Sink,
     ) {
-        let (id, ask) = (gtpc.teid().unwrap_or_default(), (from, gtpc.sequence()));
+        let ask = Ask::of(from, gtpc);
+        let id = ask.teid;
         let contents = Contents::read(gtpc);
         let known = self.sessions.get(id).copied();
         let teid = known.map_or(0, |session| session.sgw_teid);
@@ -164,9 +168,9 @@ impl Pgw {
                 let known = known.ok_or(unknown);
                 let done = known
                     .and(contents)
-                    .and_then(|found| self.modify(id, &found));
+                    .and_then(|found| self.modify(now_ns, id, &found, out));
                 match done {
-                    Ok(()) => self.gtp.accept(now_ns, ask, kind, teid, out, |_| {}),
+                    Ok(teid) => self.gtp.accept(now_ns, ask, kind, teid, out, |_| {}),
                     Err(refusal) => self.gtp.refuse(now_ns, ask, kind, teid, refusal, out),
                 }
             }
@@ -188,7 +192,7 @@ impl Pgw {
     fn create(
         &mut self,
         now_ns: u64,
-        ask: (SocketAddrV4, u32),
+        ask: Ask,
         found: &Contents<'_>,
         out: &mut impl Sink,
     ) -> Result<(), Refusal> {
@@ -233,6 +237,7 @@ impl Pgw {
         // As many sessions as addresses: with no place there is no address either.
         let occupied = Cause::new(cause::ADDRESSES_OCCUPIED);
         let id = self.sessions.insert(session).map_err(|_| occupied)?;
+        self.gtp.paths.hold(address);
         let user = self.tunnels.open(id, sgw_user.teid, sgw_user.address);
         self.counts.created += 1;
 
@@ -261,24 +266,42 @@ impl Pgw {
         Ok(())
     }
 
-    /// The user's SGW has another end (TS 23.401 5.5.1.1.3).
-    fn modify(&mut self, id: u32, found: &Contents<'_>) -> Result<(), Refusal> {
-        let Some(session) = self.sessions.get_mut(id) else {
-            return Err(Cause::new(cause::CONTEXT_NOT_FOUND));
-        };
-        if let Some(control) = found.sender.and_then(tunnel) {
-            (session.sgw, session.sgw_teid) = (u32::from_be_bytes(control.address), control.teid);
-        }
+    /// The user's SGW has another end, or is another one (TS 23.401 5.5.1.1.3), on which the
+    /// session depends from then on. Returns its end for control.
+    fn modify(
+        &mut self,
+        now_ns: u64,
+        id: u32,
+        found: &Contents<'_>,
+        out: &mut impl Sink,
+    ) -> Result<u32, Refusal> {
+        let unknown = Cause::new(cause::CONTEXT_NOT_FOUND);
+        let mut session = *self.sessions.get(id).ok_or(unknown)?;
         if let Some(bearer) = found.bearer {
             let ebi = bearer.ebi.ok_or(missing(ie::EBI, 0))?;
             if ebi != session.ebi {
-                return Err(Cause::new(cause::CONTEXT_NOT_FOUND));
-            }
-            if let Some(user) = bearer.f_teids[1].and_then(tunnel) {
-                self.tunnels.redirect(id, user.teid, user.address);
+                return Err(unknown);
             }
         }
-        Ok(())
+        if let Some(control) = found.sender.and_then(tunnel) {
+            let address = Ipv4Addr::from(control.address);
+            let (epoch, is_restart) = self.gtp.peer(now_ns, address, found.recovery, out)?;
+            if is_restart {
+                self.sessions.doubt();
+            }
+            self.gtp.paths.hold(address);
+            self.gtp.paths.release(session.sgw.into());
+            (session.sgw, session.sgw_teid) = (address.into(), control.teid);
+            session.epoch = epoch;
+        }
+        if let Some(place) = self.sessions.get_mut(id) {
+            *place = session;
+        }
+        let user = found.bearer.and_then(|bearer| bearer.f_teids[1]);
+        if let Some(user) = user.and_then(tunnel) {
+            self.tunnels.redirect(id, user.teid, user.address);
+        }
+        Ok(session.sgw_teid)
     }
 
     /// A datagram of GTP-U.
@@ -380,9 +403,9 @@ impl Node for Pgw {
         }
     }
 
-    fn notice(&mut self, _: u64, notice: Notice, out: &mut impl Sink) {
-        if let Notice::Restarted(address, restarts) = notice {
-            self.heard(address, restarts, out);
+    fn notice(&mut self, now_ns: u64, notice: Notice, _: &mut impl Sink) {
+        if self.gtp.told(now_ns, notice) {
+            self.sessions.doubt();
         }
     }
 

@@ -14,7 +14,7 @@ pub mod connection;
 use crate::challenge::Vector;
 use linerate_wire::diameter::{Avp, Diameter, Flags, Writer, avp, result};
 use linerate_wire::gtpc::ie::{Ambr, Imsi};
-use std::fmt::Write;
+use std::fmt::{self, Write};
 use std::net::Ipv4Addr;
 
 /// The vendor 3GPP.
@@ -88,6 +88,46 @@ pub struct Identity {
     pub address: Ipv4Addr,
     /// Grows with each restart (RFC 6733 8.16).
     pub restarts: u32,
+}
+
+/// The longest name of a peer that is kept, in bytes.
+const NAME: usize = 48;
+
+/// Whom a peer says that it is (DiameterIdentity of RFC 6733 4.3.1).
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    len: u8,
+    bytes: [u8; NAME],
+}
+
+impl Name {
+    /// That of an Origin-Host; `None`: it is too long to be kept.
+    pub fn new(host: &[u8]) -> Option<Self> {
+        let mut bytes = [0; NAME];
+        bytes.get_mut(..host.len())?.copy_from_slice(host);
+        let len = host.len() as u8;
+        Some(Self { len, bytes })
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}
+
+impl Default for Name {
+    fn default() -> Self {
+        Self {
+            len: 0,
+            bytes: [0; NAME],
+        }
+    }
+}
+
+impl fmt::Debug for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        String::from_utf8_lossy(self.bytes()).fmt(f)
+    }
 }
 
 /// What a user may do (TS 29.272 7.3.2), as far as a node here asks.

@@ -14,6 +14,7 @@ pub use buffers::BufferConfig;
 pub(crate) use control::tunnel;
 pub(crate) use user::link;
 
+use crate::answers::Ask;
 use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig};
 use crate::gtp::paths::Paths;
 use crate::gtp::sessions::{self, Sessions};
@@ -95,7 +96,7 @@ struct Session {
     ebi: u8,
     state: State,
     /// The MME's request that is being worked on.
-    asker: (u32, u16, u32),
+    ask: Ask,
     /// Our request to the PGW in flight; 0: none.
     request: u32,
     /// Our notification to the MME in flight; 0: none.
@@ -113,17 +114,6 @@ impl sessions::Session for Session {
     fn stands(&self, paths: &Paths) -> bool {
         let mut peers = [self.mme, self.pgw].into_iter();
         peers.all(|peer| paths.is_current(peer.address.into(), peer.epoch))
-    }
-}
-
-impl Session {
-    fn asker(&self) -> (SocketAddrV4, u32) {
-        let (address, port, sequence) = self.asker;
-        (SocketAddrV4::new(address.into(), port), sequence)
-    }
-
-    fn asked_by(&mut self, from: SocketAddrV4, sequence: u32) {
-        self.asker = ((*from.ip()).into(), from.port(), sequence);
     }
 }
 
@@ -203,6 +193,9 @@ impl Sgw {
         self.counts.buffer_drops += self.buffers.clear(&mut session.queue);
         self.gtp.end(session.request);
         self.gtp.end(session.notification);
+        for peer in [session.mme, session.pgw] {
+            self.gtp.paths.release(peer.address.into());
+        }
     }
 
     /// Forgets the base station's end of a session.
@@ -253,9 +246,9 @@ impl Node for Sgw {
         }
     }
 
-    fn notice(&mut self, _: u64, notice: Notice, out: &mut impl Sink) {
-        if let Notice::Restarted(address, restarts) = notice {
-            self.heard(address, restarts, out);
+    fn notice(&mut self, now_ns: u64, notice: Notice, _: &mut impl Sink) {
+        if self.gtp.told(now_ns, notice) {
+            self.sessions.doubt();
         }
     }
 

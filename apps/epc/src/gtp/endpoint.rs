@@ -5,7 +5,7 @@
 
 use super::paths::{Heard, Paths};
 use super::{Contents, ROOM, Refusal, put_cause};
-use crate::answers::{Answers, Seen};
+use crate::answers::{Answers, Ask, Seen};
 use crate::link::{Link, MS, Notice, Owner, Sink};
 use crate::pending::{Patience, Pending};
 use crate::{Cores, EpcError};
@@ -243,7 +243,7 @@ impl<P: Copy + Default> Endpoint<P> {
                 self.counts.stray += 1;
                 None
             }
-            kind => match self.answers.see(now_ns / MS, from, kind, sequence) {
+            _ => match self.answers.see(now_ns / MS, &Ask::of(from, &gtpc)) {
                 Seen::New => Some(Arrived::Request(gtpc)),
                 Seen::InHand => None,
                 Seen::Answered(answer) => {
@@ -270,13 +270,30 @@ impl<P: Copy + Default> Endpoint<P> {
         Some(Arrived::Counter(restarts))
     }
 
-    /// Takes a restart counter of a peer; a restart is told to the other cores, and true.
+    /// Takes a restart counter of a peer; what is new in it is told to the other cores. Whether the
+    /// peer has restarted.
     pub fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) -> bool {
-        let is_restart = self.paths.heard(address, restarts) == Heard::Restarted;
-        if is_restart {
-            out.tell(Notice::Restarted(address, restarts));
+        let heard = self.paths.heard(address, restarts);
+        match heard {
+            Heard::Same => {}
+            Heard::First => out.tell(Notice::Counter(address, restarts)),
+            Heard::Restarted => out.tell(Notice::Restarted(address, restarts)),
         }
-        is_restart
+        heard == Heard::Restarted
+    }
+
+    /// Takes what another core tells of a peer, with which sessions may be made here, too. Whether
+    /// that is a restart.
+    pub fn told(&mut self, now_ns: u64, notice: Notice) -> bool {
+        match notice {
+            Notice::Counter(address, restarts) => {
+                // Without room it stays a stranger.
+                self.paths.epoch(now_ns / MS, address);
+                self.paths.heard(address, restarts) == Heard::Restarted
+            }
+            Notice::Restarted(address, restarts) => self.paths.restarted(address, restarts),
+            _ => false,
+        }
     }
 
     /// Sends a request, and waits for its answer: its sequence number. `None`, and counted, when
@@ -350,14 +367,14 @@ impl<P: Copy + Default> Endpoint<P> {
     pub fn answer(
         &mut self,
         now_ns: u64,
-        (to, sequence): (SocketAddrV4, u32),
+        ask: Ask,
         kind: u8,
         teid: u32,
         out: &mut impl Sink,
         fill: impl FnOnce(&mut Writer<'_>),
     ) {
         let mut room = [0; ROOM];
-        let mut writer = Writer::new(&mut room, kind, Some(teid), sequence);
+        let mut writer = Writer::new(&mut room, kind, Some(teid), ask.sequence);
         fill(&mut writer);
         // What a request makes us repeat may be too long: then it gets no answer, as if it were
         // lost.
@@ -365,15 +382,15 @@ impl<P: Copy + Default> Endpoint<P> {
             self.counts.refused += 1;
             return;
         };
-        self.answers.put(now_ns / MS, to, sequence, message);
-        out.send(Link::Gtpc(self.answers_to(to)), message);
+        self.answers.put(now_ns / MS, &ask, message);
+        out.send(Link::Gtpc(self.answers_to(ask.from)), message);
     }
 
     /// Answers that a request was accepted, with what `fill` adds.
     pub fn accept(
         &mut self,
         now_ns: u64,
-        ask: (SocketAddrV4, u32),
+        ask: Ask,
         kind: u8,
         teid: u32,
         out: &mut impl Sink,
@@ -389,7 +406,7 @@ impl<P: Copy + Default> Endpoint<P> {
     pub fn refuse(
         &mut self,
         now_ns: u64,
-        ask: (SocketAddrV4, u32),
+        ask: Ask,
         kind: u8,
         teid: u32,
         refusal: Refusal,
@@ -403,7 +420,7 @@ impl<P: Copy + Default> Endpoint<P> {
     /// the request; true: that says that it has restarted.
     ///
     /// # Errors
-    /// No Resources Available: so many peers are known as may be.
+    /// No Resources Available: as many peers as may be known have sessions.
     pub fn peer(
         &mut self,
         now_ns: u64,
@@ -460,6 +477,10 @@ impl<P: Copy + Default> Endpoint<P> {
             let peer = self.paths.peers()[at];
             if peer.is_asked || peer.echo_ms > now_ns / MS {
                 continue;
+            }
+            // Again to cores that have missed it.
+            if let Some(restarts) = peer.restarts {
+                out.tell(Notice::Counter(peer.address, restarts));
             }
             let wait = Wait::Echo(peer.address);
             let begun = self.pending.begin(now_ns / MS, self.config.patience, wait);

@@ -18,6 +18,14 @@ impl Mme {
         out: &mut impl Sink,
     ) {
         let id = message.mme_id;
+        // That it is there is told once, and a telling may be lost.
+        if self
+            .stations
+            .get(usize::from(station))
+            .is_some_and(|known| !known.is_open)
+        {
+            self.station_is(station, true);
+        }
         match message.kind {
             Kind::Setup => {
                 let mut answer = Message::new(Kind::SetupAnswer, 0, 0);
@@ -35,7 +43,8 @@ impl Mme {
         // All else is about the connection of a user that has one, at that base station.
         let user = self.users.get(id).copied();
         let user = user.filter(|user| {
-            (user.station, user.station_id) == (station, message.station_id) && user.station_id != 0
+            let is_it = (user.station, user.station_id) == (station, message.station_id);
+            is_it && self.has_station(user)
         });
         let Some(user) = user else {
             // Of a user that is gone, that is all right. Otherwise a base station that has what we
@@ -55,7 +64,7 @@ impl Mme {
             (Kind::ChallengeAnswer, State::Proof) => {
                 self.proof(now_ns, id, &user, message, out);
             }
-            (Kind::SecurityAnswer, State::Securing) => self.locate(now_ns, id, &user, out),
+            (Kind::SecurityAnswer, State::Securing) => self.locate(now_ns, id, out),
             (Kind::ContextAnswer, State::Context) => match message.tunnel {
                 Some(tunnel) if tunnel.teid != 0 && message.cause.is_none() => {
                     if let Some(user) = self.users.get_mut(id) {
@@ -65,12 +74,21 @@ impl Mme {
                 }
                 _ => self.end(now_ns, id, cause::NO_RESOURCES, out),
             },
-            (Kind::ReleaseRequest, State::Connected) => self.release(now_ns, id, out),
+            (Kind::ReleaseRequest, State::Connected) => {
+                // Where too much is in flight, the base station asks again.
+                self.release(now_ns, id, out);
+            }
             (Kind::ReleaseAnswer, State::Released) => self.idle(now_ns, id, out),
-            (Kind::Detach, State::Deleting | State::Purging) => {}
+            (Kind::Detach, State::Ending | State::Deleting | State::Purging) => {}
             (Kind::Detach, _) => self.end(now_ns, id, cause::DETACHED, out),
             _ => self.counts.unexpected += 1,
         }
+    }
+
+    /// Which of the base stations with that number is there.
+    fn opened(&self, station: u16) -> u32 {
+        let station = self.stations.get(usize::from(station));
+        station.map_or(0, |station| station.opened)
     }
 
     fn reject(&mut self, station: u16, station_id: u32, why: u8, out: &mut impl Sink) {
@@ -83,20 +101,31 @@ impl Mme {
         self.s1(station, &reject, out);
     }
 
-    /// A user that is on its way in is refused, and forgotten.
-    pub(super) fn refuse(&mut self, id: u32, why: u8, out: &mut impl Sink) {
-        if let Some(&User {
-            station,
-            station_id,
-            ..
-        }) = self.users.get(id)
-            && station_id != 0
-        {
-            self.reject(station, station_id, why, out);
+    /// A user that is on its way in is refused, and forgotten, with the session that it may have
+    /// had before.
+    pub(super) fn refuse(&mut self, now_ns: u64, id: u32, why: u8, out: &mut impl Sink) {
+        let Some(&user) = self.users.get(id) else {
+            return;
+        };
+        if self.has_station(&user) {
+            self.reject(user.station, user.station_id, why, out);
         }
-        self.remove(id);
+        self.leave(now_ns, id, why, out);
     }
 
+    /// The same, and it is told nothing.
+    fn leave(&mut self, now_ns: u64, id: u32, why: u8, out: &mut impl Sink) {
+        match self.users.get_mut(id) {
+            Some(user) if user.sgw_teid != 0 => {
+                user.station_id = 0;
+                self.end(now_ns, id, why, out);
+            }
+            _ => self.remove(id),
+        }
+    }
+
+    /// TS 24.301 5.5.1.2.7: who attaches in the name of a user who is there has to prove itself
+    /// first. Of several who are not proved, the last one goes on.
     fn attach(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
         let station_id = message.station_id;
         let imsi = message.imsi.and_then(Imsi::from_bytes);
@@ -105,26 +134,29 @@ impl Mme {
             return;
         };
         let known = self.by_imsi.lookup(&imsi.bytes()).map(u32::from_be_bytes);
-        let old = known.and_then(|id| Some((id, *self.users.get(id)?)));
-        if let Some((id, user)) = old {
-            let is_same = (user.station, user.station_id) == (station, station_id);
-            if is_same && !matches!(user.state, State::Connected | State::Deleting) {
+        let newcomer = known.and_then(|id| Some(self.users.get(id)?.newcomer));
+        for id in newcomer.into_iter().chain(known) {
+            let Some(&user) = self.users.get(id) else {
+                continue;
+            };
+            let is_same =
+                (user.station, user.station_id) == (station, station_id) && self.has_station(&user);
+            let goes = matches!(
+                user.state,
+                State::Connected | State::Ending | State::Deleting
+            );
+            if is_same && !goes {
                 return; // the same, again
             }
-            // TS 23.401 5.3.2.1: what there was is replaced. The session is, at the SGW, when the
-            // new one is made.
-            self.counts.superseded += 1;
-            if !is_same {
-                self.to_user(id, Kind::Release, out, |message| {
-                    message.cause = Some(cause::SUPERSEDED);
-                });
+            if matches!(user.state, State::Vector | State::Proof) {
+                self.supersede(id, out);
             }
-            self.remove(id);
         }
         let user = User {
             imsi: imsi.bytes(),
             station,
             station_id,
+            opened: self.opened(station),
             tac: message.tac.unwrap_or_default(),
             cell: message.cell.unwrap_or_default(),
             ..User::default()
@@ -132,21 +164,34 @@ impl Mme {
         let Some(id) = self.users.insert(user) else {
             return self.reject(station, station_id, cause::CONGESTION, out);
         };
-        if self
-            .by_imsi
-            .insert(&imsi.bytes(), id.to_be_bytes())
-            .is_err()
-        {
-            return self.refuse(id, cause::CONGESTION, out);
-        }
+        let is_placed = match known.and_then(|known| self.users.get_mut(known)) {
+            Some(known) => {
+                known.newcomer = id;
+                true
+            }
+            None => {
+                let bytes = id.to_be_bytes();
+                self.by_imsi.insert(&imsi.bytes(), bytes).is_ok()
+            }
+        };
         let plmn = self.config.plmn;
         let command = command::AUTHENTICATION_INFORMATION;
-        let asked = self.ask_hss(now_ns, id, State::Vector, command, out, |to| {
-            s6a::put_vector_wanted(to, plmn);
-        });
+        let asked = is_placed
+            && self.ask_hss(now_ns, id, State::Vector, command, out, |to| {
+                s6a::put_vector_wanted(to, plmn);
+            });
         if !asked {
-            self.refuse(id, cause::CONGESTION, out);
+            self.refuse(now_ns, id, cause::CONGESTION, out);
         }
+    }
+
+    /// A user is forgotten for another one of its name.
+    fn supersede(&mut self, id: u32, out: &mut impl Sink) {
+        self.counts.superseded += 1;
+        self.to_user(id, Kind::Release, out, |message| {
+            message.cause = Some(cause::SUPERSEDED);
+        });
+        self.remove(id);
     }
 
     /// Asks the HSS about a user; false, and nothing else, where that cannot be.
@@ -181,23 +226,46 @@ impl Mme {
 
     fn proof(&mut self, now_ns: u64, id: u32, user: &User, message: &Message, out: &mut impl Sink) {
         if message.res != Some(user.xres) {
-            return self.refuse(id, cause::NOT_AUTHENTICATED, out);
+            return self.refuse(now_ns, id, cause::NOT_AUTHENTICATED, out);
         }
+        self.take_place(id, user, out);
         if self.step_and_wait(now_ns, id, State::Securing) {
             self.to_user(id, Kind::Security, out, |_| {});
         } else {
-            self.refuse(id, cause::CONGESTION, out);
+            self.refuse(now_ns, id, cause::CONGESTION, out);
         }
     }
 
-    fn locate(&mut self, now_ns: u64, id: u32, _: &User, out: &mut impl Sink) {
+    /// Who is proved takes the place of whom there was, with the session: the SGW replaces that
+    /// when the new one is made (TS 29.274 7.2.1).
+    fn take_place(&mut self, id: u32, user: &User, out: &mut impl Sink) {
+        let known = self.by_imsi.lookup(&user.imsi).map(u32::from_be_bytes);
+        let Some(known) = known.filter(|known| *known != id) else {
+            return;
+        };
+        let old = self.users.get_mut(known);
+        let Some(old) = old.filter(|old| old.newcomer == id) else {
+            return;
+        };
+        let session = (old.sgw_teid, old.sgw_epoch);
+        // The base station has but one user of that number.
+        if (old.station, old.station_id) == (user.station, user.station_id) {
+            old.station_id = 0;
+        }
+        self.supersede(known, out);
+        if let Some(user) = self.users.get_mut(id) {
+            (user.sgw_teid, user.sgw_epoch) = session;
+        }
+    }
+
+    fn locate(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
         let plmn = self.config.plmn;
         let command = command::UPDATE_LOCATION;
         let asked = self.ask_hss(now_ns, id, State::Locating, command, out, |to| {
             s6a::put_location(to, plmn);
         });
         if !asked {
-            self.refuse(id, cause::CONGESTION, out);
+            self.refuse(now_ns, id, cause::CONGESTION, out);
         }
     }
 
@@ -227,6 +295,7 @@ impl Mme {
             return;
         }
         let id = message.tmsi.unwrap_or_default();
+        let opened = self.opened(station);
         let Some(user) = self.users.get_mut(id) else {
             // The user attaches again.
             return self.reject(station, station_id, cause::UNKNOWN_USER, out);
@@ -234,14 +303,15 @@ impl Mme {
         match user.state {
             State::Idle | State::Paging => {}
             State::Context | State::Modifying
-                if (user.station, user.station_id) == (station, station_id) =>
+                if (user.station, user.station_id, user.opened)
+                    == (station, station_id, opened) =>
             {
                 return; // the same, again
             }
             // It crosses with something else that is done: the user asks again.
             _ => return self.reject(station, station_id, cause::CONGESTION, out),
         }
-        (user.station, user.station_id) = (station, station_id);
+        (user.station, user.station_id, user.opened) = (station, station_id, opened);
         user.tac = message.tac.unwrap_or(user.tac);
         user.cell = message.cell.unwrap_or(user.cell);
         self.counts.services += 1;
@@ -286,7 +356,7 @@ impl Mme {
         paging.tmsi = Some(id);
         let others = (0..self.stations.len() as u16).filter(|station| *station != last);
         for station in std::iter::once(last).chain(others) {
-            if self.stations[usize::from(station)] {
+            if self.stations[usize::from(station)].is_open {
                 self.s1(station, &paging, out);
             }
         }
@@ -294,7 +364,7 @@ impl Mme {
 
     fn detach_idle(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
         let id = message.tmsi.unwrap_or_default();
-        let station_id = message.station_id;
+        let (station_id, opened) = (message.station_id, self.opened(station));
         let user = self.users.get_mut(id);
         let user = user.filter(|user| matches!(user.state, State::Idle | State::Paging));
         let Some(user) = user.filter(|_| station_id != 0) else {
@@ -306,7 +376,7 @@ impl Mme {
             }
             return;
         };
-        (user.station, user.station_id) = (station, station_id);
+        (user.station, user.station_id, user.opened) = (station, station_id, opened);
         self.end(now_ns, id, cause::DETACHED, out);
     }
 
@@ -316,15 +386,27 @@ impl Mme {
             return;
         };
         user.ends_by = why;
-        if user.sgw_teid == 0 || !self.delete(now_ns, id, out) {
-            self.purge(now_ns, id, out);
+        let (has_session, pending) = (user.sgw_teid != 0, user.pending);
+        if user.state == State::Creating && self.gtp.about(pending).is_some() {
+            return; // the answer says what there is to end
+        }
+        if !has_session {
+            return self.purge(now_ns, id, out);
+        }
+        self.step(id, State::Ending, None);
+        if !self.delete(now_ns, id, out) {
+            self.sweep = Some(0);
         }
     }
 
-    /// The session is gone: the HSS is told.
+    /// The session is gone: the HSS is told, unless it knows that the user is elsewhere.
     pub(super) fn purge(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
-        let command = command::PURGE_UE;
-        if !self.ask_hss(now_ns, id, State::Purging, command, out, |_| {}) {
+        let Some(user) = self.users.get_mut(id) else {
+            return;
+        };
+        user.sgw_teid = 0;
+        let (is_elsewhere, command) = (user.ends_by == cause::SUPERSEDED, command::PURGE_UE);
+        if is_elsewhere || !self.ask_hss(now_ns, id, State::Purging, command, out, |_| {}) {
             self.gone(id, out);
         }
     }
@@ -335,34 +417,44 @@ impl Mme {
             return;
         };
         let why = user.ends_by;
-        if why == cause::DETACHED {
-            self.counts.detached += 1;
-            self.to_user(id, Kind::DetachAnswer, out, |_| {});
-        } else {
-            self.counts.lost += 1;
+        match why {
+            cause::DETACHED => {
+                self.counts.detached += 1;
+                self.to_user(id, Kind::DetachAnswer, out, |_| {});
+            }
+            cause::SUPERSEDED => self.counts.superseded += 1,
+            _ => self.counts.lost += 1,
         }
         self.to_user(id, Kind::Release, out, |message| message.cause = Some(why));
         self.remove(id);
     }
 
-    /// The base station of a user is gone.
-    pub(super) fn station_lost(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
-        let Some(user) = self.users.get_mut(id) else {
-            return;
+    /// The base station of a user is gone; false: the SGW cannot be told yet.
+    pub(super) fn station_lost(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
+        let Some(&user) = self.users.get(id) else {
+            return true;
         };
-        user.station_id = 0;
+        let has_bearer = matches!(
+            user.state,
+            State::Connected | State::Context | State::Modifying
+        );
+        if has_bearer && !self.release(now_ns, id, out) {
+            return false;
+        }
         match user.state {
-            State::Connected | State::Context | State::Modifying => {
-                self.release(now_ns, id, out);
-            }
             State::Released => self.idle(now_ns, id, out),
             State::Vector | State::Proof | State::Securing | State::Locating => {
-                self.counts.lost += 1;
-                self.remove(id);
+                // Who has a session is counted when that is over.
+                self.counts.lost += u64::from(user.sgw_teid == 0);
+                self.leave(now_ns, id, cause::NETWORK_FAILURE, out);
             }
             // The answer that is waited for finds no base station, and goes on from there.
             _ => {}
         }
+        if let Some(user) = self.users.get_mut(id) {
+            user.station_id = 0;
+        }
+        true
     }
 
     /// What was waited for did not come.
@@ -386,14 +478,15 @@ impl Mme {
         }
         match user.state {
             State::Vector | State::Locating | State::Creating => {
-                self.refuse(id, cause::NETWORK_FAILURE, out);
+                self.refuse(now_ns, id, cause::NETWORK_FAILURE, out);
             }
             State::Proof | State::Securing => {
                 self.to_user(id, Kind::Release, out, |message| {
                     message.cause = Some(cause::NOT_AUTHENTICATED);
                 });
-                self.counts.lost += 1;
-                self.remove(id);
+                // Who has a session is counted when that is over.
+                self.counts.lost += u64::from(user.sgw_teid == 0);
+                self.leave(now_ns, id, cause::NOT_AUTHENTICATED, out);
             }
             State::Context => self.end(now_ns, id, cause::NO_RESOURCES, out),
             State::Modifying => self.end(now_ns, id, cause::NETWORK_FAILURE, out),
@@ -402,7 +495,7 @@ impl Mme {
             State::Paging => self.not_found(now_ns, id, out),
             State::Deleting => self.purge(now_ns, id, out),
             State::Purging => self.gone(id, out),
-            State::Connected | State::Idle => {}
+            State::Connected | State::Idle | State::Ending => {}
         }
     }
 

@@ -1,6 +1,7 @@
 //! What HSS and SGW say about users, and what they are asked.
 
 use super::{About, Mme, State, User};
+use crate::answers::Ask;
 use crate::gtp::{Contents, put, put_cause, put_f_teid};
 use crate::link::{Link, Sink};
 use crate::s1::{Kind, cause as why};
@@ -27,7 +28,7 @@ impl Mme {
     ) {
         let contents = s6a::Contents::read(message);
         if message.is_request() {
-            return self.asked_by_hss(link, message, contents, out);
+            return self.asked_by_hss(now_ns, link, message, contents, out);
         }
         let number = message.hop_by_hop();
         let id = self.gtp.about(number).map(|About(id)| id);
@@ -47,14 +48,14 @@ impl Mme {
                             user.xres = vector.xres;
                         }
                         if !self.step_and_wait(now_ns, id, State::Proof) {
-                            return self.refuse(id, why::CONGESTION, out);
+                            return self.refuse(now_ns, id, why::CONGESTION, out);
                         }
                         self.to_user(id, Kind::Challenge, out, |message| {
                             message.rand = Some(vector.rand);
                             message.autn = Some(vector.autn);
                         });
                     }
-                    None => self.refuse(id, refused(found.result), out),
+                    None => self.refuse(now_ns, id, refused(found.result), out),
                 }
             }
             (State::Locating, command::UPDATE_LOCATION) => {
@@ -65,7 +66,7 @@ impl Mme {
                         }
                         self.create(now_ns, id, out);
                     }
-                    None => self.refuse(id, refused(found.result), out),
+                    None => self.refuse(now_ns, id, refused(found.result), out),
                 }
             }
             (State::Purging, command::PURGE_UE) => self.gone(id, out),
@@ -73,9 +74,10 @@ impl Mme {
         }
     }
 
-    /// TS 29.272 5.2.1.3: another MME has the user.
+    /// TS 29.272 5.2.1.2: another MME has the user; here nothing stays (TS 23.401 5.3.2.1).
     fn asked_by_hss(
         &mut self,
+        now_ns: u64,
         link: Link,
         message: &Diameter<&[u8]>,
         contents: Result<s6a::Contents<'_>, s6a::Refusal>,
@@ -89,8 +91,10 @@ impl Mme {
                     self.to_user(id, Kind::Release, out, |message| {
                         message.cause = Some(why::SUPERSEDED);
                     });
-                    self.counts.superseded += 1;
-                    self.remove(id);
+                    if let Some(user) = self.users.get_mut(id) {
+                        user.station_id = 0;
+                    }
+                    self.end(now_ns, id, why::SUPERSEDED, out);
                 }
                 result::SUCCESS
             }
@@ -115,7 +119,11 @@ impl Mme {
         out: &mut impl Sink,
         fill: impl FnOnce(&mut Writer<'_>),
     ) -> bool {
-        let teid = self.users.get(id).map_or(0, |user| user.sgw_teid);
+        // The session that is asked for has no end at the SGW, whatever there was before.
+        let teid = match kind {
+            message::CREATE_SESSION_REQUEST => 0,
+            _ => self.users.get(id).map_or(0, |user| user.sgw_teid),
+        };
         let to = (self.config.sgw, kind, teid);
         let sent = self.gtp.request(now_ns, to, About(id), out, fill);
         if sent.is_some() {
@@ -133,7 +141,7 @@ impl Mme {
             .paths
             .epoch(Self::now_ms(now_ns), *self.config.sgw.ip());
         let (Some(epoch), Some(imsi)) = (epoch, Imsi::from_bytes(user.imsi)) else {
-            return self.refuse(id, why::CONGESTION, out);
+            return self.refuse(now_ns, id, why::CONGESTION, out);
         };
         if let Some(user) = self.users.get_mut(id) {
             user.sgw_epoch = epoch;
@@ -178,7 +186,7 @@ impl Mme {
             to.ie(ie::UE_TIME_ZONE, 0, &[0, 0]);
         });
         if !sent {
-            self.refuse(id, why::CONGESTION, out);
+            self.refuse(now_ns, id, why::CONGESTION, out);
         }
     }
 
@@ -201,13 +209,13 @@ impl Mme {
     }
 
     /// The SGW is to keep the user's packets (TS 23.401 5.3.5).
-    pub(super) fn release(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+    /// False where that cannot be asked, and the user is as it was.
+    pub(super) fn release(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
         let kind = message::RELEASE_ACCESS_BEARERS_REQUEST;
-        // Where too much is in flight, the base station asks again.
-        self.ask_sgw(now_ns, id, State::Releasing, kind, out, |_| {});
+        self.ask_sgw(now_ns, id, State::Releasing, kind, out, |_| {})
     }
 
-    /// The SGW is to end the user's session; false where that cannot be asked.
+    /// The SGW is to end the user's session; false where that cannot be asked yet.
     pub(super) fn delete(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
         let kind = message::DELETE_SESSION_REQUEST;
         self.ask_sgw(now_ns, id, State::Deleting, kind, out, |to| {
@@ -260,9 +268,12 @@ impl Mme {
                         // The first counter that was heard may have been this answer's.
                         user.sgw_epoch = epoch.unwrap_or(user.sgw_epoch);
                     }
-                    self.context(now_ns, id, out);
+                    match user.ends_by {
+                        why::NORMAL => self.context(now_ns, id, out),
+                        why => self.end(now_ns, id, why, out),
+                    }
                 }
-                None => self.refuse(id, why::NETWORK_FAILURE, out),
+                None => self.refuse(now_ns, id, why::NETWORK_FAILURE, out),
             },
             State::Modifying if is_accepted && user.station_id != 0 => {
                 // Every first time ends an attach, every later one a service request.
@@ -272,7 +283,10 @@ impl Mme {
                     user.was_connected = true;
                 }
             }
-            State::Modifying if is_accepted => self.release(now_ns, id, out),
+            State::Modifying if is_accepted => {
+                // The answer that came has made room for the request.
+                self.release(now_ns, id, out);
+            }
             State::Modifying => {
                 if said == cause::CONTEXT_NOT_FOUND
                     && let Some(user) = self.users.get_mut(id)
@@ -323,13 +337,11 @@ impl Mme {
             Some(_) => cause::UNABLE_TO_PAGE,
         };
         let teid = user.map_or(0, |user| user.sgw_teid);
-        let (ask, kind) = (
-            (from, gtpc.sequence()),
-            message::DOWNLINK_DATA_NOTIFICATION_ACK,
-        );
-        self.gtp.answer(now_ns, ask, kind, teid, out, |to| {
-            put_cause(to, Cause::new(said));
-        });
+        let kind = message::DOWNLINK_DATA_NOTIFICATION_ACK;
+        self.gtp
+            .answer(now_ns, Ask::of(from, gtpc), kind, teid, out, |to| {
+                put_cause(to, Cause::new(said));
+            });
         if state == Some(State::Idle) && said == cause::ACCEPTED {
             self.page(id, out);
         }

@@ -1,6 +1,8 @@
 //! Sessions: what the MME asks, what the PGW answers.
 
 use super::{About, Peer, Session, Sgw, State};
+use crate::answers::Ask;
+use crate::gtp::sessions::Session as _;
 use crate::gtp::{Contents, Refusal, missing, put_cause, put_f_teid, refusal};
 use crate::link::Sink;
 use crate::s1::Tunnel;
@@ -30,8 +32,8 @@ impl Sgw {
         gtpc: &Gtpc<&[u8]>,
         out: &mut impl Sink,
     ) {
-        let (id, sequence) = (gtpc.teid().unwrap_or_default(), gtpc.sequence());
-        let ask = (from, sequence);
+        let ask = Ask::of(from, gtpc);
+        let id = ask.teid;
         let contents = Contents::read(gtpc);
         match gtpc.message() {
             message::CREATE_SESSION_REQUEST => {
@@ -103,12 +105,17 @@ impl Sgw {
     fn create(
         &mut self,
         now_ns: u64,
-        (from, sequence): (SocketAddrV4, u32),
+        ask: Ask,
         gtpc: &Gtpc<&[u8]>,
         found: &Contents<'_>,
         out: &mut impl Sink,
     ) -> Result<(), Refusal> {
         let imsi: Imsi = found.imsi.ok_or(missing(ie::IMSI, 0))?;
+        let known = self.sessions.of_user(&imsi.bytes());
+        let session = known.and_then(|id| self.sessions.get(id));
+        if session.is_some_and(|session| session.state == State::Creating && session.ask == ask) {
+            return Ok(()); // the same, again
+        }
         found.rat_type.ok_or(missing(ie::RAT_TYPE, 0))?;
         found.apn.ok_or(missing(ie::APN, 0))?;
         let mme = found.sender.ok_or(missing(ie::F_TEID, 0))?;
@@ -122,16 +129,11 @@ impl Sgw {
 
         let mme_address = Ipv4Addr::from(mme.address);
         let (mme_epoch, is_restart) = self.gtp.peer(now_ns, mme_address, found.recovery, out)?;
-        let (pgw_epoch, _) = self.gtp.peer(now_ns, pgw_address, None, out)?;
         if is_restart {
             self.sessions.doubt();
         }
-        // TS 29.274 7.2.1: a session of the same user is replaced.
-        if let Some(old) = self.sessions.of_user(&imsi.bytes()) {
-            self.remove(old);
-            self.counts.replaced += 1;
-        }
-        let mut session = Session {
+        let (pgw_epoch, _) = self.gtp.peer(now_ns, pgw_address, None, out)?;
+        let session = Session {
             imsi: imsi.bytes(),
             mme: Peer {
                 address: mme_address.into(),
@@ -144,15 +146,26 @@ impl Sgw {
                 epoch: pgw_epoch,
             },
             ebi,
+            ask,
             ..Session::default()
         };
-        session.asked_by(from, sequence);
+        // Of one place that was free, the PGW may have it that the MME had just taken.
+        if !session.stands(&self.gtp.paths) {
+            return Err(Cause::new(cause::NO_RESOURCES));
+        }
+        // TS 29.274 7.2.1: a session of the same user is replaced.
+        if let Some(old) = self.sessions.of_user(&imsi.bytes()) {
+            self.replace(now_ns, old, out);
+        }
         let to = (
             session.pgw.socket(),
             message::CREATE_SESSION_REQUEST,
             pgw.teid,
         );
         let id = self.sessions.insert(session)?;
+        for peer in [session.mme, session.pgw] {
+            self.gtp.paths.hold(peer.address.into());
+        }
         let own = FTeid::v4(
             interface::S5C_SGW,
             id,
@@ -216,7 +229,7 @@ impl Sgw {
     fn delete(
         &mut self,
         now_ns: u64,
-        (from, sequence): (SocketAddrV4, u32),
+        ask: Ask,
         id: u32,
         out: &mut impl Sink,
     ) -> Result<(), Refusal> {
@@ -229,7 +242,7 @@ impl Sgw {
         let request = sent.ok_or(Cause::new(cause::NO_RESOURCES))?;
         if let Some(session) = self.sessions.get_mut(id) {
             (session.state, session.request) = (State::Deleting, request);
-            session.asked_by(from, sequence);
+            session.ask = ask;
         }
         Ok(())
     }
@@ -314,7 +327,7 @@ impl Sgw {
         session.pgw.teid = control.teid;
         (session.state, session.request) = (State::Active, 0);
         self.joins.open(id, user);
-        let (ask, teid) = (session.asker(), session.mme.teid);
+        let (ask, teid) = (session.ask, session.mme.teid);
         self.counts.created += 1;
         let own = FTeid::v4(
             interface::S11_SGW,
@@ -345,11 +358,25 @@ impl Sgw {
         Ok(())
     }
 
+    /// A session gives its user's place to a new one; who waits for it to be made or deleted has
+    /// its answer.
+    fn replace(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+        self.counts.replaced += 1;
+        match self.sessions.get(id).map(|session| session.state) {
+            Some(State::Creating) => {
+                let refusal = Cause::new(cause::REQUEST_REJECTED);
+                self.not_created(now_ns, id, refusal, out);
+            }
+            Some(State::Deleting) => self.deleted(now_ns, id, out),
+            _ => self.remove(id),
+        }
+    }
+
     fn not_created(&mut self, now_ns: u64, id: u32, refusal: Refusal, out: &mut impl Sink) {
         let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let (ask, teid) = (session.asker(), session.mme.teid);
+        let (ask, teid) = (session.ask, session.mme.teid);
         let kind = message::CREATE_SESSION_RESPONSE;
         self.gtp.refuse(now_ns, ask, kind, teid, refusal, out);
         self.remove(id);
@@ -360,7 +387,7 @@ impl Sgw {
         let Some(session) = self.sessions.get(id) else {
             return;
         };
-        let (ask, teid) = (session.asker(), session.mme.teid);
+        let (ask, teid) = (session.ask, session.mme.teid);
         self.counts.deleted += 1;
         let kind = message::DELETE_SESSION_RESPONSE;
         self.gtp.accept(now_ns, ask, kind, teid, out, |_| {});

@@ -6,7 +6,9 @@
 
 mod hostile;
 mod life;
+mod location;
 mod nextepc;
+mod peers;
 mod restart;
 mod seeds;
 mod tshark;

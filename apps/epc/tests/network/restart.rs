@@ -1,7 +1,11 @@
 //! Nodes that restart, and what the others make of it (TS 23.007).
 
-use crate::world::{Arrangement, ByApplication, ByHash, Kind, SECOND, STATION_COUNT, World};
+use crate::world::{
+    Arrangement, ByApplication, ByHash, Kind, SECOND, STATION_COUNT, World, mme_config,
+};
+use linerate_epc::mme::{self, Mme};
 use linerate_epc::ran::State;
+use linerate_epc::store::parts;
 use linerate_epc::{Link, Notice};
 
 fn attached<A: Arrangement>(seed: u64) -> World<A> {
@@ -125,6 +129,61 @@ fn a_base_station_whose_connection_closes_leaves_its_users_idle() {
     world.notice_all(Kind::Mme, Notice::Opened(station));
     world.notice_all(Kind::Ran, Notice::Opened(station));
     connect_all_again(&mut world);
+}
+
+/// Users at an MME that waits for so many answers at most.
+pub(crate) fn attached_with(seed: u64, users: u64, requests: usize) -> World<ByApplication> {
+    let mut world = World::<ByApplication>::unconnected(seed, 1, users);
+    let (now, mut config) = (world.now, mme_config(users, 1));
+    config.control.requests = requests;
+    let make = |cores, core: u8| Mme::new(&config, cores, core, Link::S6a(core.into()), now);
+    world.mme = ByApplication::arrange(parts(1, make).unwrap());
+    world.connect_hss();
+    world.connect_stations();
+    world.run(SECOND);
+    world.drive(State::Connected, |ran, now, id, out| {
+        ran.attach(now, id, out)
+    });
+    world.run(SECOND);
+    world
+}
+
+fn in_state(world: &mut World<ByApplication>, state: mme::State) -> u64 {
+    World::<ByApplication>::sum(&mut world.mme, |mme| mme.users_in(state) as u64)
+}
+
+#[test]
+fn users_of_lost_base_stations_become_idle_however_many_they_are() {
+    let mut world = attached_with(35, 60, 8);
+    for station in 0..STATION_COUNT {
+        world.notice_all(Kind::Mme, Notice::Closed(Link::S1(station)));
+    }
+    world.run(10 * SECOND);
+    assert_eq!(in_state(&mut world, mme::State::Idle), 60);
+    // An SGW that says nothing does not stop it either.
+    let mut world = attached_with(36, 60, 8);
+    world.faults.loss = 1;
+    for station in 0..STATION_COUNT {
+        world.notice_all(Kind::Mme, Notice::Closed(Link::S1(station)));
+    }
+    world.run(100 * SECOND);
+    assert_eq!(in_state(&mut world, mme::State::Idle), 60);
+}
+
+#[test]
+fn a_base_station_with_the_number_of_a_lost_one_has_none_of_its_users() {
+    let mut world = attached::<ByApplication>(37);
+    let station = Link::S1(1);
+    world.record = Some(Vec::new());
+    // Nobody has looked for its users when the other one is there.
+    world.notice_all(Kind::Mme, Notice::Closed(station));
+    world.notice_all(Kind::Mme, Notice::Opened(station));
+    world.run(10 * SECOND);
+    let idle = in_state(&mut world, mme::State::Idle);
+    assert!((6..=9).contains(&idle), "{idle} of 30 users");
+    let told = world.record.take().unwrap();
+    let told = told.iter().filter(|said| said.from == Kind::Mme);
+    assert_eq!(told.filter(|said| said.link == station).count(), 0);
 }
 
 #[test]

@@ -191,16 +191,30 @@ impl<R: Role> Epc<R> {
         }
         outbox.bytes.clear();
         for notice in outbox.told.drain(..) {
-            self.tell(io, notice);
+            match notice {
+                // A connection that the node gives up ends here, which is told by that.
+                Notice::Closed(link) if self.home(link) == Some(self.me) => self.give_up(io, link),
+                notice => self.tell(io, notice),
+            }
         }
         self.outbox = outbox;
     }
 
+    /// The lcore that has a connection.
+    fn home(&self, link: Link) -> Option<u8> {
+        match link {
+            Link::S1(number) | Link::S6a(number) => {
+                Some((number % u16::from(self.cores.count())) as u8)
+            }
+            _ => None,
+        }
+    }
+
     fn send(&mut self, io: &mut Io<'_>, to: Link, message: &[u8]) {
         let is_sent = match to {
-            Link::S1(number) | Link::S6a(number) => {
-                let home = (number % u16::from(self.cores.count())) as u8;
-                if home != self.me {
+            Link::S1(_) | Link::S6a(_) => {
+                let home = self.home(to).filter(|home| *home != self.me);
+                if let Some(home) = home {
                     self.counts.relayed += 1;
                     self.hand(io, home, &Parcel::Send(to), message);
                     return;
@@ -232,7 +246,8 @@ impl<R: Role> Epc<R> {
     fn tell(&mut self, io: &mut Io<'_>, notice: Notice) {
         let (count, me) = (self.cores.count(), self.me);
         for core in (0..count).filter(|&core| core != me) {
-            self.hand(io, core, &Parcel::Notice(notice), &[]);
+            let parcel = Parcel::Notice(notice);
+            self.hand(io, core, &parcel, parcel.rest());
         }
     }
 
@@ -284,8 +299,8 @@ impl<R: Role> Epc<R> {
     fn changed(&mut self, io: &mut Io<'_>, notice: Notice) {
         self.notice(io, notice);
         // Users of all lcores are behind a base station. A connection of Diameter has the watchdog
-        // of its own lcore; the others pass messages on without.
-        if let Notice::Opened(Link::S1(_)) | Notice::Closed(Link::S1(_)) = notice {
+        // of its own lcore; the others pass messages on without, and forget whom it led to.
+        if !matches!(notice, Notice::Opened(Link::S6a(_))) {
             self.tell(io, notice);
         }
     }
@@ -295,12 +310,17 @@ impl<R: Role> Epc<R> {
         let Some((link, mut buffer)) = self.streams.lend(place) else {
             return;
         };
-        let (mut at, goes_on) = (0, streams::fill(io, self.streams.id(place), &mut buffer));
+        let id = self.streams.id(place);
+        let (mut at, goes_on) = (0, streams::fill(io, id, &mut buffer));
         let is_sound = loop {
             match streams::front(link, &buffer[at..]) {
                 Front::Whole(len) => {
                     self.take(io, link, &mut buffer[at..at + len]);
                     at += len;
+                    // That may have ended it.
+                    if self.streams.id(place) != id {
+                        return;
+                    }
                 }
                 Front::Part => break true,
                 Front::Broken => break false,
@@ -309,6 +329,12 @@ impl<R: Role> Epc<R> {
         buffer.drain(..at);
         self.streams.give_back(place, buffer);
         if !(goes_on && is_sound) {
+            self.close(io, place);
+        }
+    }
+
+    fn give_up(&mut self, io: &mut Io<'_>, link: Link) {
+        if let Some(place) = self.streams.place(link) {
             self.close(io, place);
         }
     }
@@ -448,12 +474,12 @@ impl<R: Role> App for Epc<R> {
     fn turn(&mut self, io: &mut Io<'_>) -> u64 {
         let now_ns = io.now_ns();
         let has_more = self.datagrams(io);
-        let retry_ns = self.streams.connect(io, self.tokens);
         if self.next_ns <= now_ns {
             let next_ns = self.node.poll(now_ns, STEPS, &mut self.outbox);
             self.flush(io);
             self.next_ns = next_ns.unwrap_or(NEVER);
         }
+        let retry_ns = self.streams.connect(io, self.tokens);
         match has_more {
             true => now_ns,
             false => self.next_ns.min(retry_ns),

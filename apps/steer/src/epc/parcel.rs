@@ -1,11 +1,12 @@
 //! What one lcore of a node sends another: a head of ten bytes, and a message.
 //!
 //! ```text
-//! byte 0: what it is   1: kind of link   2..10: address, port, number   10..: message
+//! byte 0: what it is   1: kind of link   2..10: address, port, number   10..: message, name
 //! ```
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
+use linerate_epc::s6a::Name;
 use linerate_epc::{Link, Notice};
 
 /// Bytes of the head.
@@ -28,6 +29,8 @@ const OPENED: u8 = 2;
 const CLOSED: u8 = 3;
 const RESTARTED: u8 = 4;
 const UNREACHABLE: u8 = 5;
+const COUNTER: u8 = 6;
+const NAMED: u8 = 7;
 
 impl Parcel {
     /// The head.
@@ -53,8 +56,18 @@ impl Parcel {
             Self::Send(link) => of_link(SEND, link),
             Self::Notice(Notice::Opened(link)) => of_link(OPENED, link),
             Self::Notice(Notice::Closed(link)) => of_link(CLOSED, link),
+            Self::Notice(Notice::Named(link, _)) => of_link(NAMED, link),
             Self::Notice(Notice::Restarted(peer, restarts)) => of_peer(RESTARTED, peer, restarts),
+            Self::Notice(Notice::Counter(peer, restarts)) => of_peer(COUNTER, peer, restarts),
             Self::Notice(Notice::Unreachable(peer)) => of_peer(UNREACHABLE, peer, 0),
+        }
+    }
+
+    /// What is behind the head, of a parcel that carries no message.
+    pub fn rest(&self) -> &[u8] {
+        match self {
+            Self::Notice(Notice::Named(_, name)) => name.bytes(),
+            _ => &[],
         }
     }
 
@@ -79,7 +92,9 @@ impl Parcel {
             SEND => Self::Send(link()?),
             OPENED => Self::Notice(Notice::Opened(link()?)),
             CLOSED => Self::Notice(Notice::Closed(link()?)),
+            NAMED => Self::Notice(Notice::Named(link()?, Name::new(message)?)),
             RESTARTED => Self::Notice(Notice::Restarted(address, n)),
+            COUNTER => Self::Notice(Notice::Counter(address, n)),
             UNREACHABLE => Self::Notice(Notice::Unreachable(address)),
             _ => return None,
         };
@@ -105,24 +120,37 @@ mod tests {
         let of_links = links.into_iter().flat_map(|link| {
             let opened = Parcel::Notice(Notice::Opened(link));
             let closed = Parcel::Notice(Notice::Closed(link));
-            [Parcel::Message(link), Parcel::Send(link), opened, closed]
+            let named = Parcel::Notice(Notice::Named(link, Name::new(b"abc").unwrap()));
+            [
+                Parcel::Message(link),
+                Parcel::Send(link),
+                opened,
+                closed,
+                named,
+            ]
         });
         let peer = *at.ip();
-        let of_peers = [Notice::Restarted(peer, 255), Notice::Unreachable(peer)];
+        let of_peers = [
+            Notice::Restarted(peer, 255),
+            Notice::Counter(peer, 7),
+            Notice::Unreachable(peer),
+        ];
         let mut count = 0;
         for parcel in of_links.chain(of_peers.map(Parcel::Notice)) {
+            let rest = parcel.rest();
+            assert!(rest.is_empty() || rest == b"abc");
             let mut bytes = [&parcel.write()[..], b"abc"].concat();
             let (read, message) = Parcel::read(&mut bytes).unwrap();
             assert_eq!((read, &*message), (parcel, &b"abc"[..]));
             count += 1;
         }
-        assert_eq!(count, 26);
+        assert_eq!(count, 33);
     }
 
     #[test]
     fn what_nobody_wrote_is_none() {
         assert_eq!(Parcel::read(&mut [0; HEAD - 1]), None);
-        assert_eq!(Parcel::read(&mut [6; HEAD]), None);
+        assert_eq!(Parcel::read(&mut [8; HEAD]), None);
         assert_eq!(Parcel::read(&mut [0, 6, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

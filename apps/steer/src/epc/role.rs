@@ -95,6 +95,7 @@ impl Role for Hss {
             ("located", counts.located),
             ("purged", counts.purged),
             ("cancelled", counts.cancelled),
+            ("unreachable", counts.unreachable),
             ("refused", counts.refused),
             ("malformed", counts.malformed),
         ]

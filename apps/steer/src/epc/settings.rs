@@ -349,9 +349,11 @@ fn control(section: &Section<'_>, address: Option<Ipv4Addr>) -> Option<EndpointC
     })
 }
 
+/// Whom a node says that it is: of its kind there may be several.
 fn identity(node: &str, address: Ipv4Addr) -> Identity {
+    let [a, b, c, d] = address.octets();
     Identity {
-        host: format!("{node}.linerate"),
+        host: format!("{node}-{a}-{b}-{c}-{d}.linerate"),
         realm: "linerate".into(),
         address,
         restarts: 1,
@@ -418,5 +420,17 @@ fn profile(section: &Section<'_>) -> Profile {
         rounds: number(section, "rounds", 0..=1_000_000, usual.rounds),
         away_ms: milliseconds(section, "away", usual.away_ms),
         to: to.map_or(usual.to, |to| to.octets()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rfc_6733_4_3_1_two_nodes_of_a_kind_have_two_names() {
+        let name = |last| identity("mme", Ipv4Addr::new(10, 0, 0, last)).host;
+        assert_eq!(name(1), "mme-10-0-0-1.linerate");
+        assert_ne!(name(1), name(11));
     }
 }

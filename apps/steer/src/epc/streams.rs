@@ -121,7 +121,8 @@ impl Streams {
         }
     }
 
-    fn place(&self, link: Link) -> Option<Place> {
+    /// Where a connection of this lcore is.
+    pub fn place(&self, link: Link) -> Option<Place> {
         let (which, number) = match link {
             Link::S1(number) => (0, number),
             Link::S6a(number) => (1, number),

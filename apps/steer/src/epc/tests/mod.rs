@@ -201,6 +201,68 @@ fn idle_users_are_paged_for_what_comes_for_them() {
 }
 
 #[test]
+fn ts_29_272_5_2_1_2_users_who_come_to_another_mme_leave_the_first() {
+    const STAY: &str = "connected = 1000.0\npackets = 0\nrounds = 0\n";
+    // They try again, about each second.
+    const COME: &str = "connected = 1000.0\npackets = 1000\nrounds = 0\n";
+    for lcores in [1, 2] {
+        let mut net = Net::new(7);
+        together(&mut net, lcores, STAY);
+        net.pass(5 * SECOND);
+        // The first of each lcore came before its base station was there, and stays away.
+        let users = USERS - lcores as u64;
+        assert_eq!(net.count("mme", "users_connected"), users);
+        // The same users at other base stations, of another MME.
+        let mme = MME.replace("\"mme\"", "\"mme2\"");
+        let mme = mme.replace("address = \"10.0.0.1\"", "address = \"10.0.0.5\"");
+        let mme = interface(0, "\"10.0.0.5/16\"") + &mme;
+        net.start("mme2", lcores, &[0], &mme);
+        let ran = ran(COME).replace("10.0.1.", "10.0.2.");
+        let ran = ran.replace("\"ran\"", "\"ran2\"");
+        let ran = ran.replace("mme = \"10.0.0.1\"", "mme = \"10.0.0.5\"");
+        net.start("ran2", lcores, &[0], &ran);
+        net.pass(10 * SECOND);
+        let all = net.all_counts();
+        for (app, name, value) in [
+            ("mme2", "users_connected", USERS),
+            ("hss", "cancelled", users),
+            ("hss", "unreachable", 0),
+            ("mme", "superseded", users),
+            ("mme", "users", 0),
+            ("ran", "dropped", users),
+            ("ran2", "dropped", 0),
+            ("sgw", "sessions", USERS),
+            ("pgw", "sessions", USERS),
+        ] {
+            assert_eq!(net.count(app, name), value, "{app} {name}\n{all}");
+        }
+        net.assert_exact();
+    }
+}
+
+#[test]
+fn rfc_3539_3_4_1_a_diameter_peer_that_says_nothing_is_left_and_asked_again() {
+    for lcores in [1, 2] {
+        let mut net = Net::new(8);
+        let mute = "[[app]]\nkind = \"sink\"\nname = \"hss\"\nlisten = \"10.0.0.4:3868\"\n";
+        net.start("hss", 1, &[0], &(interface(0, "\"10.0.0.4/16\"") + mute));
+        net.start("sgw", 1, &[0], &(interface(0, "\"10.0.0.2/16\"") + SGW));
+        net.start(
+            "mme",
+            lcores,
+            &[0],
+            &(interface(0, "\"10.0.0.1/16\"") + MME),
+        );
+        // Each time it is given up after half a minute, and a second later comes another.
+        net.pass(100 * SECOND);
+        let all = net.all_counts();
+        assert_eq!(net.count("hss", "opened"), 4 * lcores as u64, "{all}");
+        assert_eq!(net.count("mme", "connections"), lcores as u64, "{all}");
+        net.assert_exact();
+    }
+}
+
+#[test]
 fn rfc_2644_users_send_no_broadcast_to_the_network_beyond() {
     let mut net = Net::new(5);
     together(&mut net, 1, LIFE);

@@ -316,7 +316,7 @@ impl Net {
     pub(super) fn assert_exact(&mut self) {
         while self.round() {}
         let all = self.all_counts();
-        assert!(!all.contains("dropped"), "{all}");
+        assert!(!all.contains(" dropped "), "{all}");
         let workers = || self.machines.iter().flat_map(|machine| &machine.workers);
         let held: u64 = workers().map(|worker| worker.stage.held()).sum();
         let lines = workers().flat_map(|worker| &worker.sources);

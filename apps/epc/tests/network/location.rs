@@ -1,0 +1,315 @@
+//! Where users are: one MME and another, connections that come again, attaches under another
+//! user's number (TS 29.272 5.2.1, TS 24.301 5.5.1.2.7).
+
+use crate::restart::attached_with;
+use crate::world::packet;
+use crate::world::{ByApplication, FIRST, HSS, Kind, MME, NET, SECOND, World, identity, network};
+use linerate_epc::challenge::Key;
+use linerate_epc::mme::State as MmeState;
+use linerate_epc::ran::State;
+use linerate_epc::s1::{self, Message, cause};
+use linerate_epc::s6a::{self, command};
+use linerate_epc::{Link, Notice};
+use linerate_wire::diameter::{self, Diameter, Flags, avp};
+use linerate_wire::gtpc::ie::Imsi;
+
+type Net = World<ByApplication>;
+
+fn attached(seed: u64, count: usize, users: u64) -> Net {
+    let mut world = Net::new(seed, count, users);
+    world.drive(State::Connected, |ran, now, id, out| {
+        ran.attach(now, id, out)
+    });
+    world.run(10 * SECOND);
+    world.record = Some(Vec::new());
+    world
+}
+
+fn imsi(world: &mut Net, id: u32) -> Imsi {
+    world.user(id, |ran, _, _| ran.imsi(id)).unwrap()
+}
+
+fn in_state(world: &mut Net, state: MmeState) -> u64 {
+    Net::sum(&mut world.mme, |mme| mme.users_in(state) as u64)
+}
+
+/// How many sessions SGW and PGW have.
+fn sessions(world: &mut Net) -> [u64; 2] {
+    [
+        Net::sum(&mut world.sgw, |sgw| sgw.sessions() as u64),
+        Net::sum(&mut world.pgw, |pgw| pgw.sessions() as u64),
+    ]
+}
+
+/// What was said on connections of S1 to an identifier of a base station.
+fn told(world: &Net, station_id: u32) -> Vec<Message> {
+    let record = world.record.as_ref().unwrap().iter();
+    let said = record.filter(|said| said.from == Kind::Mme && matches!(said.link, Link::S1(_)));
+    let messages = said.filter_map(|said| Message::read(&said.bytes).ok());
+    let own = messages.filter(|message| message.station_id == station_id);
+    own.collect()
+}
+
+fn hears(world: &mut Net, station: u16, message: &Message) {
+    let mut room = [0; s1::MAX_LEN];
+    let bytes = message.write(&mut room).to_vec();
+    world.deliver(Kind::Mme, Link::S1(station), bytes);
+}
+
+/// Some base station says that this user attaches at it.
+fn comes(world: &mut Net, station: u16, station_id: u32, user: Imsi) {
+    let mut message = Message::new(s1::Kind::Attach, station_id, 0);
+    message.imsi = Some(user.bytes());
+    hears(world, station, &message);
+}
+
+/// Identifiers of base stations that name no user of theirs.
+const STRANGER: u32 = 0x0077_0001;
+
+#[test]
+fn ts_24_301_5_5_1_2_7_a_user_stays_until_who_attaches_in_its_name_is_proved() {
+    let mut world = attached(80, 2, 8);
+    let id = world.ids()[3];
+    let user = imsi(&mut world, id);
+    // Each takes the place of the one before; none that of the user.
+    for n in 0..100 {
+        comes(&mut world, 3, STRANGER + n, user);
+        world.run(SECOND / 100);
+    }
+    let last = told(&world, STRANGER + 99);
+    assert_eq!(last[0].kind, s1::Kind::Challenge);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 8);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 8);
+    assert_eq!(in_state(&mut world, MmeState::Proof), 1);
+    // Without the key.
+    let mut answer = Message::new(s1::Kind::ChallengeAnswer, STRANGER + 99, last[0].mme_id);
+    answer.res = Some([7; 8]);
+    hears(&mut world, 3, &answer);
+    world.run(SECOND);
+    let reject = told(&world, STRANGER + 99).pop().unwrap();
+    assert_eq!(reject.kind, s1::Kind::Reject);
+    assert_eq!(reject.cause, Some(cause::NOT_AUTHENTICATED));
+    // Nor one that says nothing.
+    comes(&mut world, 3, STRANGER, user);
+    world.run(30 * SECOND);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 8);
+    assert!(told(&world, id).is_empty());
+    let address = world.user(id, |ran, _, _| ran.address(id)).unwrap();
+    let up = packet(address.octets(), NET, 1);
+    assert!(world.user(id, |ran, now, out| ran.send(now, id, &up, out)));
+    world.run(SECOND);
+    assert_eq!(world.beyond.len(), 1);
+    // The user itself goes while another one tries.
+    comes(&mut world, 3, STRANGER + 1, user);
+    world.user(id, |ran, now, out| ran.detach(now, id, out));
+    world.run(SECOND);
+    assert_eq!(world.state(id), State::Off);
+    assert_eq!(in_state(&mut world, MmeState::Proof), 1);
+    assert_eq!(sessions(&mut world), [7, 7]);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
+fn ts_24_301_5_5_1_2_7_who_is_proved_takes_the_users_place() {
+    let mut world = attached(81, 2, 8);
+    let id = world.ids()[5];
+    let user = imsi(&mut world, id);
+    comes(&mut world, 3, STRANGER, user);
+    world.run(SECOND / 10);
+    let challenge = told(&world, STRANGER)[0];
+    let key = Key::derive(99, user);
+    let mut answer = Message::new(s1::Kind::ChallengeAnswer, STRANGER, challenge.mme_id);
+    answer.res = Some(key.answer(&challenge.rand.unwrap()));
+    assert!(told(&world, id).is_empty());
+    hears(&mut world, 3, &answer);
+    world.run(SECOND / 10);
+    let release = told(&world, id)[0];
+    assert_eq!(release.kind, s1::Kind::Release);
+    assert_eq!(release.cause, Some(cause::SUPERSEDED));
+    assert_eq!(world.state(id), State::Off);
+    let superseded = Net::sum(&mut world.mme, |mme| mme.counts.superseded);
+    assert_eq!(superseded, 1);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 8);
+    // It goes no further: what the user had at the gateways goes with it.
+    world.run(60 * SECOND);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 7);
+    assert_eq!(sessions(&mut world), [7, 7]);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
+fn a_full_mme_takes_a_user_that_attaches_again() {
+    let mut world = attached(82, 1, 8);
+    // The base stations have forgotten all.
+    for station in 0..crate::world::STATION_COUNT {
+        world.notice_all(Kind::Ran, Notice::Closed(Link::S1(station)));
+        world.notice_all(Kind::Ran, Notice::Opened(Link::S1(station)));
+    }
+    world.drive(State::Connected, |ran, now, id, out| {
+        ran.attach(now, id, out)
+    });
+    let counts = |mme: &linerate_epc::mme::Mme| mme.counts.congestion;
+    assert_eq!(Net::sum(&mut world.mme, counts), 0);
+    let superseded = |mme: &linerate_epc::mme::Mme| mme.counts.superseded;
+    assert_eq!(Net::sum(&mut world.mme, superseded), 8);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+/// What an HSS says to an MME that a user has left.
+fn cancellation(user: Imsi) -> Vec<u8> {
+    let (mut room, who) = ([0; s6a::ROOM], identity("hss.linerate", HSS));
+    let mut to = s6a::request(&mut room, &who, command::CANCEL_LOCATION, 77, user);
+    s6a::put_cancellation(&mut to, b"mme.linerate");
+    to.finish().unwrap().to_vec()
+}
+
+#[test]
+fn ts_29_272_5_2_1_2_a_location_that_is_cancelled_leaves_nothing() {
+    let mut world = attached(83, 2, 8);
+    let ids = world.ids();
+    // One is connected, one idle.
+    world.user(ids[1], |ran, now, out| ran.go_idle(now, ids[1], out));
+    world.run(SECOND);
+    assert_eq!(world.state(ids[1]), State::Idle);
+    world.record = Some(Vec::new());
+    for &id in &ids[..2] {
+        let user = imsi(&mut world, id);
+        world.send(Kind::Hss, Link::S6a(0), cancellation(user));
+    }
+    world.run(10 * SECOND);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 6);
+    assert_eq!(sessions(&mut world), [6, 6]);
+    let release = told(&world, ids[0])[0];
+    assert_eq!(release.kind, s1::Kind::Release);
+    assert_eq!(release.cause, Some(cause::SUPERSEDED));
+    assert_eq!(world.state(ids[0]), State::Off);
+    // The HSS knows already: it is answered, and not asked.
+    let record = world.record.take().unwrap();
+    let mut said = Vec::new();
+    for of in record.iter().filter(|said| said.from == Kind::Mme) {
+        if let (Link::S6a(_), Ok(message)) = (of.link, Diameter::new_checked(&of.bytes[..])) {
+            said.push((message.command(), message.is_request()));
+        }
+    }
+    assert_eq!(said, [(command::CANCEL_LOCATION, false); 2]);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.counts.superseded), 2);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.counts.lost), 0);
+    // The one that was idle finds out when it wants something.
+    world.user(ids[1], |ran, now, out| ran.service(now, ids[1], out));
+    world.run(SECOND);
+    assert_eq!(world.state(ids[1]), State::Off);
+    world.drive(State::Connected, |ran, now, id, out| {
+        ran.attach(now, id, out)
+    });
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
+fn ts_29_272_5_2_1_2_a_location_is_cancelled_while_the_session_is_made() {
+    let mut world = Net::new(86, 1, 1);
+    let id = world.ids()[0];
+    world.user(id, |ran, now, out| ran.attach(now, id, out));
+    while in_state(&mut world, MmeState::Creating) == 0 {
+        world.run(10_000);
+    }
+    let user = imsi(&mut world, id);
+    world.deliver(Kind::Mme, Link::S6a(0), cancellation(user));
+    world.run(SECOND);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 0);
+    assert_eq!(sessions(&mut world), [0, 0]);
+    assert_eq!(world.state(id), State::Off);
+}
+
+#[test]
+fn as_many_locations_are_cancelled_as_there_are_users() {
+    let mut world = attached_with(87, 60, 8);
+    for id in world.ids() {
+        let user = imsi(&mut world, id);
+        world.send(Kind::Hss, Link::S6a(0), cancellation(user));
+    }
+    world.run(10 * SECOND);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 0);
+    assert_eq!(sessions(&mut world), [0, 0]);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.counts.superseded), 60);
+}
+
+/// A connection of Diameter comes to the HSS, of an MME of that name.
+fn connect(world: &mut Net, number: u16, host: &str) {
+    let core = usize::from(number) % world.count;
+    world.notice_one(Kind::Hss, core, Notice::Opened(Link::S6a(number)));
+    let mut room = [0; s6a::ROOM];
+    let command = diameter::command::CAPABILITIES_EXCHANGE;
+    let mut to = diameter::Writer::new(&mut room, Flags::REQUEST, command, 0, 1, 1);
+    to.avp(avp::ORIGIN_HOST, None, host.as_bytes());
+    to.avp(avp::ORIGIN_REALM, None, b"linerate");
+    to.u32(avp::AUTH_APPLICATION_ID, None, s6a::APPLICATION);
+    let bytes = to.finish().unwrap().to_vec();
+    world.deliver(Kind::Hss, Link::S6a(number), bytes);
+}
+
+/// An MME of that name says that it has a user.
+fn locate(world: &mut Net, number: u16, host: &str, user: Imsi) {
+    let (mut room, who) = ([0; s6a::ROOM], identity(host, MME));
+    let mut to = s6a::request(&mut room, &who, command::UPDATE_LOCATION, 5, user);
+    s6a::put_location(&mut to, network());
+    let bytes = to.finish().unwrap().to_vec();
+    world.deliver(Kind::Hss, Link::S6a(number), bytes);
+}
+
+/// Where the HSS has cancelled locations since the last time.
+fn cancellations(world: &mut Net) -> Vec<Link> {
+    let record = world.record.replace(Vec::new()).unwrap();
+    let is_it = |bytes: &[u8]| {
+        let message = Diameter::new_checked(bytes).unwrap();
+        (message.command(), message.is_request()) == (command::CANCEL_LOCATION, true)
+    };
+    let said = record.iter().filter(|said| said.from == Kind::Hss);
+    let said = said.filter(|said| is_it(&said.bytes));
+    said.map(|said| said.link).collect()
+}
+
+#[test]
+fn ts_29_272_5_2_1_2_the_mme_that_was_left_is_found_by_its_name() {
+    let mut world = Net::unconnected(84, 3, 12);
+    world.record = Some(Vec::new());
+    let all: Vec<Imsi> = (0..12).map(|n| Imsi::new(FIRST + n, 15).unwrap()).collect();
+    connect(&mut world, 10, "a.linerate");
+    for user in &all {
+        locate(&mut world, 10, "a.linerate", *user);
+    }
+    assert_eq!(cancellations(&mut world), []);
+    // It comes again by another connection; the one that it had is another MME's.
+    world.notice_all(Kind::Hss, Notice::Closed(Link::S6a(10)));
+    connect(&mut world, 11, "a.linerate");
+    connect(&mut world, 10, "b.linerate");
+    for user in &all {
+        locate(&mut world, 10, "b.linerate", *user);
+        assert_eq!(cancellations(&mut world), [Link::S6a(11)], "{user}");
+        locate(&mut world, 10, "b.linerate", *user);
+        assert_eq!(cancellations(&mut world), [], "{user}");
+    }
+    // One that is gone is not told, and nobody else in its place.
+    world.notice_all(Kind::Hss, Notice::Closed(Link::S6a(10)));
+    for user in &all {
+        locate(&mut world, 11, "a.linerate", *user);
+        assert_eq!(cancellations(&mut world), [], "{user}");
+    }
+}
+
+#[test]
+fn another_mme_on_the_same_connections_keeps_the_users_that_come_to_it() {
+    let mut world = attached(85, 2, 8);
+    world.change_mme(8, "mme2.linerate");
+    for id in world.ids() {
+        world.user(id, |ran, now, out| ran.attach(now, id, out));
+    }
+    world.run(10 * SECOND);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 8);
+    assert_eq!(Net::sum(&mut world.hss, |hss| hss.users() as u64), 8);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}

@@ -89,6 +89,24 @@ impl Flow {
         net.arrive(home, &bytes);
     }
 
+    /// It goes to another lcore, and all has been said of that.
+    fn moves_to(&mut self, net: &mut Net, to: Member) {
+        let key = self.key;
+        net.on(self.owner, |steering, host, out, now_ns| {
+            host.give(&key, to, now_ns, steering, out);
+        });
+        net.settle();
+        (self.owner, self.moved) = (to, true);
+    }
+
+    /// It ends by a reset, which its owner accepts.
+    fn ends(&self, net: &mut Net) {
+        net.on(self.owner, |steering, host, out, _| {
+            host.connections.remove(&self.key);
+            steering.ended(0, &self.key, out);
+        });
+    }
+
     /// A packet from the owner.
     fn outgoing(&mut self, net: &mut Net, flags: u8, len: u32) {
         let (seq, ack) = (self.next[1], self.next[0]);
@@ -293,11 +311,7 @@ fn connections_move_while_data_flows() {
         assert_eq!(away.sum::<usize>(), 0, "{of}: all have had their last word");
         // They end by resets, which their owners accept.
         for flow in &flows {
-            let key = flow.key;
-            net.on(flow.owner, |steering, host, out, _| {
-                host.connections.remove(&key);
-                steering.ended(0, &key, out);
-            });
+            flow.ends(&mut net);
         }
         net.settle();
         assert_eq!(net.entries(), 0, "{of}");
@@ -349,13 +363,8 @@ fn rfc1122_4_2_3_9_icmp_errors_go_by_what_they_quote() {
             .map(|n| open(&mut net, &mut random, n % 3))
             .collect();
         // One of them has moved.
-        let key = flows[0].key;
         let to = (flows[0].owner + 1) % 3;
-        net.on(flows[0].owner, |steering, host, out, now_ns| {
-            host.give(&key, to, now_ns, steering, out);
-        });
-        net.settle();
-        flows[0].owner = to;
+        flows[0].moves_to(&mut net, to);
         for flow in &flows {
             let quote = frame(&flow.key.reversed(), ACK, (5, 6), 20);
             let quote = &quote[14..];
@@ -533,12 +542,8 @@ fn what_a_full_map_does_not_take_goes_by_its_former_owner() {
         let mut flows: Vec<_> = (0..40).map(|_| open(&mut net, &mut random, 0)).collect();
         for round in 0..3 {
             for flow in &mut flows {
-                let (key, to) = (flow.key, (flow.owner + 1) % 3);
-                net.on(flow.owner, |steering, host, out, now_ns| {
-                    host.give(&key, to, now_ns, steering, out);
-                });
-                net.settle();
-                flow.owner = to;
+                let to = (flow.owner + 1) % 3;
+                flow.moves_to(&mut net, to);
             }
             for minutes in 1..=10 {
                 net.later((round * 10 + minutes) * 61);
@@ -552,11 +557,7 @@ fn what_a_full_map_does_not_take_goes_by_its_former_owner() {
         // Half of them end, and there is room: the others get their entries when asked.
         let ended = flows.split_off(30);
         for flow in &ended {
-            let key = flow.key;
-            net.on(flow.owner, |steering, host, out, _| {
-                host.connections.remove(&key);
-                steering.ended(0, &key, out);
-            });
+            flow.ends(&mut net);
         }
         for minutes in 31..=60 {
             net.later(minutes * 61);
@@ -567,11 +568,7 @@ fn what_a_full_map_does_not_take_goes_by_its_former_owner() {
         net.settle();
         all_are_home(&mut net, &flows, &of);
         for flow in &flows {
-            let key = flow.key;
-            net.on(flow.owner, |steering, host, out, _| {
-                host.connections.remove(&key);
-                steering.ended(0, &key, out);
-            });
+            flow.ends(&mut net);
         }
         for minutes in 61..=80 {
             net.later(minutes * 61);
@@ -615,12 +612,7 @@ fn homes_with_different_maps_all_have_to_say_that_they_send_no_more() {
             .unwrap();
         host.connections.entry(other).or_default();
     });
-    let key = flow.key;
-    net.on(0, |steering, host, out, now_ns| {
-        host.give(&key, 1, now_ns, steering, out);
-    });
-    net.settle();
-    flow.owner = 1;
+    flow.moves_to(&mut net, 1);
     for minutes in 1..=10 {
         net.later(minutes * 61);
     }
@@ -703,12 +695,8 @@ fn a_syn_takes_no_connection_from_another_lcore() {
             .map(|n| open(&mut net, &mut random, n % 3))
             .collect();
         // One has moved.
-        let (key, to) = (flows[0].key, (flows[0].owner + 1) % 3);
-        net.on(flows[0].owner, |steering, host, out, now_ns| {
-            host.give(&key, to, now_ns, steering, out);
-        });
-        net.settle();
-        flows[0].owner = to;
+        let to = (flows[0].owner + 1) % 3;
+        flows[0].moves_to(&mut net, to);
         net.sent();
         let entries = net.entries();
         for flow in &flows {
@@ -742,12 +730,8 @@ fn a_syn_takes_no_connection_that_came_by_its_lcore() {
         let of = format!("{kind:?}");
         let mut flows: Vec<_> = (0..20).map(|_| open(&mut net, &mut random, 0)).collect();
         for flow in &mut flows {
-            let (key, from, to) = (flow.key, flow.owner, (flow.owner + 1) % 3);
-            net.on(from, |steering, host, out, now_ns| {
-                host.give(&key, to, now_ns, steering, out);
-            });
-            net.settle();
-            flow.owner = to;
+            let (key, from) = (flow.key, flow.owner);
+            flow.moves_to(&mut net, (from + 1) % 3);
             net.sent();
             // Also of those for which there was no room.
             net.on(from, |_, host, _, _| host.refused.clear());

@@ -30,6 +30,14 @@ fn of(name: &str, pacing: bool) -> Config {
     }
 }
 
+/// How many segments left at once, first of those that were sent behind place `begin` of the log.
+fn first_burst(net: &Net, begin: usize) -> usize {
+    let sent = || net.log[begin..].iter().filter(|(_, from, _)| *from == 0);
+    let first = sent().find(|(_, _, segment)| segment.len > 0);
+    let at = first.unwrap().0;
+    sent().filter(|(now_ns, ..)| *now_ns == at).count()
+}
+
 #[test]
 fn bbr_is_paced_whether_it_is_asked_for_or_not() {
     // In startup it sends at 2.89 times the path's rate, in bursts of a millisecond: 3.6 kB.
@@ -65,14 +73,7 @@ fn the_rate_goes_with_the_algorithm_that_has_set_it() {
     net.run_for(S);
     net.transfer(0, 500_000, 100 * S);
     // A window at once: after a pause that is ten segments.
-    let first = net.log[begin..]
-        .iter()
-        .find(|(_, from, s)| *from == 0 && s.len > 0);
-    let at = first.unwrap().0;
-    let burst = net.log[begin..]
-        .iter()
-        .filter(|(now_ns, from, _)| (*now_ns, *from) == (at, 0));
-    assert!(burst.count() >= 10);
+    assert!(first_burst(&net, begin) >= 10);
     assert!(net.now_ns > 10 * MS);
     net.close();
 }
@@ -116,13 +117,6 @@ fn a_connection_is_paced_no_more_where_its_stack_is_not() {
     net.transfer(0, 500_000, 100 * S);
     let begin = net.log.len();
     net.transfer(0, 100_000, 100 * S);
-    let first = net.log[begin..]
-        .iter()
-        .find(|(_, from, s)| *from == 0 && s.len > 0);
-    let at = first.unwrap().0;
-    let burst = net.log[begin..]
-        .iter()
-        .filter(|(now_ns, from, _)| (*now_ns, *from) == (at, 0));
-    assert!(burst.count() >= 10);
+    assert!(first_burst(&net, begin) >= 10);
     net.close();
 }

@@ -296,6 +296,38 @@ fn what_tracking_refuses_neither_counts_nor_keeps_its_flow_alive() {
 }
 
 #[test]
+fn a_forged_syn_that_nobody_hears_ends_no_connection() {
+    for v6 in [false, true] {
+        let mut gate = Gate::new(&stanzas(USUAL));
+        gate.forwards(INSIDE, &segment(v6, false, SYN, (100, 0)));
+        gate.forwards(OUTSIDE, &segment(v6, true, SYN | ACK, (300, 101)));
+        gate.forwards(INSIDE, &segment(v6, false, ACK, (101, 301)));
+        // The server drops it without a word.
+        let right = segment(v6, false, SYN, (9000, 0));
+        let mut wrong = right.clone();
+        wrong.payload[17] ^= 1;
+        gate.later(1000);
+        gate.refuses(INSIDE, &wrong, "track_tcp_checksum");
+        // One with a right checksum does not live long enough to get there.
+        for _ in 0..4 {
+            gate.forwards(INSIDE, &right);
+            gate.later(1000);
+        }
+        gate.forwards(OUTSIDE, &segment(v6, true, ACK, (301, 101)));
+        gate.forwards(INSIDE, &segment(v6, false, ACK, (101, 301)));
+        // The server has forgotten the connection, and the client has begun another.
+        gate.forwards(INSIDE, &right);
+        let answer = segment(v6, true, SYN | ACK, (1 << 30, 9001));
+        gate.refuses(OUTSIDE, &answer, "track_tcp_window");
+        gate.later(1000);
+        gate.forwards(INSIDE, &right);
+        gate.forwards(OUTSIDE, &answer);
+        gate.forwards(INSIDE, &segment(v6, false, ACK, (9001, (1 << 30) + 1)));
+        assert_eq!(gate.flows(), 1);
+    }
+}
+
+#[test]
 fn rfc5508_3_1_pings_are_told_apart_by_their_identifiers() {
     for v6 in [false, true] {
         let mut gate = Gate::new(&stanzas(USUAL));

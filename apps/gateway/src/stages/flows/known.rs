@@ -5,6 +5,7 @@ use linerate_core::packet::{Offload, Packet};
 use linerate_core::run::Egress;
 use linerate_routing::plane::{Context, Verdict};
 use linerate_tables::flow::{Direction, FlowKey, Hit};
+use linerate_wire::checksum;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::balanced::{DIRECT, Directed, direct};
@@ -120,6 +121,12 @@ macro_rules! known {
                     _ => read(packet, is_v4, key.protocol(), end)
                         .map_err(|why| self.reasons.of(why))?,
                 };
+                if let Upper::Tcp(segment) = &upper
+                    && segment.is_syn()
+                    && !is_sound(packet)
+                {
+                    return Err(self.reasons.of(Reason::TcpChecksum));
+                }
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
                 let (packet_of, mut when) = ((key, &upper, bytes), (now, number));
@@ -219,6 +226,20 @@ macro_rules! known {
 }
 known!(known4, v4, keys4, write4);
 known!(known6, v6, keys6, write6);
+
+/// Whether the checksum of a SYN is not wrong: what it does to a flow is by what its receiver says
+/// of it, and that one would not hear it.
+#[cold]
+fn is_sound(packet: &Packet) -> bool {
+    let vouched = Offload::CSUM_PARTIAL | Offload::CSUM_VALID;
+    if packet.meta().offload.intersects(vouched) {
+        return true;
+    }
+    let frame = packet.data();
+    let headers = linerate_wire::parse(frame).ok();
+    let covered = headers.and_then(|headers| headers.covered(frame)?.is_right(checksum::sum));
+    covered != Some(false)
+}
 
 /// Changes the numbers of a segment of a connection that has begun with a SYN cookie.
 #[cold]

@@ -1,8 +1,10 @@
 //! NAT64 in the path: hosts of IPv6 inside reach those of IPv4 outside (RFC 6146, RFC 7915).
 
+use super::services::{mss_of, says, serving, tcp};
 use super::*;
 use crate::nat::nat64::Prefix64;
 use crate::nat::rules::Nat64;
+use crate::services::statistics::Statistics;
 
 /// 192.0.2.7, as hosts inside call it.
 pub(super) const SERVER: &str = "64:ff9b::c000:207";
@@ -269,4 +271,52 @@ fn a_connection_that_begins_with_a_cookie_is_translated_too() {
     assert_eq!(ends(&outside), (from, to));
     let numbers = (word(&outside, 14 + 20 + 4), word(&outside, 14 + 20 + 8));
     assert_eq!(numbers, (7001, 9001));
+}
+
+#[test]
+fn services_change_the_flow_of_ipv6_and_no_other() {
+    let deny = "[services.classify]\ndeny_hosts = [\"example.org\"]\n";
+    let mut stanzas = serving("[\"classify\", \"statistics\"]", deny);
+    stanzas.nat = translating().nat;
+    let mut gate = Gate::new(&stanzas);
+    // A flow of IPv4 with the number that the other has in its table.
+    gate.open(false);
+    let sent = gate.passes(INSIDE, &out(SYN, (100, 0))).unwrap();
+    let port = ends(&sent).0.1;
+    gate.passes(OUTSIDE, &back(port, SYN | ACK, (300, 101)))
+        .unwrap();
+    gate.passes(INSIDE, &out(ACK, (101, 301))).unwrap();
+    let now = gate.lab.now;
+    let statistics = gate.table().services().find::<Statistics>().unwrap();
+    let [talkers, _] = statistics.talkers(now);
+    let hosts: Vec<_> = talkers.iter().map(|(host, _)| host.to_string()).collect();
+    assert_eq!(hosts.len(), 2, "{hosts:?}");
+    assert!(hosts.iter().any(|host| host == HOST), "{hosts:?}");
+    let request = b"GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n";
+    let denied = Frame {
+        dst: SERVER,
+        ..says(true, 101, request)
+    };
+    gate.refuses(INSIDE, &denied.summed(), "service_denied");
+    assert!(gate.bits(true).is_denied());
+    assert!(!gate.bits(false).is_denied());
+    let log = gate.table().services().take_log();
+    assert_eq!(log.iter().count(), 0);
+    gate.forwards(
+        INSIDE,
+        &says(false, 101, b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+    );
+}
+
+#[test]
+fn segments_fit_the_longer_headers_of_ipv6() {
+    let mut stanzas = serving("[\"mss\"]", "");
+    stanzas.nat = translating().nat;
+    let mut gate = Gate::new(&stanzas);
+    let syn = Frame {
+        dst: SERVER,
+        ..tcp((true, false), SYN, (100, 0), &[2, 4, 0x22, 0xc4], &[])
+    };
+    let sent = gate.passes(INSIDE, &syn.summed()).unwrap();
+    assert_eq!(mss_of(&sent), Some(1500 - 60));
 }

@@ -315,7 +315,7 @@ impl Flows {
                         direction,
                         state,
                     };
-                    self.services.wanted.add(index, &hit, services);
+                    self.services.wanted.add(index, (&hit, is_v4), services);
                 }
                 context.note(index, "flows", || match becomes.tuple == tuple {
                     true => "a new flow".into(),

@@ -39,7 +39,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
     hit: &Hit,
     (key, upper, bytes): (F, &Upper, u32),
     (now, number): (u64, u32),
-    (index, wanted): (usize, &mut Wanted),
+    (index, is_v4, wanted): (usize, bool, &mut Wanted),
 ) -> Judged<F> {
     let Some(mut flow) = table.flow_mut(hit, key) else {
         // It has ended since: a packet before in the same burst has begun another.
@@ -62,7 +62,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
             flow.count(bytes);
             flow.refresh(now);
             if !flow.user.services.is_none() {
-                wanted.add(index, hit, flow.user.services);
+                wanted.add(index, (hit, is_v4), flow.user.services);
             }
             if state as u8 != hit.state {
                 // A state without room leaves the flow in the one that it has.
@@ -73,7 +73,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
         Next::Unchanged => {
             flow.count(bytes);
             if !flow.user.services.is_none() {
-                wanted.add(index, hit, flow.user.services);
+                wanted.add(index, (hit, is_v4), flow.user.services);
             }
             passes(becomes, is_shifted)
         }
@@ -130,7 +130,7 @@ macro_rules! known {
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
                 let (packet_of, mut when) = ((key, &upper, bytes), (now, number));
-                let wanted = (index, &mut self.services.wanted);
+                let wanted = (index, is_v4, &mut self.services.wanted);
                 let mut judged = judge(table, tracker, hit, packet_of, when, wanted);
                 if let Judged::Old(held, beside) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
@@ -180,7 +180,7 @@ macro_rules! known {
                         };
                     }
                     let (table, tracker) = (&mut self.$table, &self.tracker);
-                    let wanted = (index, &mut self.services.wanted);
+                    let wanted = (index, is_v4, &mut self.services.wanted);
                     judged = judge(table, tracker, hit, packet_of, when, wanted);
                 }
                 match judged {

@@ -130,6 +130,17 @@ impl Calls {
         self.remove(at)
     }
 
+    /// Calls that `is_lost` names no longer have what they held.
+    pub fn lose(&mut self, is_lost: impl Fn(&Call) -> bool) {
+        for (_, at) in &self.due {
+            if let Some(call) = self.all.get_mut(*at)
+                && is_lost(call)
+            {
+                call.held = Held::NOTHING;
+            }
+        }
+    }
+
     fn remove(&mut self, at: u32) -> Option<Call> {
         let call = self.all.remove(&mut self.first, at)?;
         self.places.remove(&key(&call.original, call.zone));

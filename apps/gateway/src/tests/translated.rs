@@ -225,3 +225,43 @@ fn a_pool_that_goes_ends_its_flows_and_leaves_others() {
     let sent = gate.passes(INSIDE, &datagrams(false).0).unwrap();
     assert_eq!(ends(&sent).0.0.to_string(), "192.0.2.2");
 }
+
+#[test]
+fn an_address_that_went_and_came_back_is_not_that_of_flows_from_before() {
+    let pool = |address| masquerade(address, 1024..=65535);
+    let from = |host| Frame {
+        src: host,
+        dst: "10.2.0.5",
+        ..datagrams(false).0
+    };
+    let (first, second, third) = (from("10.1.0.9"), from("10.1.0.10"), from("10.1.0.11"));
+    // Its next packet ends the flow from before, or its time does.
+    for is_silent in [false, true] {
+        let mut gate = Gate::new(&pool("192.0.2.1"));
+        let before = Frame {
+            dst: "10.2.0.6",
+            ..first.clone()
+        };
+        let sent = gate.passes(INSIDE, &before).unwrap();
+        assert_eq!(ends(&sent).0.1, 5000);
+        gate.reload(&pool("192.0.2.2"));
+        gate.reload(&pool("192.0.2.1"));
+        gate.later(60_000);
+        let sent = gate.passes(INSIDE, &second).unwrap();
+        assert_eq!(ends(&sent).0.1, 5000);
+        match is_silent {
+            false => gate.refuses(INSIDE, &before, "nat_gone"),
+            true => gate.later(61_000),
+        }
+        assert_eq!(gate.flows(), 1);
+        // The port is the second host's, and nobody else gets it.
+        let sent = gate.passes(INSIDE, &third).unwrap();
+        assert_ne!(ends(&sent).0.1, 5000);
+        let answer = Frame {
+            src: "10.2.0.5",
+            ..answer_to("192.0.2.1", 5000)
+        };
+        let got = gate.passes(OUTSIDE, &answer).unwrap();
+        assert_eq!(ends(&got).1.0.to_string(), "10.1.0.10");
+    }
+}

@@ -159,6 +159,7 @@ fn only_buckets_that_are_here_give_ports() {
         .put_bucket(BucketPorts {
             bucket: 9,
             parts: twice.parts.clone(),
+            illegal: Vec::new(),
         })
         .unwrap();
     assert_eq!(other.put_bucket(twice).unwrap_err().bucket(), 9);

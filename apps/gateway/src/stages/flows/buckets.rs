@@ -8,11 +8,11 @@ use linerate_wire::FlowKey as Either;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 use super::turned::is_between;
-use super::{Flows, Table, Tracked, gone_of, ticks};
+use super::{Flows, Table, Tracked, gone_of, ticks, tuples_of};
 use crate::dispatch::{Bucket, Classes};
 use crate::nat::bits::Bits;
 use crate::nat::ports::Apart;
-use crate::nat::{self, Protocol};
+use crate::nat::{self, Nat, Protocol};
 use linerate_dispatch::moves::Ties;
 
 /// Flows that leave or arrive between two bursts.
@@ -172,13 +172,13 @@ impl Flows {
                 for flow in &v4 {
                     let both = (Either::V4(flow.key), Either::V4(flow.reverse));
                     let is_orphan = self.is_orphan(flow);
-                    let put = put(&mut self.v4, flow, is_orphan);
+                    let put = put((&mut self.v4, &self.nat), flow, is_orphan);
                     self.has_come(flow.bucket, both, put, now);
                 }
                 for flow in &v6 {
                     let both = (Either::V6(flow.key), Either::V6(flow.reverse));
                     let is_orphan = self.is_orphan(flow);
-                    let put = put(&mut self.v6, flow, is_orphan);
+                    let put = put((&mut self.v6, &self.nat), flow, is_orphan);
                     self.has_come(flow.bucket, both, put, now);
                 }
             }
@@ -197,7 +197,7 @@ impl Flows {
         if orphans.is_empty() {
             return false;
         }
-        let (_, original, translated, _) = gone_of(flow);
+        let (original, translated) = tuples_of(flow);
         let protocol = original.ported();
         orphans.iter().any(|(address, port, of)| {
             let is = |end: &nat::Endpoint| (end.address, end.port) == (*address, *port);
@@ -225,7 +225,7 @@ struct Put {
 }
 
 fn put<F: FlowKey<K>, const K: usize>(
-    table: &mut Table<F, K>,
+    (table, nat): (&mut Table<F, K>, &Nat),
     flow: &Flow<F, Tracked>,
     is_orphan: bool,
 ) -> Put
@@ -239,11 +239,11 @@ where
     match put {
         Some(Inserted::New { evicted, .. }) => Put {
             has_come: true,
-            gone: evicted.map(|evicted| gone_of(&evicted)),
+            gone: evicted.map(|evicted| gone_of(nat, &evicted)),
         },
         _ => Put {
             has_come: false,
-            gone: Some(gone_of(flow)),
+            gone: Some(gone_of(nat, flow)),
         },
     }
 }

@@ -278,7 +278,7 @@ impl Flows {
                     ..user
                 });
                 begin_in(&mut self.v4, now, (key, back), bucket, first)
-                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&gone))))
+                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&self.nat, &gone))))
             }
             (Either::V6(key), Some(Either::V6(back))) => {
                 let back = back.in_zone(back_zone);
@@ -288,7 +288,7 @@ impl Flows {
                     ..user
                 });
                 begin_in(&mut self.v6, now, (key, back), bucket, first)
-                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&gone))))
+                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&self.nat, &gone))))
             }
             // Both are of one version.
             _ => Err(Refused::Stale),
@@ -386,7 +386,7 @@ impl Flows {
         index: usize,
         hit: &Hit,
         (original, translated): (Tuple, Tuple),
-        (held, beside, backend): (Held, Beside, u16),
+        (held, beside, backend, by): (Held, Beside, u16, u32),
         packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<Option<ServiceBits>, Verdict> {
@@ -413,7 +413,7 @@ impl Flows {
             Direction::Forward => (here, there),
             Direction::Reverse => (there, here),
         };
-        let decided = match self.nat.is_permitted(held, &original, &translated) {
+        let decided = match self.nat.is_permitted(held, &original, &translated, by) {
             true => self.permits(index, (&aim, beside), ends, packet, context),
             false => Err(Verdict::Drop(self.reasons.nat_gone)),
         };

@@ -10,7 +10,7 @@ use linerate_wire::ethernet::HEADER_LEN;
 
 use super::balanced::{DIRECT, Directed, direct};
 use super::turned::TURNS;
-use super::{Beside, Flows, Table, gone_of, read};
+use super::{Beside, Flows, Table, gone_of, read, tuples_of};
 use crate::nat::Held;
 use crate::nat::rewrite::Differences;
 use crate::services::Wanted;
@@ -140,12 +140,11 @@ macro_rules! known {
                     let number = number | before & (DIRECT | TURNS);
                     when.1 = number;
                     if before != number {
-                        let (_, original, translated, _) = gone_of(&flow);
-                        let tuples = (original, translated);
-                        let kept = (held, beside, backend);
+                        let tuples = tuples_of(&flow);
+                        let kept = (held, beside, backend, flow.user.number());
                         let turning = match before & TURNS {
                             0 => None,
-                            _ => self.decide_turning(hit, &tuples, held),
+                            _ => self.decide_turning(hit, &tuples, (held, kept.3)),
                         };
                         let decided = match turning {
                             Some(decided) => decided,
@@ -162,7 +161,8 @@ macro_rules! known {
                             Ok(None) => when.1 = before,
                             Err(verdict) => {
                                 if let Some(flow) = self.$table.remove(hit.flow) {
-                                    let (held, original, translated, zone) = gone_of(&flow);
+                                    let (held, original, translated, zone) =
+                                        gone_of(&self.nat, &flow);
                                     self.nat.release(held, &original, &translated, zone, now);
                                 }
                                 return Err(verdict);
@@ -214,7 +214,7 @@ macro_rules! known {
                     // The flow before is closed: it goes, whatever becomes of this one.
                     Judged::Anew | Judged::Old(..) => {
                         if let Some(flow) = self.$table.remove(hit.flow) {
-                            let (held, original, translated, zone) = gone_of(&flow);
+                            let (held, original, translated, zone) = gone_of(&self.nat, &flow);
                             self.nat.release(held, &original, &translated, zone, now);
                         }
                         self.begin(now, index, packet, context)

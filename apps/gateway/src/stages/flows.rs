@@ -219,6 +219,8 @@ pub struct Flows {
     limits: Arc<Limits>,
     /// What is done with packets of flows that have some.
     services: Services,
+    /// Whether the packet at hand has come as IPv4 and become IPv6.
+    has_arrived: bool,
     /// Makes random numbers.
     random: (RandomState, u64),
     /// What each packet of the burst has found.
@@ -293,6 +295,7 @@ impl Flows {
             moving: None,
             limits: shared.limits,
             services: Services::new(shared.plan, egress)?,
+            has_arrived: false,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             lookups: Point::new("flow_lookup"),

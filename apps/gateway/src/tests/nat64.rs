@@ -320,3 +320,50 @@ fn segments_fit_the_longer_headers_of_ipv6() {
     let sent = gate.passes(INSIDE, &syn.summed()).unwrap();
     assert_eq!(mss_of(&sent), Some(1500 - 60));
 }
+
+#[test]
+fn a_connection_that_is_opened_again_from_outside_has_a_session_or_is_none() {
+    let back_in = "[[policy]]\nfrom = \"outside\"\nto = \"inside\"\ndefault = \"permit\"\n";
+    // The host may have another connection by the same port, which keeps that open.
+    for has_another in [false, true] {
+        let stanzas = Stanzas {
+            nat: translating().nat,
+            ..stanzas(&format!("{USUAL}{back_in}"))
+        };
+        let mut gate = Gate::new(&stanzas);
+        let sent = gate.passes(INSIDE, &out(SYN, (100, 0))).unwrap();
+        let port = ends(&sent).0.1;
+        if has_another {
+            let mut other = segment(true, false, SYN, (700, 0));
+            (other.dst, other.payload[3]) = (SERVER, 23);
+            gate.passes(INSIDE, &other.summed()).unwrap();
+        }
+        let others = usize::from(has_another);
+        for (is_back, flags, numbers) in [
+            (true, SYN | ACK, (300, 101)),
+            (false, ACK, (101, 301)),
+            (false, FIN | ACK, (101, 301)),
+            (true, FIN | ACK, (301, 102)),
+            (false, ACK, (102, 302)),
+        ] {
+            match is_back {
+                true => gate.passes(OUTSIDE, &back(port, flags, numbers)),
+                false => gate.passes(INSIDE, &out(flags, numbers)),
+            }
+            .unwrap();
+        }
+        let again = back(port, SYN, (9000, 0));
+        gate.refuses(OUTSIDE, &again, "nat_no_mapping");
+        assert_eq!(gate.flows(), others);
+        let sessions = gate.table().nat().sessions.len();
+        assert_eq!(sessions, others);
+        if !has_another {
+            gate.refuses(OUTSIDE, &again, "nat_no_mapping");
+            continue;
+        }
+        let got = gate.passes(OUTSIDE, &again).unwrap();
+        assert_eq!(ends(&got).1, (HOST.parse().unwrap(), 5000));
+        let answer = gate.passes(INSIDE, &out(SYN | ACK, (50, 9001))).unwrap();
+        assert_eq!(ends(&answer).0, (POOL.parse().unwrap(), port));
+    }
+}

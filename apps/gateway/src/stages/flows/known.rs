@@ -11,8 +11,8 @@ use linerate_wire::ethernet::HEADER_LEN;
 use super::balanced::{DIRECT, Directed, direct};
 use super::turned::TURNS;
 use super::{Beside, Flows, Table, gone_of, read, tuples_of};
-use crate::nat::Held;
 use crate::nat::rewrite::Differences;
+use crate::nat::{Held, Refused};
 use crate::services::Wanted;
 use crate::track::{Made, Reason, Tcp, Tracker, Upper, Verdict as Next};
 
@@ -216,6 +216,10 @@ macro_rules! known {
                         if let Some(flow) = self.$table.remove(hit.flow) {
                             let (held, original, translated, zone) = gone_of(&self.nat, &flow);
                             self.nat.release(held, &original, &translated, zone, now);
+                        }
+                        if self.has_arrived {
+                            // Its session has gone with the flow. Repeated, it may begin another.
+                            return Err(self.reasons.of_nat(Refused::NoMapping));
                         }
                         self.begin(now, index, packet, context)
                     }

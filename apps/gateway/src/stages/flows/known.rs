@@ -48,7 +48,8 @@ fn judge<F: FlowKey<K>, const K: usize>(
     if flow.user.permitted_by != number {
         return Judged::Old(flow.user.held, flow.user.beside);
     }
-    let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
+    let before = flow.state;
+    let next = tracker.next(&mut flow.user.tcp, hit.direction, before, upper, now);
     let is_shifted = matches!(upper, Upper::Tcp(_)) && flow.user.tcp.is_shifted();
     let becomes = flow.translated.then(|| {
         let differences = match hit.direction {
@@ -64,7 +65,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
             if !flow.user.services.is_none() {
                 wanted.add(index, (hit, is_v4), flow.user.services);
             }
-            if state as u8 != hit.state {
+            if state as u8 != before {
                 // A state without room leaves the flow in the one that it has.
                 let _ = table.set_state(hit.flow, state as u8);
             }

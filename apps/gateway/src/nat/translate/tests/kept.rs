@@ -364,3 +364,41 @@ fn a_port_that_was_illegal_for_a_while_stays_with_its_flow() {
         net.nothing_is_taken();
     }
 }
+
+#[test]
+fn a_block_without_a_port_of_the_protocol_is_given_back() {
+    let make = || {
+        let mut pool = pool("198.51.100.1", "198.51.100.1");
+        pool.block_ports = 16;
+        let mut config = config(pool);
+        // No port of TCP is left.
+        config.forwards = vec![Forward {
+            outside: [198, 51, 100, 1].into(),
+            protocol: Some(Protocol::Tcp),
+            ports: 1024..=65535,
+            inside: [10, 0, 0, 9].into(),
+            inside_port: 1024,
+            from: Place::default(),
+            source_pool: None,
+        }];
+        Net::new(config)
+    };
+    let blocks = |net: &mut Net| {
+        let take = || net.nat.ports.take_block(AddressId(0), 0, 0);
+        std::iter::from_fn(take).count()
+    };
+    let all = blocks(&mut make());
+    let mut net = make();
+    let (from, to) = ("10.0.0.1:4000", "192.0.2.1:53");
+    let flow = net.out(from, to, UDP).unwrap();
+    for _ in 0..5 {
+        assert_eq!(net.out(from, to, TCP), Err(Refused::Exhausted));
+        let one = net.nat.subscribers.iter().next().unwrap();
+        assert_eq!(one.blocks().count(), 1);
+    }
+    let begun = net.nat.log.len();
+    assert_eq!(begun, 1);
+    net.end(from, to, UDP, &flow);
+    assert!(net.nat.subscribers.is_empty());
+    assert_eq!(blocks(&mut net), all);
+}

@@ -309,12 +309,18 @@ impl Ports {
                 let mut part = Part::fresh(number, outside);
                 if let (true, Some(Some(slot))) = (stays[at], self.slots.get(at)) {
                     let (old, id) = (bucket.parts[at], AddressId(at as u16));
-                    part.blocks |= old.blocks;
+                    let nobodys = Part::fresh(number, &slot.outside).blocks;
+                    part.blocks |= old.blocks & !nobodys;
                     for protocol in Protocol::ALL {
                         let was = slot.outside.legal.of(number, protocol);
                         let mut taken = was.and(old.free[protocol.index()].not());
                         let own = before.iter().filter(|one| (one.0, one.1) == (id, protocol));
-                        own.for_each(|(_, _, place)| taken.set(*place));
+                        for (_, _, place) in own {
+                            taken.set(*place);
+                            // A block without a legal port is somebody's all the same.
+                            let block = u16::from(*place).checked_div(outside.block_ports);
+                            part.blocks |= block.map_or(0, |number| 1 << number);
+                        }
                         let free = &mut part.free[protocol.index()];
                         *free = free.and(taken.not());
                         let legal = outside.legal.of(number, protocol);

@@ -83,6 +83,16 @@ impl Calls {
         !self.is_empty() && self.places.lookup(&key(original, zone)).is_some()
     }
 
+    /// The call of a host.
+    pub fn of(&self, original: &Tuple, zone: u16) -> Option<&Call> {
+        self.all.get(self.places.lookup(&key(original, zone))?)
+    }
+
+    /// All, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Call> {
+        self.all.iter()
+    }
+
     /// A host has called once more: whether that is known already.
     pub fn again(&mut self, original: &Tuple, zone: u16, until: u64) -> bool {
         let known = self.places.lookup(&key(original, zone));

@@ -11,7 +11,8 @@ use super::turned::is_between;
 use super::{Flows, Table, Tracked, gone_of, ticks, tuples_of};
 use crate::dispatch::{Bucket, Classes};
 use crate::nat::bits::Bits;
-use crate::nat::ports::Apart;
+use crate::nat::calls::Call;
+use crate::nat::ports::{Apart, bucket_of};
 use crate::nat::{self, Nat, Protocol};
 use linerate_dispatch::moves::Ties;
 
@@ -94,6 +95,8 @@ impl Flows {
         };
         if !scan.begun {
             moving.ties = Ties::default();
+            let calls = self.nat.calls.iter();
+            calls.for_each(|call| tie_call(&mut moving.ties, call));
             *scan = Scan {
                 v4: Some(Cursor::default()),
                 v6: Some(Cursor::default()),
@@ -125,6 +128,15 @@ impl Flows {
     pub(super) fn note_ties(&mut self, bucket: Bucket, key: &Either, reverse: &Either) {
         if let Some(moving) = &mut self.moving {
             tie(&mut moving.ties, &self.classes, bucket, &(*key, *reverse));
+        }
+    }
+
+    /// A first packet was not let in: where it is a call, that holds a port as a flow does.
+    #[cold]
+    pub(super) fn note_call(&mut self, first: &nat::First) {
+        let call = self.nat.calls.of(&first.tuple, first.from.zone);
+        if let (Some(moving), Some(call)) = (&mut self.moving, call) {
+            tie_call(&mut moving.ties, call);
         }
     }
 
@@ -246,6 +258,11 @@ where
             gone: Some(gone_of(nat, flow)),
         },
     }
+}
+
+/// Ties the bucket of a host to that of the port that its call holds.
+fn tie_call(ties: &mut Ties, call: &Call) {
+    ties.add(call.bucket, bucket_of(call.translated.src.port));
 }
 
 /// Ties the buckets that a flow needs the owner of.

@@ -213,6 +213,9 @@ impl Flows {
             },
             false => {
                 let becomes = self.nat.source(&first, &destination, to, now, random);
+                if self.moving.is_some() && becomes == Err(nat::Refused::Filtered) {
+                    self.note_call(&first);
+                }
                 becomes.map_err(|why| self.reasons.of_nat(why))?
             }
         };

@@ -398,3 +398,26 @@ fn a_flow_that_is_denied_has_no_more_packets_in_the_same_burst() {
     assert_eq!(left.len(), 1);
     assert_eq!(gate.lab.drops()["service_denied"], 2);
 }
+
+#[test]
+fn packets_that_are_not_decided_on_anew_have_no_services_of_another_plan() {
+    let mut gate = Gate::new(&serving("[\"statistics\"]", ""));
+    // Answers to this host have no way.
+    let (asks, answers) = both(Frame::between("10.4.0.9", "10.2.0.5"));
+    let mut answers = answers;
+    answers.payload[..4].rotate_left(2);
+    gate.forwards(INSIDE, &asks);
+    assert!(
+        gate.sends(OUTSIDE, &answers)
+            .iter()
+            .all(|left| left.port != INSIDE)
+    );
+    assert_eq!(gate.service_counts()[0].packets, 2);
+    // What was the bit of statistics is now that of captures.
+    gate.reload(&serving("[\"capture\"]", ""));
+    gate.sends(OUTSIDE, &answers);
+    assert_eq!((gate.captured(), gate.flows()), (0, 1));
+    gate.forwards(INSIDE, &asks);
+    gate.sends(OUTSIDE, &answers);
+    assert_eq!((gate.captured(), gate.flows()), (2, 1));
+}

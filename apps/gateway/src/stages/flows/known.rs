@@ -13,7 +13,7 @@ use super::turned::TURNS;
 use super::{Beside, Flows, Table, gone_of, read, tuples_of};
 use crate::nat::rewrite::Differences;
 use crate::nat::{Held, Refused};
-use crate::services::Wanted;
+use crate::services::{ServiceBits, Wanted};
 use crate::track::{Made, Reason, Tcp, Tracker, Upper, Verdict as Next};
 
 /// What becomes of a packet of a flow.
@@ -158,8 +158,16 @@ macro_rules! known {
                                     user.services = services;
                                 }
                             }
-                            // The lookup drops it, and says so to whoever has sent it.
-                            Ok(None) => when.1 = before,
+                            // The lookup drops it, and says so to whoever has sent it; or it goes
+                            // on to who decides. Which services it has is not known until then.
+                            Ok(None) => {
+                                when.1 = before;
+                                if let Some(user) = self.$table.user_mut(hit.flow)
+                                    && !user.services.is_denied()
+                                {
+                                    user.services = ServiceBits::NONE;
+                                }
+                            }
                             Err(verdict) => {
                                 if let Some(flow) = self.$table.remove(hit.flow) {
                                     let (held, original, translated, zone) =

@@ -296,6 +296,80 @@ fn what_tracking_refuses_neither_counts_nor_keeps_its_flow_alive() {
 }
 
 #[test]
+fn a_forged_syn_that_nobody_hears_ends_no_connection() {
+    for v6 in [false, true] {
+        let mut gate = Gate::new(&stanzas(USUAL));
+        gate.forwards(INSIDE, &segment(v6, false, SYN, (100, 0)));
+        gate.forwards(OUTSIDE, &segment(v6, true, SYN | ACK, (300, 101)));
+        gate.forwards(INSIDE, &segment(v6, false, ACK, (101, 301)));
+        // The server drops it without a word.
+        let right = segment(v6, false, SYN, (9000, 0));
+        let mut wrong = right.clone();
+        wrong.payload[17] ^= 1;
+        gate.later(1000);
+        gate.refuses(INSIDE, &wrong, "track_tcp_checksum");
+        // One with a right checksum does not live long enough to get there.
+        for _ in 0..4 {
+            gate.forwards(INSIDE, &right);
+            gate.later(1000);
+        }
+        gate.forwards(OUTSIDE, &segment(v6, true, ACK, (301, 101)));
+        gate.forwards(INSIDE, &segment(v6, false, ACK, (101, 301)));
+        // The server has forgotten the connection, and the client has begun another.
+        gate.forwards(INSIDE, &right);
+        let answer = segment(v6, true, SYN | ACK, (1 << 30, 9001));
+        gate.refuses(OUTSIDE, &answer, "track_tcp_window");
+        gate.later(1000);
+        gate.forwards(INSIDE, &right);
+        gate.forwards(OUTSIDE, &answer);
+        gate.forwards(INSIDE, &segment(v6, false, ACK, (9001, (1 << 30) + 1)));
+        assert_eq!(gate.flows(), 1);
+    }
+}
+
+#[test]
+fn segments_of_one_burst_are_judged_by_what_those_before_have_done() {
+    let burst = |gate: &mut Gate, port, frames: &[Frame]| {
+        let dst_mac = if port == OUTSIDE { WAN_MAC } else { LAN_MAC };
+        let bytes = |frame: &Frame| {
+            let frame = frame.clone();
+            Frame { dst_mac, ..frame }.bytes()
+        };
+        let frames: Vec<_> = frames.iter().map(bytes).collect();
+        gate.lab.run(&mut gate.fast, port, &frames).len()
+    };
+    for v6 in [false, true] {
+        let back = |flags, numbers, data: &[u8]| {
+            let mut frame = segment(v6, true, flags, numbers);
+            frame.payload[14..16].fill(0xff);
+            frame.payload.extend(data);
+            frame.summed()
+        };
+        let mut gate = Gate::new(&stanzas(USUAL));
+        let mut syn = segment(v6, false, SYN, (100, 0));
+        syn.payload[14..16].fill(0xff);
+        gate.forwards(INSIDE, &syn.summed());
+        // RFC 7413: what the server has to say behind its SYN.
+        let said = [
+            back(SYN | ACK, (300, 101), &[]),
+            back(ACK, (301, 101), b"hello"),
+        ];
+        assert_eq!(
+            burst(&mut gate, OUTSIDE, &said),
+            2,
+            "{:?}",
+            gate.lab.drops()
+        );
+        gate.forwards(INSIDE, &segment(v6, false, ACK, (101, 306)));
+        // A reset that was forged, and what the server says: the connection goes on for hours.
+        let said = [back(RST, (306, 0), &[]), back(ACK, (306, 101), b"again")];
+        assert_eq!(burst(&mut gate, OUTSIDE, &said), 2);
+        gate.later(7_000_000);
+        assert_eq!(gate.flows(), 1);
+    }
+}
+
+#[test]
 fn rfc5508_3_1_pings_are_told_apart_by_their_identifiers() {
     for v6 in [false, true] {
         let mut gate = Gate::new(&stanzas(USUAL));

@@ -215,7 +215,11 @@ impl Balance {
             return old.clone();
         }
         if config.services.is_empty() {
-            return Arc::default();
+            return Arc::new(Self {
+                known: Arc::default(),
+                last: old.map_or(0, |old| old.last),
+                board: Arc::default(),
+            });
         }
         let kept = |service: &Service, backend: &Backend| {
             let mut services = old?.known.services();

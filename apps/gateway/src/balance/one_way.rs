@@ -2,13 +2,16 @@
 //! heard here only if the gateway is its router.
 //!
 //! Half a conversation has no windows to check: a state follows from flags, and those of the other
-//! direction count where they are seen. The backend's own stack checks what it gets.
+//! direction count where they are seen. The backend's own stack checks what it gets. Of a client
+//! alone nothing says that it has heard the backend: it may be forged, so its flow lives for four
+//! minutes, which each of its segments renews. A backend sends data to whom it knows.
 //!
 //! | in state | by | becomes |
 //! |---|---|---|
 //! | none | SYN | `syn_sent`: half open, so it makes room under a flood |
 //! | `syn_sent` | SYN-ACK of the backend | `syn_received` |
-//! | `syn_sent`, `syn_received`, `reset` | any other segment of the client | `established` |
+//! | `syn_sent`, `syn_received`, `reset` | any other segment of the client | `picked_up` |
+//! | `picked_up` | data of the backend | `established` |
 //! | any | FIN of either side | `closing`: four minutes, which each further segment renews |
 //! | any | RST of either side | `reset` |
 //! | `closing`, `reset` | SYN of the client | another flow, which chooses its backend anew |
@@ -55,8 +58,9 @@ pub fn next(direction: Direction, state: State, upper: &Upper) -> Next {
         _ if has(FIN) => State::Closing,
         State::SynSent if has(SYN) && !is_client => State::SynReceived,
         State::SynSent | State::SynReceived | State::Reset if is_client && !has(SYN) => {
-            State::Established
+            State::PickedUp
         }
+        State::PickedUp if !is_client && !has(SYN) && segment.len > 0 => State::Established,
         state => state,
     })
 }
@@ -66,10 +70,14 @@ mod tests {
     use super::*;
     use crate::track::Segment;
 
+    /// Beside flags: the segment has a byte of data.
+    const DATA: u8 = 128;
+
     fn segment(flags: u8) -> Upper {
-        let mut bytes = [0; 20];
-        (bytes[12], bytes[13]) = (5 << 4, flags);
-        Upper::Tcp(Segment::read(&bytes).unwrap())
+        let mut bytes = [0; 21];
+        (bytes[12], bytes[13]) = (5 << 4, flags & !DATA);
+        let len = 20 + usize::from(flags & DATA != 0);
+        Upper::Tcp(Segment::read(&bytes[..len]).unwrap())
     }
 
     /// The flow's states from its SYN on.
@@ -89,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_conversation_is_established_and_closes() {
+    fn half_a_conversation_is_picked_up_and_closes() {
         use Direction::Forward;
         assert_eq!(
             states(&[
@@ -100,8 +108,8 @@ mod tests {
             ]),
             [
                 State::SynSent,
-                State::Established,
-                State::Established,
+                State::PickedUp,
+                State::PickedUp,
                 State::Closing,
                 State::Closing
             ]
@@ -115,6 +123,10 @@ mod tests {
             states(&[
                 (Reverse, SYN | ACK),
                 (Forward, ACK),
+                (Reverse, SYN | ACK),
+                (Reverse, ACK),
+                (Reverse, ACK | DATA),
+                (Reverse, ACK),
                 (Reverse, FIN | ACK),
                 (Reverse, RST),
                 (Forward, ACK)
@@ -122,10 +134,14 @@ mod tests {
             [
                 State::SynSent,
                 State::SynReceived,
+                State::PickedUp,
+                State::PickedUp,
+                State::PickedUp,
+                State::Established,
                 State::Established,
                 State::Closing,
                 State::Reset,
-                State::Established
+                State::PickedUp
             ]
         );
     }

@@ -347,6 +347,11 @@ fn a_backend_keeps_its_number_and_no_other_gets_it() {
     assert!(Arc::ptr_eq(&same, &second));
     let all = Balance::new(&Config::default(), Some(&second));
     assert!(all.board().tables().is_empty());
+    // Nor does one that comes when there was none.
+    let third = numbers(&balance(service(Form::Nat, 4), Some(&all)));
+    let known: Vec<u16> = before.values().chain(after.values()).copied().collect();
+    let is_new = |number: &u16| !known.contains(number);
+    assert!(third.values().all(is_new), "{third:?} {known:?}");
 }
 
 #[test]

@@ -83,6 +83,16 @@ impl Calls {
         !self.is_empty() && self.places.lookup(&key(original, zone)).is_some()
     }
 
+    /// The call of a host.
+    pub fn of(&self, original: &Tuple, zone: u16) -> Option<&Call> {
+        self.all.get(self.places.lookup(&key(original, zone))?)
+    }
+
+    /// All, in no order.
+    pub fn iter(&self) -> impl Iterator<Item = &Call> {
+        self.all.iter()
+    }
+
     /// A host has called once more: whether that is known already.
     pub fn again(&mut self, original: &Tuple, zone: u16, until: u64) -> bool {
         let known = self.places.lookup(&key(original, zone));
@@ -128,6 +138,17 @@ impl Calls {
         let at = (self.due.iter()).position(|&(_, at)| self.all.get(at).is_some_and(is_its))?;
         let (_, at) = self.due.remove(at)?;
         self.remove(at)
+    }
+
+    /// Calls that `is_lost` names no longer have what they held.
+    pub fn lose(&mut self, is_lost: impl Fn(&Call) -> bool) {
+        for (_, at) in &self.due {
+            if let Some(call) = self.all.get_mut(*at)
+                && is_lost(call)
+            {
+                call.held = Held::NOTHING;
+            }
+        }
     }
 
     fn remove(&mut self, at: u32) -> Option<Call> {

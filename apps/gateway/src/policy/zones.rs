@@ -51,7 +51,8 @@ pub struct Zones {
 }
 
 impl Zones {
-    /// Zones of `interfaces`, by their place. A zone that `old` has keeps its number there.
+    /// Zones of `interfaces`, by their place. A zone that `old` has keeps its number there, and no
+    /// other zone gets that of one which goes.
     ///
     /// # Panics
     /// If there are more than [`Zone::MOST`].
@@ -64,10 +65,15 @@ impl Zones {
         }
         for zone in zones {
             if !names.iter().flatten().any(|name| *name == zone.name) {
-                match names.iter_mut().find(|name| name.is_none()) {
-                    Some(free) => *free = Some(zone.name.clone()),
-                    None => names.push(Some(zone.name.clone())),
-                }
+                // One that was another zone's until now only where there is no other.
+                let was_free = |at: &usize| old.names.get(*at).is_none_or(Option::is_none);
+                let is_free = |at: &usize| names.get(*at).is_none_or(Option::is_none);
+                let mut others = (0..Zone::MOST).filter(was_free);
+                let free = others.find(is_free);
+                let free = free.or_else(|| names.iter().position(Option::is_none));
+                let free = free.unwrap_or(names.len());
+                names.resize(names.len().max(free + 1), None);
+                names[free] = Some(zone.name.clone());
             }
         }
         let mut new = Self {
@@ -98,7 +104,7 @@ impl Zones {
 
     /// All with a name, and their names.
     pub fn iter(&self) -> impl Iterator<Item = (Zone, &str)> {
-        let numbered = (Zone::FIRST..).zip(&self.names);
+        let numbered = (Zone::FIRST..=u8::MAX).zip(&self.names);
         numbered.filter_map(|(number, name)| Some((Zone(number), name.as_deref()?)))
     }
 
@@ -266,11 +272,31 @@ mod tests {
         for name in ["lan", "wan"] {
             assert_eq!(first.named(name), second.named(name));
         }
-        assert_eq!(second.named("guest"), first.named("dmz"), "a free number");
+        // Flows and mappings know their zone by its number: that of `dmz` is free one reload later.
+        assert!(first.iter().all(|one| Some(one.0) != second.named("guest")));
+        let third = [zone("lan", &["p0"]), zone("more", &["p1"])];
+        let third = Zones::new(&third, &ports, &second);
+        assert_eq!(third.named("more"), first.named("dmz"), "a free number");
         assert_eq!(second.named("dmz"), None);
         let problem = second.find("gest").unwrap_err();
         assert_eq!(problem, "there is no zone `gest`; perhaps guest");
         assert_eq!(second.name(second.of(InterfaceId(1))), "lan");
+    }
+
+    #[test]
+    fn as_many_zones_as_may_be_can_all_be_others() {
+        let zones = |name: &str| -> Vec<ZoneConfig> {
+            let all = 0..Zone::MOST;
+            all.map(|number| zone(&format!("{name}{number}"), &[]))
+                .collect()
+        };
+        let first = Zones::new(&zones("a"), &[], &Zones::default());
+        let second = Zones::new(&zones("b"), &[], &first);
+        for zones in [first, second] {
+            let numbers: std::collections::HashSet<u8> =
+                zones.iter().map(|(zone, _)| zone.number()).collect();
+            assert_eq!(numbers.len(), Zone::MOST);
+        }
     }
 
     #[test]

@@ -86,6 +86,7 @@ impl<'a, 'c> Given<'a, 'c> {
                 index,
                 packet,
                 hit,
+                is_of_v4: self.wanted.is_v4(index),
                 port: self.port,
                 bit: self.bit,
                 context: self.context,
@@ -112,6 +113,8 @@ pub struct One<'a, 'c> {
     index: usize,
     packet: &'a mut Packet,
     hit: Hit,
+    /// Whether its flow is one of IPv4.
+    is_of_v4: bool,
     port: u16,
     bit: usize,
     context: &'a mut Context<'c>,
@@ -131,7 +134,7 @@ pub struct Carried<'a> {
 impl One<'_, '_> {
     /// Its flow: an identifier in the table of one family, and whether that is IPv4.
     pub fn flow(&self) -> FlowName {
-        (self.hit.flow, self.is_v4())
+        (self.hit.flow, self.is_of_v4)
     }
 
     /// Which way it goes.
@@ -155,10 +158,10 @@ impl One<'_, '_> {
         end.saturating_sub(HEADER_LEN as u32)
     }
 
-    /// Who has sent it, as the sender knows itself.
+    /// Who has sent it, as the sender knows itself; behind NAT64 in IPv6.
     pub fn sender(&self) -> IpAddr {
         let parsed = &self.context.packets.parsed;
-        match self.is_v4() {
+        match self.is_of_v4 {
             true => parsed.src4[self.index].to_be_bytes().into(),
             false => parsed.keys6[self.index].src().into(),
         }
@@ -173,11 +176,13 @@ impl One<'_, '_> {
         }
     }
 
-    /// The host that has begun the flow.
+    /// The host that has begun the flow; behind NAT64 in IPv6.
     pub fn beginner(&self) -> IpAddr {
+        let parsed = &self.context.packets.parsed;
         match self.hit.direction {
             Direction::Forward => self.sender(),
-            Direction::Reverse => self.receiver(),
+            Direction::Reverse if self.is_of_v4 => parsed.dst4[self.index].to_be_bytes().into(),
+            Direction::Reverse => parsed.keys6[self.index].dst().into(),
         }
     }
 

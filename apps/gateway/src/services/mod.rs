@@ -212,8 +212,9 @@ pub struct Wanted {
     any: u16,
     /// By bit.
     masks: [Mask; 16],
-    /// Where their flows are.
+    /// Where their flows are, and which of these are of IPv4.
     hits: Box<[Option<Hit>; Burst::CAPACITY]>,
+    v4: Mask,
 }
 
 impl Wanted {
@@ -222,6 +223,7 @@ impl Wanted {
             any: 0,
             masks: [0; 16],
             hits: Box::new([None; Burst::CAPACITY]),
+            v4: 0,
         }
     }
 
@@ -231,20 +233,27 @@ impl Wanted {
         self.any != 0
     }
 
-    /// The packet at `index` is of this flow, which has these services.
+    /// The packet at `index` is of this flow, which has these services; `is_v4`: it is one of IPv4,
+    /// as its packets need not be (NAT64).
     #[inline(never)]
-    pub fn add(&mut self, index: usize, hit: &Hit, services: ServiceBits) {
+    pub fn add(&mut self, index: usize, (hit, is_v4): (&Hit, bool), services: ServiceBits) {
         let bits = services.of(hit.direction);
         self.any |= bits;
         for bit in ones(bits.into()) {
             self.masks[bit] |= 1 << index;
         }
         self.hits[index] = Some(*hit);
+        self.v4 = self.v4 & !(1 << index) | Mask::from(is_v4) << index;
     }
 
     /// The flow of a packet that was added.
     pub fn hit(&self, index: usize) -> Option<Hit> {
         self.hits[index]
+    }
+
+    /// Whether that is a flow of IPv4.
+    pub fn is_v4(&self, index: usize) -> bool {
+        self.v4 >> index & 1 != 0
     }
 
     /// Forgets all packets.

@@ -5,6 +5,7 @@
 //! that its answers take, less the headers. A SYN without the option is left as it is: it means 536
 //! bytes. Both directions have said theirs after one packet, so the service is then done.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use linerate_tables::TableError;
@@ -51,16 +52,15 @@ impl Mss {
             return Some(size);
         }
         let ends = [one.sender(), one.receiver()];
-        let least = ends
-            .into_iter()
-            .filter_map(|end| one.route_mtu(end))
-            .min()?;
-        let ip = if one.is_v4() {
-            ipv4::HEADER_LEN
-        } else {
-            ipv6::HEADER_LEN
+        // Behind NAT64 they are of different versions.
+        let fits = |end: IpAddr| {
+            let ip = match end.is_ipv4() {
+                true => ipv4::HEADER_LEN,
+                false => ipv6::HEADER_LEN,
+            };
+            Some(one.route_mtu(end)?.saturating_sub((ip + HEADER_LEN) as u16))
         };
-        Some(least.saturating_sub((ip + HEADER_LEN) as u16))
+        ends.into_iter().filter_map(fits).min()
     }
 }
 

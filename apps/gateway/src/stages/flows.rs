@@ -63,7 +63,10 @@ use crate::services::{ServiceBits, Services};
 use crate::track::{Pickup, Reason, Tcp, Tracker, Upper};
 
 use ahead::Foreseen;
+use balanced::DIRECT;
 use begun::Begun;
+
+use turned::TURNS;
 
 pub use limits::Limits;
 pub use shared::{Hits, Part, Prepared, Shared};
@@ -106,6 +109,11 @@ impl Tracked {
     /// The services of its packets.
     pub fn services(&self) -> ServiceBits {
         self.services
+    }
+
+    /// The number of the configuration that has permitted it.
+    fn number(&self) -> u32 {
+        self.permitted_by & !(DIRECT | TURNS)
     }
 
     /// Whether it is a connection that has begun with a SYN cookie.
@@ -211,6 +219,8 @@ pub struct Flows {
     limits: Arc<Limits>,
     /// What is done with packets of flows that have some.
     services: Services,
+    /// Whether the packet at hand has come as IPv4 and become IPv6.
+    has_arrived: bool,
     /// Makes random numbers.
     random: (RandomState, u64),
     /// What each packet of the burst has found.
@@ -285,6 +295,7 @@ impl Flows {
             moving: None,
             limits: shared.limits,
             services: Services::new(shared.plan, egress)?,
+            has_arrived: false,
             random: (random, 1),
             found: Box::new([None; Burst::CAPACITY]),
             lookups: Point::new("flow_lookup"),
@@ -404,13 +415,29 @@ impl Flows {
 /// What a flow that has ended held of NAT, as [`Nat::release`] takes it.
 type Gone = nat::Released;
 
-fn gone_of<F>(flow: &Flow<F, Tracked>) -> Gone
+fn gone_of<F>(nat: &Nat, flow: &Flow<F, Tracked>) -> Gone
+where
+    for<'a> Tuple: From<&'a F>,
+{
+    nat.still_held(held_of(flow), flow.user.number())
+}
+
+/// What it held once: an address may have gone since.
+fn held_of<F>(flow: &Flow<F, Tracked>) -> Gone
+where
+    for<'a> Tuple: From<&'a F>,
+{
+    let (original, translated) = tuples_of(flow);
+    (flow.user.held, original, translated, flow.zone.into())
+}
+
+/// The tuples of a flow's first packet, before and behind its translation.
+fn tuples_of<F>(flow: &Flow<F, Tracked>) -> (Tuple, Tuple)
 where
     for<'a> Tuple: From<&'a F>,
 {
     let back = Tuple::from(&flow.reverse);
-    let original = Tuple::from(&flow.key);
-    (flow.user.held, original, back.reversed(), flow.zone.into())
+    (Tuple::from(&flow.key), back.reversed())
 }
 
 impl Stage<Context<'_>> for Flows {
@@ -510,19 +537,23 @@ impl Stage<Context<'_>> for Flows {
     fn turn(&mut self, _: u64, context: &mut Context<'_>, _: &mut Egress) -> u64 {
         let now = ticks(context.now_ns());
         let (nat, gone, mut ended) = (&mut self.nat, &mut self.gone, 0);
-        let mut end = |flow: Gone| {
+        let mut end = |flow: Gone, by| {
             ended += 1;
             if flow.0.is_nothing() {
                 return;
             }
-            gone.push(flow);
+            gone.push(nat.still_held(flow, by));
             if gone.len() == BATCH {
                 nat.release_all(gone, now);
                 gone.clear();
             }
         };
-        self.v4.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
-        self.v6.poll(now, EXPIRY_BUDGET, |flow| end(gone_of(flow)));
+        self.v4.poll(now, EXPIRY_BUDGET, |flow| {
+            end(held_of(flow), flow.user.number());
+        });
+        self.v6.poll(now, EXPIRY_BUDGET, |flow| {
+            end(held_of(flow), flow.user.number());
+        });
         nat.release_all(gone, now);
         gone.clear();
         self.counts.ended += ended;

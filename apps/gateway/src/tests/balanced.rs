@@ -205,9 +205,27 @@ fn half_a_conversation_is_enough_for_direct_return() {
         assert_eq!(gate.flows(), 1);
         gate.later(300_000);
         assert_eq!(gate.flows(), 0);
-        // The same of a connection that was never closed: it lives for two hours.
+        // One that was never closed lives while its client says something: who forges that of a
+        // client keeps no room for hours.
         gate.passes(OUTSIDE, &segment_to(vip, SYN)).unwrap();
+        for _ in 0..4 {
+            gate.passes(OUTSIDE, &segment_to(vip, ACK)).unwrap();
+            gate.later(230_000);
+            assert_eq!(gate.flows(), 1);
+        }
+        gate.later(11_000);
+        assert_eq!(gate.flows(), 0);
+        // Where the backend is heard it lives for two hours.
+        gate.passes(OUTSIDE, &segment_to(vip, SYN)).unwrap();
+        let said = |flags, data: &[u8]| {
+            let mut back = both(segment_to(vip, flags)).1;
+            back.payload[..4].rotate_left(2);
+            back.payload.extend(data);
+            back.summed()
+        };
+        gate.forwards(INSIDE, &said(SYN | ACK, b""));
         gate.passes(OUTSIDE, &segment_to(vip, ACK)).unwrap();
+        gate.forwards(INSIDE, &said(ACK, b"hello"));
         gate.later(7_000_000);
         assert_eq!(gate.flows(), 1);
     }

@@ -1,8 +1,10 @@
 //! NAT64 in the path: hosts of IPv6 inside reach those of IPv4 outside (RFC 6146, RFC 7915).
 
+use super::services::{mss_of, says, serving, tcp};
 use super::*;
 use crate::nat::nat64::Prefix64;
 use crate::nat::rules::Nat64;
+use crate::services::statistics::Statistics;
 
 /// 192.0.2.7, as hosts inside call it.
 pub(super) const SERVER: &str = "64:ff9b::c000:207";
@@ -269,4 +271,99 @@ fn a_connection_that_begins_with_a_cookie_is_translated_too() {
     assert_eq!(ends(&outside), (from, to));
     let numbers = (word(&outside, 14 + 20 + 4), word(&outside, 14 + 20 + 8));
     assert_eq!(numbers, (7001, 9001));
+}
+
+#[test]
+fn services_change_the_flow_of_ipv6_and_no_other() {
+    let deny = "[services.classify]\ndeny_hosts = [\"example.org\"]\n";
+    let mut stanzas = serving("[\"classify\", \"statistics\"]", deny);
+    stanzas.nat = translating().nat;
+    let mut gate = Gate::new(&stanzas);
+    // A flow of IPv4 with the number that the other has in its table.
+    gate.open(false);
+    let sent = gate.passes(INSIDE, &out(SYN, (100, 0))).unwrap();
+    let port = ends(&sent).0.1;
+    gate.passes(OUTSIDE, &back(port, SYN | ACK, (300, 101)))
+        .unwrap();
+    gate.passes(INSIDE, &out(ACK, (101, 301))).unwrap();
+    let now = gate.lab.now;
+    let statistics = gate.table().services().find::<Statistics>().unwrap();
+    let [talkers, _] = statistics.talkers(now);
+    let hosts: Vec<_> = talkers.iter().map(|(host, _)| host.to_string()).collect();
+    assert_eq!(hosts.len(), 2, "{hosts:?}");
+    assert!(hosts.iter().any(|host| host == HOST), "{hosts:?}");
+    let request = b"GET / HTTP/1.1\r\nHost: www.example.org\r\n\r\n";
+    let denied = Frame {
+        dst: SERVER,
+        ..says(true, 101, request)
+    };
+    gate.refuses(INSIDE, &denied.summed(), "service_denied");
+    assert!(gate.bits(true).is_denied());
+    assert!(!gate.bits(false).is_denied());
+    let log = gate.table().services().take_log();
+    assert_eq!(log.iter().count(), 0);
+    gate.forwards(
+        INSIDE,
+        &says(false, 101, b"GET / HTTP/1.1\r\nHost: a.example\r\n\r\n"),
+    );
+}
+
+#[test]
+fn segments_fit_the_longer_headers_of_ipv6() {
+    let mut stanzas = serving("[\"mss\"]", "");
+    stanzas.nat = translating().nat;
+    let mut gate = Gate::new(&stanzas);
+    let syn = Frame {
+        dst: SERVER,
+        ..tcp((true, false), SYN, (100, 0), &[2, 4, 0x22, 0xc4], &[])
+    };
+    let sent = gate.passes(INSIDE, &syn.summed()).unwrap();
+    assert_eq!(mss_of(&sent), Some(1500 - 60));
+}
+
+#[test]
+fn a_connection_that_is_opened_again_from_outside_has_a_session_or_is_none() {
+    let back_in = "[[policy]]\nfrom = \"outside\"\nto = \"inside\"\ndefault = \"permit\"\n";
+    // The host may have another connection by the same port, which keeps that open.
+    for has_another in [false, true] {
+        let stanzas = Stanzas {
+            nat: translating().nat,
+            ..stanzas(&format!("{USUAL}{back_in}"))
+        };
+        let mut gate = Gate::new(&stanzas);
+        let sent = gate.passes(INSIDE, &out(SYN, (100, 0))).unwrap();
+        let port = ends(&sent).0.1;
+        if has_another {
+            let mut other = segment(true, false, SYN, (700, 0));
+            (other.dst, other.payload[3]) = (SERVER, 23);
+            gate.passes(INSIDE, &other.summed()).unwrap();
+        }
+        let others = usize::from(has_another);
+        for (is_back, flags, numbers) in [
+            (true, SYN | ACK, (300, 101)),
+            (false, ACK, (101, 301)),
+            (false, FIN | ACK, (101, 301)),
+            (true, FIN | ACK, (301, 102)),
+            (false, ACK, (102, 302)),
+        ] {
+            match is_back {
+                true => gate.passes(OUTSIDE, &back(port, flags, numbers)),
+                false => gate.passes(INSIDE, &out(flags, numbers)),
+            }
+            .unwrap();
+        }
+        let again = back(port, SYN, (9000, 0));
+        gate.refuses(OUTSIDE, &again, "nat_no_mapping");
+        assert_eq!(gate.flows(), others);
+        let sessions = gate.table().nat().sessions.len();
+        assert_eq!(sessions, others);
+        if !has_another {
+            gate.refuses(OUTSIDE, &again, "nat_no_mapping");
+            continue;
+        }
+        let got = gate.passes(OUTSIDE, &again).unwrap();
+        assert_eq!(ends(&got).1, (HOST.parse().unwrap(), 5000));
+        let answer = gate.passes(INSIDE, &out(SYN | ACK, (50, 9001))).unwrap();
+        assert_eq!(ends(&answer).0, (POOL.parse().unwrap(), port));
+    }
 }

@@ -11,7 +11,7 @@ use crate::services::tests::client_hello;
 use crate::services::{self, Counts, ServiceBits};
 
 /// Who is inside may begin all, with these services; and their stanzas.
-fn serving(apply: &str, stanza: &str) -> Stanzas {
+pub(super) fn serving(apply: &str, stanza: &str) -> Stanzas {
     let zones = "[[zone]]\nname = \"outside\"\ninterfaces = [\"wan\"]\n\
                  [[zone]]\nname = \"inside\"\ninterfaces = [\"lan\"]\n";
     let text = format!("{zones}{USUAL}apply = {apply}\n{stanza}");
@@ -31,7 +31,7 @@ fn serving(apply: &str, stanza: &str) -> Stanzas {
 }
 
 /// A segment of the connection from inside, or back.
-fn tcp(
+pub(super) fn tcp(
     (v6, is_back): (bool, bool),
     flags: u8,
     numbers: (u32, u32),
@@ -48,18 +48,18 @@ fn tcp(
 }
 
 /// The segment from inside that begins at `seq`.
-fn says(v6: bool, seq: u32, data: &[u8]) -> Frame {
+pub(super) fn says(v6: bool, seq: u32, data: &[u8]) -> Frame {
     tcp((v6, false), ACK | PSH, (seq, 301), &[], data)
 }
 
 impl Gate {
-    fn open(&mut self, v6: bool) {
+    pub(super) fn open(&mut self, v6: bool) {
         self.forwards(INSIDE, &tcp((v6, false), SYN, (100, 0), &[], &[]));
         self.forwards(OUTSIDE, &tcp((v6, true), SYN | ACK, (300, 101), &[], &[]));
         self.forwards(INSIDE, &tcp((v6, false), ACK, (101, 301), &[], &[]));
     }
 
-    fn table(&mut self) -> &mut Flows {
+    pub(super) fn table(&mut self) -> &mut Flows {
         self.fast.path::<GatewayPath>().unwrap().flows()
     }
 
@@ -68,7 +68,7 @@ impl Gate {
     }
 
     /// The services of the one flow that there is.
-    fn bits(&mut self, v6: bool) -> ServiceBits {
+    pub(super) fn bits(&mut self, v6: bool) -> ServiceBits {
         let (mut bits, mut cursor) = (Vec::new(), Cursor::default());
         let flows = self.table();
         match v6 {
@@ -169,7 +169,7 @@ fn rfc2697_what_is_above_the_rate_of_its_policer_is_dropped() {
 }
 
 /// The largest segment that a frame's sender takes.
-fn mss_of(frame: &[u8]) -> Option<u16> {
+pub(super) fn mss_of(frame: &[u8]) -> Option<u16> {
     let headers = linerate_wire::parse(frame).unwrap();
     let segment = &frame[headers.l4.unwrap()..headers.end];
     let segment = linerate_wire::tcp::Tcp::new_checked(segment).unwrap();
@@ -397,4 +397,27 @@ fn a_flow_that_is_denied_has_no_more_packets_in_the_same_burst() {
     let left = gate.lab.run(&mut gate.fast, INSIDE, &frames);
     assert_eq!(left.len(), 1);
     assert_eq!(gate.lab.drops()["service_denied"], 2);
+}
+
+#[test]
+fn packets_that_are_not_decided_on_anew_have_no_services_of_another_plan() {
+    let mut gate = Gate::new(&serving("[\"statistics\"]", ""));
+    // Answers to this host have no way.
+    let (asks, answers) = both(Frame::between("10.4.0.9", "10.2.0.5"));
+    let mut answers = answers;
+    answers.payload[..4].rotate_left(2);
+    gate.forwards(INSIDE, &asks);
+    assert!(
+        gate.sends(OUTSIDE, &answers)
+            .iter()
+            .all(|left| left.port != INSIDE)
+    );
+    assert_eq!(gate.service_counts()[0].packets, 2);
+    // What was the bit of statistics is now that of captures.
+    gate.reload(&serving("[\"capture\"]", ""));
+    gate.sends(OUTSIDE, &answers);
+    assert_eq!((gate.captured(), gate.flows()), (0, 1));
+    gate.forwards(INSIDE, &asks);
+    gate.sends(OUTSIDE, &answers);
+    assert_eq!((gate.captured(), gate.flows()), (2, 1));
 }

@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::nat::nptv6::Prefixes;
+use crate::nat::ports::bucket_of;
 use crate::nat::rules::Nptv6;
+use crate::stages::flows::buckets::Scan;
 
 #[test]
 fn hosts_inside_share_an_address_outside_and_each_gets_its_answers() {
@@ -224,4 +226,76 @@ fn a_pool_that_goes_ends_its_flows_and_leaves_others() {
     assert_eq!(gate.flows(), 0);
     let sent = gate.passes(INSIDE, &datagrams(false).0).unwrap();
     assert_eq!(ends(&sent).0.0.to_string(), "192.0.2.2");
+}
+
+#[test]
+fn an_address_that_went_and_came_back_is_not_that_of_flows_from_before() {
+    let pool = |address| masquerade(address, 1024..=65535);
+    let from = |host| Frame {
+        src: host,
+        dst: "10.2.0.5",
+        ..datagrams(false).0
+    };
+    let (first, second, third) = (from("10.1.0.9"), from("10.1.0.10"), from("10.1.0.11"));
+    // Its next packet ends the flow from before, or its time does.
+    for is_silent in [false, true] {
+        let mut gate = Gate::new(&pool("192.0.2.1"));
+        let before = Frame {
+            dst: "10.2.0.6",
+            ..first.clone()
+        };
+        let sent = gate.passes(INSIDE, &before).unwrap();
+        assert_eq!(ends(&sent).0.1, 5000);
+        gate.reload(&pool("192.0.2.2"));
+        gate.reload(&pool("192.0.2.1"));
+        gate.later(60_000);
+        let sent = gate.passes(INSIDE, &second).unwrap();
+        assert_eq!(ends(&sent).0.1, 5000);
+        match is_silent {
+            false => gate.refuses(INSIDE, &before, "nat_gone"),
+            true => gate.later(61_000),
+        }
+        assert_eq!(gate.flows(), 1);
+        // The port is the second host's, and nobody else gets it.
+        let sent = gate.passes(INSIDE, &third).unwrap();
+        assert_ne!(ends(&sent).0.1, 5000);
+        let answer = Frame {
+            src: "10.2.0.5",
+            ..answer_to("192.0.2.1", 5000)
+        };
+        let got = gate.passes(OUTSIDE, &answer).unwrap();
+        assert_eq!(ends(&got).1.0.to_string(), "10.1.0.10");
+    }
+}
+
+/// A call holds a port, whose bucket must have the owner that the host's has.
+#[test]
+fn who_calls_another_host_ties_buckets_as_a_flow_does() {
+    let mut gate = Gate::new(&masquerade("192.0.2.1", 1024..=65535));
+    gate.table().moves(false);
+    let from = |host, dst, ports: [u16; 2]| {
+        let mut frame = Frame {
+            src: host,
+            dst,
+            ..datagrams(false).0
+        };
+        frame.payload[..2].copy_from_slice(&ports[0].to_be_bytes());
+        frame.payload[2..4].copy_from_slice(&ports[1].to_be_bytes());
+        frame
+    };
+    let called = from("10.1.0.10", "192.0.2.7", [5000, 53]);
+    gate.passes(INSIDE, &called).unwrap();
+    let call = from("10.1.0.9", "192.0.2.1", [7000, 5000]);
+    gate.refuses(INSIDE, &call, "nat_filtered");
+    let key = linerate_wire::FlowKey4::new([10, 1, 0, 9], [192, 0, 2, 1], 7000, 5000, 17);
+    let flows = gate.table();
+    let bucket = flows.classes().one(&linerate_wire::FlowKey::V4(key));
+    assert!(flows.with_bucket(bucket).has(bucket_of(7000)));
+    let mut scan = Scan::default();
+    while !flows.scan_ties(&mut scan) {}
+    assert!(flows.with_bucket(bucket).has(bucket_of(7000)));
+    gate.later(300_000);
+    let mut scan = Scan::default();
+    while !gate.table().scan_ties(&mut scan) {}
+    assert_eq!(gate.table().with_bucket(bucket).len(), 1);
 }

@@ -6,6 +6,7 @@
 #[allow(missing_docs)] // `sentence` says what each is
 pub enum Reason {
     TcpHeader,
+    TcpChecksum,
     TcpFlags,
     TcpNoSyn,
     TcpCookie,
@@ -27,8 +28,9 @@ pub enum Reason {
 
 impl Reason {
     /// All of them, by number.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::TcpHeader,
+        Self::TcpChecksum,
         Self::TcpFlags,
         Self::TcpNoSyn,
         Self::TcpCookie,
@@ -52,6 +54,7 @@ impl Reason {
     pub const fn name(self) -> &'static str {
         match self {
             Self::TcpHeader => "track_tcp_header",
+            Self::TcpChecksum => "track_tcp_checksum",
             Self::TcpFlags => "track_tcp_flags",
             Self::TcpNoSyn => "track_tcp_no_syn",
             Self::TcpCookie => "track_tcp_cookie",
@@ -76,6 +79,7 @@ impl Reason {
     pub const fn sentence(self) -> &'static str {
         match self {
             Self::TcpHeader => "TCP that is shorter than its header",
+            Self::TcpChecksum => "a SYN of a connection that has a wrong checksum",
             Self::TcpFlags => "TCP flags that no TCP sets together",
             Self::TcpNoSyn => "TCP without a flow, and no SYN to begin one",
             Self::TcpCookie => "an ACK that answers no SYN cookie, while cookies are given",

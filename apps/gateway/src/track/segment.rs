@@ -135,6 +135,11 @@ impl Segment {
         self.flags & (flag::SYN | flag::FIN | flag::RST | flag::ACK) == flag::ACK
     }
 
+    /// Whether it is a SYN, and no answer to one.
+    pub fn is_syn(&self) -> bool {
+        self.kind() == Kind::Syn
+    }
+
     /// What it is. RFC 9293 3.10.7.4: all but SYN and RST acknowledge, and no TCP sets two of SYN,
     /// FIN and RST.
     pub(super) fn kind(&self) -> Kind {

@@ -28,14 +28,16 @@
 //! all that the sender has sent) moves the flow to `reset`; any other in the window passes and
 //! changes nothing, so that the ends can challenge; one outside is dropped. A SYN passes and
 //! changes nothing, wherever it is: that is how a host that has lost a connection finds out (RFC
-//! 9293 3.5.1, RFC 5961 4.2). If the same SYN comes again after [`NOTE_MS`] and the other end has
-//! said nothing meanwhile, not even a challenge, the connection is known to neither end:
-//! [`Verdict::Anew`].
+//! 9293 3.5.1, RFC 5961 4.2). An end that does not know the connection answers by a SYN-ACK, or a
+//! RST of that SYN. If the SYN comes again after [`NOTE_MS`], and the other end has so answered it
+//! and said nothing else, neither end knows the connection: [`Verdict::Anew`]. Silence is no
+//! answer: the SYN may not have arrived.
 //!
 //! A flow in `reset` still lets the window's segments through (RFC 7857 2.2), and is what it was
 //! before as soon as the side that seemed to send the RST goes on (RFC 6146 3.5.2.2).
 
 use linerate_tables::flow::Direction;
+use linerate_wire::tcp::flag;
 
 use super::segment::{Kind, MAX_SCALE, NO_SCALE, Segment, is_after, later};
 use super::{Reason, State, Verdict};
@@ -54,8 +56,11 @@ const LARGEST_WINDOW: u32 = 0xffff << MAX_SCALE;
 /// it repeats one (RFC 6298 2.1), more than a round trip.
 pub const NOTE_MS: u64 = 768;
 
-/// Ticks of [`Tcp::noted`], in milliseconds.
+/// Ticks of [`Tcp::noted`], in milliseconds, and how many it counts.
 const NOTE_TICK_MS: u64 = 256;
+const NOTE_TICKS: u8 = 0x7f;
+/// In [`Tcp::noted`]: the other end has answered the SYN as if there were no connection.
+const ANSWERED: u8 = 0x80;
 
 /// What is known of one side of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -83,7 +88,7 @@ pub struct Tcp {
     /// By direction: the shift of its windows; [`NO_SCALE`] until both have said theirs.
     pub(super) scales: [u8; 2],
     pub(super) flags: u8,
-    /// When the SYN was noted; with [`SHIFTED`] which windows are scaled.
+    /// When the SYN was noted, and [`ANSWERED`]; with [`SHIFTED`] which windows are scaled.
     pub(super) noted: u8,
 }
 
@@ -241,10 +246,11 @@ impl Tcp {
         if from != 0 || self.is_shifted() || state == State::SynReceived {
             return Verdict::Unchanged;
         }
-        let now = (now_ms / NOTE_TICK_MS) as u8;
+        let now = (now_ms / NOTE_TICK_MS) as u8 & NOTE_TICKS;
         if self.flags & NOTED != 0 && self.extra == syn.seq {
-            let waited = now.wrapping_sub(self.noted);
-            return match u64::from(waited) * NOTE_TICK_MS >= NOTE_MS {
+            let waited = now.wrapping_sub(self.noted) & NOTE_TICKS;
+            let has_waited = u64::from(waited) * NOTE_TICK_MS >= NOTE_MS;
+            return match has_waited && self.noted & ANSWERED != 0 {
                 true => Verdict::Anew,
                 false => Verdict::Unchanged,
             };
@@ -380,6 +386,7 @@ impl Tcp {
         };
         let is_below = is_after(lowest, reset.seq);
         if !refuses && (is_below || is_after(reset.seq, sender.max_end)) {
+            self.note_answer(from, reset);
             return Verdict::Drop(Reason::TcpReset);
         }
         let is_edge = reset.seq == receiver.max_ack || reset.seq == sender.end;
@@ -402,11 +409,13 @@ impl Tcp {
             return Verdict::Drop(Reason::TcpHandshake);
         }
         if let Some(reason) = self.out_of_bounds(from, segment) {
+            self.note_answer(from, segment);
             return Verdict::Drop(reason);
         }
         let goes_on = is_after(end, before.end);
         if kind == Kind::SynAck {
             if goes_on {
+                self.note_answer(from, segment);
                 return Verdict::Drop(Reason::TcpWindow);
             }
             self.open_window(to, segment);
@@ -442,6 +451,16 @@ impl Tcp {
                 })
             }
             _ => Verdict::Pass(self.open()),
+        }
+    }
+
+    /// Something that does not fit the connection: it may answer the SYN that was noted, by a
+    /// SYN-ACK or RST (RFC 9293 3.10.7.1, 3.10.7.2).
+    fn note_answer(&mut self, from: usize, segment: &Segment) {
+        let is_noted = self.flags & (NOTED | SHIFTED) == NOTED;
+        let is_answer = segment.flags & (flag::SYN | flag::RST) != 0 && segment.acks();
+        if from == 1 && is_noted && is_answer && segment.ack == self.extra.wrapping_add(1) {
+            self.noted |= ANSWERED;
         }
     }
 

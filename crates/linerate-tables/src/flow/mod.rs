@@ -131,7 +131,7 @@ pub struct Hit {
     pub flow: FlowId,
     /// Which way it goes.
     pub direction: Direction,
-    /// The flow's state.
+    /// The flow's state when it was looked up.
     pub state: u8,
 }
 
@@ -147,6 +147,8 @@ pub struct FlowMut<'a, F, S> {
     pub translated: bool,
     /// The bucket that it is in.
     pub bucket: u8,
+    /// Its state now: a packet before in the same burst may have changed it.
+    pub state: u8,
     last_seen: &'a mut u64,
     packets: &'a mut u64,
     bytes: &'a mut u64,

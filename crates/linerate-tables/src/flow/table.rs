@@ -357,6 +357,7 @@ impl<F: FlowKey<K>, S: Copy + Default, const K: usize> FlowTable<F, S, K> {
             },
             user: &mut entry.user,
             bucket: entry.bucket,
+            state: entry.state,
         })
     }
 

@@ -70,6 +70,21 @@ fn a_packet_before_the_poll_revives_a_flow() {
 }
 
 #[test]
+fn a_packet_sees_the_state_that_one_before_it_in_the_burst_has_left() {
+    let mut table = FlowTable4::new(&config(10), 0).unwrap();
+    table.insert(0, flow(1), first(0)).unwrap();
+    let mut found = [None; 2];
+    table.lookup_bulk(&[flow(1), flow(1).reversed()], &mut found);
+    let [Some(one), Some(other)] = found else {
+        panic!("both are of the flow");
+    };
+    assert_eq!(table.flow_mut(&one, flow(1)).unwrap().state, 0);
+    table.set_state(one.flow, 1).unwrap();
+    let seen = table.flow_mut(&other, flow(1).reversed()).unwrap();
+    assert_eq!((other.state, seen.state), (0, 1));
+}
+
+#[test]
 fn a_shorter_timeout_counts_at_once() {
     let mut table = FlowTable4::new(&config(10), 0).unwrap();
     let Ok(Inserted::New { flow, .. }) = table.insert(0, flow(1), first(1)) else {

@@ -218,6 +218,8 @@ pub struct BucketPorts {
     bucket: u8,
     /// By [`AddressId`].
     parts: Box<[Part]>,
+    /// Ports in use that a reload has made illegal; mostly none.
+    illegal: Vec<(AddressId, Protocol, u8)>,
 }
 
 impl BucketPorts {
@@ -259,8 +261,11 @@ impl Ports {
     pub fn new(outsides: &[Option<Outside>], mine: Bits) -> Self {
         let bucket = |bucket: usize| {
             let bucket = bucket as u8;
-            let parts = Box::default();
-            mine.has(bucket).then_some(BucketPorts { bucket, parts })
+            mine.has(bucket).then(|| BucketPorts {
+                bucket,
+                parts: Box::default(),
+                illegal: Vec::new(),
+            })
         };
         let mut ports = Self {
             slots: Vec::new(),
@@ -295,23 +300,38 @@ impl Ports {
             .collect();
         for bucket in self.buckets.iter_mut().flatten() {
             let number = bucket.bucket;
+            let before = std::mem::take(&mut bucket.illegal);
+            let mut illegal = Vec::new();
             let part = |(at, outside): (usize, &Option<Outside>)| {
                 let Some(outside) = outside else {
                     return Part::default();
                 };
                 let mut part = Part::fresh(number, outside);
                 if let (true, Some(Some(slot))) = (stays[at], self.slots.get(at)) {
-                    let old = bucket.parts[at];
-                    part.blocks |= old.blocks;
+                    let (old, id) = (bucket.parts[at], AddressId(at as u16));
+                    let nobodys = Part::fresh(number, &slot.outside).blocks;
+                    part.blocks |= old.blocks & !nobodys;
                     for protocol in Protocol::ALL {
                         let was = slot.outside.legal.of(number, protocol);
+                        let mut taken = was.and(old.free[protocol.index()].not());
+                        let own = before.iter().filter(|one| (one.0, one.1) == (id, protocol));
+                        for (_, _, place) in own {
+                            taken.set(*place);
+                            // A block without a legal port is somebody's all the same.
+                            let block = u16::from(*place).checked_div(outside.block_ports);
+                            part.blocks |= block.map_or(0, |number| 1 << number);
+                        }
                         let free = &mut part.free[protocol.index()];
-                        *free = free.and(was.and(old.free[protocol.index()].not()).not());
+                        *free = free.and(taken.not());
+                        let legal = outside.legal.of(number, protocol);
+                        let places = taken.and(legal.not());
+                        illegal.extend(places.iter().map(|place| (id, protocol, place)));
                     }
                 }
                 part
             };
             bucket.parts = outsides.iter().enumerate().map(part).collect();
+            bucket.illegal = illegal;
         }
         let slot = |outside: &Outside| Slot {
             outside: outside.clone(),
@@ -512,7 +532,7 @@ impl Ports {
         }
     }
 
-    /// Gives a port back; whether it was taken. The next one who asks may have it.
+    /// Gives a port back; whether it is free by that. The next one who asks may have it.
     #[inline]
     pub fn give(&mut self, address: AddressId, protocol: Protocol, port: u16) -> bool {
         let (bucket, place) = (bucket_of(port), place_of(port));
@@ -520,18 +540,30 @@ impl Ports {
             Some(slot) => slot.outside.legal.of(bucket, protocol).has(place),
             None => return false,
         };
+        if !legal {
+            // It does not come back, unless another reload makes it legal.
+            self.give_illegal(address, protocol, port);
+            return false;
+        }
         let Some(part) = self.part(address, bucket) else {
             return false;
         };
         let free = &mut part.free[protocol.index()];
-        // A port that a reload made illegal while it was used does not come back.
-        let was_taken = legal && !free.has(place);
+        let was_taken = !free.has(place);
         if was_taken {
             free.set(place);
             let now = *free;
             self.note(address, protocol, port, now, true);
         }
         was_taken
+    }
+
+    #[cold]
+    fn give_illegal(&mut self, address: AddressId, protocol: Protocol, port: u16) {
+        let one = (address, protocol, place_of(port));
+        if let Some(bucket) = &mut self.buckets[usize::from(bucket_of(port))] {
+            bucket.illegal.retain(|known| *known != one);
+        }
     }
 
     /// Asks for the memory that says which ports of this one's bucket are free.

@@ -159,6 +159,7 @@ fn only_buckets_that_are_here_give_ports() {
         .put_bucket(BucketPorts {
             bucket: 9,
             parts: twice.parts.clone(),
+            illegal: Vec::new(),
         })
         .unwrap();
     assert_eq!(other.put_bucket(twice).unwrap_err().bucket(), 9);
@@ -263,6 +264,21 @@ fn all_blocks_are_given_and_then_none() {
     let mut ports = Ports::new(&outsides(1, 32_768..=65535, 64), Bits::ALL);
     let blocks = std::iter::from_fn(|| ports.take_block(A, 200, random.bits()));
     assert_eq!(blocks.count(), 512);
+}
+
+#[test]
+fn a_block_that_a_reload_gives_ports_can_be_taken() {
+    let range = |from| outsides(1, from..=65535, 64);
+    let mut ports = Ports::new(&range(32_768), Bits::ALL);
+    let taken = ports.take_block(A, 200, 1).unwrap();
+    assert!(ports.take_port(A, TCP, taken.first()));
+    // Whoever has one keeps it, also while it has no legal port.
+    for from in [60_000, 50_000, 1024] {
+        ports.install(&range(from));
+    }
+    let blocks = std::iter::from_fn(|| ports.take_block(A, 200, 1));
+    let blocks: Vec<Block> = blocks.collect();
+    assert_eq!((blocks.len(), blocks.contains(&taken)), (1023, false));
 }
 
 #[test]

@@ -256,13 +256,15 @@ impl Nat {
         }
         let block = self.ports.take_block(address, one.bucket, random);
         let block = block.ok_or(Refused::Exhausted)?;
+        let Some(port) = self.ports.take_in(&block, protocol, wish, random >> 16) else {
+            // It has ports, but none of this protocol.
+            self.ports.give_block(&block);
+            return Err(Refused::Exhausted);
+        };
         one.add(block, pool.blocks);
-        let port = self.ports.take_in(&block, protocol, wish, random >> 16);
-        if let Some(port) = port {
-            one.take(port);
-        }
+        one.take(port);
         self.record_block(now_ms, Event::BlockBegins, who, &block);
-        port.map(at).ok_or(Refused::Exhausted)
+        Ok(at(port))
     }
 
     /// Gives a port back, and what the subscriber has no use for any longer.

@@ -175,6 +175,10 @@ pub struct Nat {
     refused: [u64; Refused::COUNT],
     /// By pool: packets for which there was no port.
     shortages: Vec<u64>,
+    /// By outside address: the number of the rules that it came with ([`install`](Self::install)).
+    since: Vec<u32>,
+    /// The greatest of them.
+    latest: u32,
     /// Number of the worker, for logs.
     worker: u16,
 }
@@ -228,6 +232,8 @@ impl Nat {
             log: Log::new(limits.records),
             refused: [0; Refused::COUNT],
             shortages: vec![0; rules.config.pools.len()],
+            since: vec![0; rules.outsides().len()],
+            latest: 0,
             worker,
             rules,
         })
@@ -248,16 +254,25 @@ impl Nat {
         &self.shortages
     }
 
-    /// Other rules, made with these as the ones before ([`Rules::new`]). Mappings and ports of
-    /// addresses that stay are kept, and each host keeps the address that it has. Returns the
-    /// mappings that are gone: their flows must end, as must those whose
-    /// [`is_permitted`](Self::is_permitted) is false.
-    pub fn install(&mut self, rules: Arc<Rules>) -> Vec<Mapping> {
+    /// Other rules, made with these as the ones before ([`Rules::new`]), and their number, which is
+    /// greater than those before. Mappings and ports of addresses that stay are kept, and each host
+    /// keeps the address that it has. Returns the mappings that are gone: their flows must end, as
+    /// must those whose [`is_permitted`](Self::is_permitted) is false.
+    pub fn install(&mut self, rules: Arc<Rules>, number: u32) -> Vec<Mapping> {
         let stays = |id: AddressId| {
             let (old, new) = (self.rules.address(id), rules.address(id));
             matches!((old, new), (Some(old), Some(new))
                 if old.address == new.address && old.block_ports == new.block_ports)
         };
+        let own = &self.rules;
+        let is_lost = |address| own.id(own.plain(address)).is_none_or(|id| !stays(id));
+        self.calls.lose(|call| is_lost(call.translated.src.address));
+        self.since.resize(rules.outsides().len(), number);
+        for (id, since) in (0..).map(AddressId).zip(&mut self.since) {
+            if !stays(id) {
+                (*since, self.latest) = (number, number);
+            }
+        }
         let gone = self.mappings.retain(stays);
         self.subscribers.retain(|one| stays(one.outside));
         let pool = |id| rules.address(id).map_or(0, |outside| outside.pool);
@@ -274,20 +289,59 @@ impl Nat {
         gone
     }
 
-    /// Whether the rules still have the outside address that a flow uses; the tuples are those of
-    /// its first packet before and behind translation.
-    pub fn is_permitted(&self, held: Held, original: &Tuple, translated: &Tuple) -> bool {
-        if held.has(Held::SESSION) {
-            let session = self.sessions.of(original);
-            let session = session.or_else(|| self.sessions.of(&original.reversed()));
-            let address = session.map(|session| session.outside.src.address);
-            return address.is_some_and(|address| self.rules.id(address).is_some());
+    /// Whether a flow still has the outside addresses that it uses. The tuples are those of its
+    /// first packet before and behind translation; `by` is the number of the rules that have
+    /// permitted it last. An address that went and came back meanwhile is not what it was: its
+    /// ports are all free.
+    pub fn is_permitted(&self, held: Held, original: &Tuple, translated: &Tuple, by: u32) -> bool {
+        let found = self.ends_outside(held, original, translated);
+        found.is_some_and(|ends| self.still(held, &ends, by) == held)
+    }
+
+    /// What has ended, without what it does not have any longer: `by` is as in
+    /// [`is_permitted`](Self::is_permitted).
+    pub fn still_held(&self, ended: Released, by: u32) -> Released {
+        let (held, original, translated, zone) = ended;
+        if by >= self.latest {
+            return ended;
         }
-        !held.has(Held::PORT | Held::MAPPING)
-            || self
-                .rules
-                .id(self.rules.plain(translated.src.address))
-                .is_some()
+        let found = self.ends_outside(held, &original, &translated);
+        let held = found.map_or(held, |ends| self.still(held, &ends, by));
+        (held, original, translated, zone)
+    }
+
+    /// The addresses outside that a flow's source has become, and that its destination was.
+    fn ends_outside(
+        &self,
+        held: Held,
+        original: &Tuple,
+        translated: &Tuple,
+    ) -> Option<[IpAddr; 2]> {
+        if !held.has(Held::SESSION) {
+            return Some([translated.src.address, original.dst.address]);
+        }
+        if let Some(session) = self.sessions.of(original) {
+            return Some([session.outside.src.address, original.dst.address]);
+        }
+        // It began outside.
+        let session = self.sessions.of(&original.reversed())?;
+        Some([translated.src.address, session.outside.src.address])
+    }
+
+    /// What a flow still has of what it held of these ends.
+    fn still(&self, held: Held, [source, destination]: &[IpAddr; 2], by: u32) -> Held {
+        let has = |address: &IpAddr| {
+            let id = self.rules.id(self.rules.plain(*address));
+            id.is_some_and(|id| self.since[usize::from(id.0)] <= by)
+        };
+        let mut lost = 0;
+        if held.has(Held::PORT | Held::MAPPING) && !has(source) {
+            lost |= Held::PORT | Held::MAPPING | Held::CONTACT;
+        }
+        if held.has(Held::INWARD) && !has(destination) {
+            lost |= Held::INWARD;
+        }
+        Held(held.0 & !lost)
     }
 
     /// Where a first packet goes to. Nothing is taken yet.

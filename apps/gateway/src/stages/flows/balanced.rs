@@ -60,15 +60,16 @@ pub(super) fn direct<F: FlowKey<K>, const K: usize>(
     (key, upper, bytes): (F, &Upper, u32),
     now: u64,
 ) -> Directed {
-    let Next::Pass(state) = one_way::next(hit.direction, State::of(hit.state), upper) else {
+    let Some(mut flow) = table.flow_mut(hit, key) else {
         return Directed::Anew;
     };
-    let Some(mut flow) = table.flow_mut(hit, key) else {
+    let before = flow.state;
+    let Next::Pass(state) = one_way::next(hit.direction, State::of(before), upper) else {
         return Directed::Anew;
     };
     flow.count(bytes);
     flow.refresh(now);
-    if state as u8 != hit.state {
+    if state as u8 != before {
         // A state without room leaves the flow in the one that it has.
         let _ = table.set_state(hit.flow, state as u8);
     }

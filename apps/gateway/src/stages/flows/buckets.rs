@@ -8,11 +8,12 @@ use linerate_wire::FlowKey as Either;
 use linerate_wire::flow::{FlowKey4, FlowKey6};
 
 use super::turned::is_between;
-use super::{Flows, Table, Tracked, gone_of, ticks};
+use super::{Flows, Table, Tracked, gone_of, ticks, tuples_of};
 use crate::dispatch::{Bucket, Classes};
 use crate::nat::bits::Bits;
-use crate::nat::ports::Apart;
-use crate::nat::{self, Protocol};
+use crate::nat::calls::Call;
+use crate::nat::ports::{Apart, bucket_of};
+use crate::nat::{self, Nat, Protocol};
 use linerate_dispatch::moves::Ties;
 
 /// Flows that leave or arrive between two bursts.
@@ -94,6 +95,8 @@ impl Flows {
         };
         if !scan.begun {
             moving.ties = Ties::default();
+            let calls = self.nat.calls.iter();
+            calls.for_each(|call| tie_call(&mut moving.ties, call));
             *scan = Scan {
                 v4: Some(Cursor::default()),
                 v6: Some(Cursor::default()),
@@ -125,6 +128,15 @@ impl Flows {
     pub(super) fn note_ties(&mut self, bucket: Bucket, key: &Either, reverse: &Either) {
         if let Some(moving) = &mut self.moving {
             tie(&mut moving.ties, &self.classes, bucket, &(*key, *reverse));
+        }
+    }
+
+    /// A first packet was not let in: where it is a call, that holds a port as a flow does.
+    #[cold]
+    pub(super) fn note_call(&mut self, first: &nat::First) {
+        let call = self.nat.calls.of(&first.tuple, first.from.zone);
+        if let (Some(moving), Some(call)) = (&mut self.moving, call) {
+            tie_call(&mut moving.ties, call);
         }
     }
 
@@ -172,13 +184,13 @@ impl Flows {
                 for flow in &v4 {
                     let both = (Either::V4(flow.key), Either::V4(flow.reverse));
                     let is_orphan = self.is_orphan(flow);
-                    let put = put(&mut self.v4, flow, is_orphan);
+                    let put = put((&mut self.v4, &self.nat), flow, is_orphan);
                     self.has_come(flow.bucket, both, put, now);
                 }
                 for flow in &v6 {
                     let both = (Either::V6(flow.key), Either::V6(flow.reverse));
                     let is_orphan = self.is_orphan(flow);
-                    let put = put(&mut self.v6, flow, is_orphan);
+                    let put = put((&mut self.v6, &self.nat), flow, is_orphan);
                     self.has_come(flow.bucket, both, put, now);
                 }
             }
@@ -197,7 +209,7 @@ impl Flows {
         if orphans.is_empty() {
             return false;
         }
-        let (_, original, translated, _) = gone_of(flow);
+        let (original, translated) = tuples_of(flow);
         let protocol = original.ported();
         orphans.iter().any(|(address, port, of)| {
             let is = |end: &nat::Endpoint| (end.address, end.port) == (*address, *port);
@@ -225,7 +237,7 @@ struct Put {
 }
 
 fn put<F: FlowKey<K>, const K: usize>(
-    table: &mut Table<F, K>,
+    (table, nat): (&mut Table<F, K>, &Nat),
     flow: &Flow<F, Tracked>,
     is_orphan: bool,
 ) -> Put
@@ -239,13 +251,18 @@ where
     match put {
         Some(Inserted::New { evicted, .. }) => Put {
             has_come: true,
-            gone: evicted.map(|evicted| gone_of(&evicted)),
+            gone: evicted.map(|evicted| gone_of(nat, &evicted)),
         },
         _ => Put {
             has_come: false,
-            gone: Some(gone_of(flow)),
+            gone: Some(gone_of(nat, flow)),
         },
     }
+}
+
+/// Ties the bucket of a host to that of the port that its call holds.
+fn tie_call(ties: &mut Ties, call: &Call) {
+    ties.add(call.bucket, bucket_of(call.translated.src.port));
 }
 
 /// Ties the buckets that a flow needs the owner of.

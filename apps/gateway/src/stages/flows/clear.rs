@@ -7,13 +7,13 @@ use super::{Flows, gone_of};
 impl Flows {
     /// Ends a flow of IPv4, as if its time were over. Returns whether it was there.
     pub fn clear4(&mut self, id: FlowId, now: u64) -> bool {
-        let gone = self.v4.remove(id).map(|flow| gone_of(&flow));
+        let gone = self.v4.remove(id).map(|flow| gone_of(&self.nat, &flow));
         self.cleared(gone, now)
     }
 
     /// The same of IPv6.
     pub fn clear6(&mut self, id: FlowId, now: u64) -> bool {
-        let gone = self.v6.remove(id).map(|flow| gone_of(&flow));
+        let gone = self.v6.remove(id).map(|flow| gone_of(&self.nat, &flow));
         self.cleared(gone, now)
     }
 

@@ -69,7 +69,10 @@ impl Flows {
         let key = context.packets.parsed.keys6[index];
         let hit = self.v6.lookup(key);
         let hit = hit.ok_or(Verdict::Drop(self.reasons.nat_gone))?;
-        self.known6(now, index, &hit, packet, (context, out))?;
+        self.has_arrived = true;
+        let known = self.known6(now, index, &hit, packet, (context, out));
+        self.has_arrived = false;
+        known?;
         match self.may_leave(index, context) {
             true => self.leave(index, packet, context),
             false => Ok(()),

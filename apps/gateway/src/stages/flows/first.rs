@@ -213,6 +213,9 @@ impl Flows {
             },
             false => {
                 let becomes = self.nat.source(&first, &destination, to, now, random);
+                if self.moving.is_some() && becomes == Err(nat::Refused::Filtered) {
+                    self.note_call(&first);
+                }
                 becomes.map_err(|why| self.reasons.of_nat(why))?
             }
         };
@@ -278,7 +281,7 @@ impl Flows {
                     ..user
                 });
                 begin_in(&mut self.v4, now, (key, back), bucket, first)
-                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&gone))))
+                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&self.nat, &gone))))
             }
             (Either::V6(key), Some(Either::V6(back))) => {
                 let back = back.in_zone(back_zone);
@@ -288,7 +291,7 @@ impl Flows {
                     ..user
                 });
                 begin_in(&mut self.v6, now, (key, back), bucket, first)
-                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&gone))))
+                    .map(|(new, gone)| (new, gone.map(|gone| gone_of(&self.nat, &gone))))
             }
             // Both are of one version.
             _ => Err(Refused::Stale),
@@ -315,7 +318,7 @@ impl Flows {
                         direction,
                         state,
                     };
-                    self.services.wanted.add(index, &hit, services);
+                    self.services.wanted.add(index, (&hit, is_v4), services);
                 }
                 context.note(index, "flows", || match becomes.tuple == tuple {
                     true => "a new flow".into(),
@@ -386,7 +389,7 @@ impl Flows {
         index: usize,
         hit: &Hit,
         (original, translated): (Tuple, Tuple),
-        (held, beside, backend): (Held, Beside, u16),
+        (held, beside, backend, by): (Held, Beside, u16, u32),
         packet: &Packet,
         context: &mut Context<'_>,
     ) -> Result<Option<ServiceBits>, Verdict> {
@@ -413,7 +416,7 @@ impl Flows {
             Direction::Forward => (here, there),
             Direction::Reverse => (there, here),
         };
-        let decided = match self.nat.is_permitted(held, &original, &translated) {
+        let decided = match self.nat.is_permitted(held, &original, &translated, by) {
             true => self.permits(index, (&aim, beside), ends, packet, context),
             false => Err(Verdict::Drop(self.reasons.nat_gone)),
         };

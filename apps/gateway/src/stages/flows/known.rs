@@ -5,14 +5,15 @@ use linerate_core::packet::{Offload, Packet};
 use linerate_core::run::Egress;
 use linerate_routing::plane::{Context, Verdict};
 use linerate_tables::flow::{Direction, FlowKey, Hit};
+use linerate_wire::checksum;
 use linerate_wire::ethernet::HEADER_LEN;
 
 use super::balanced::{DIRECT, Directed, direct};
 use super::turned::TURNS;
-use super::{Beside, Flows, Table, gone_of, read};
-use crate::nat::Held;
+use super::{Beside, Flows, Table, gone_of, read, tuples_of};
 use crate::nat::rewrite::Differences;
-use crate::services::Wanted;
+use crate::nat::{Held, Refused};
+use crate::services::{ServiceBits, Wanted};
 use crate::track::{Made, Reason, Tcp, Tracker, Upper, Verdict as Next};
 
 /// What becomes of a packet of a flow.
@@ -38,7 +39,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
     hit: &Hit,
     (key, upper, bytes): (F, &Upper, u32),
     (now, number): (u64, u32),
-    (index, wanted): (usize, &mut Wanted),
+    (index, is_v4, wanted): (usize, bool, &mut Wanted),
 ) -> Judged<F> {
     let Some(mut flow) = table.flow_mut(hit, key) else {
         // It has ended since: a packet before in the same burst has begun another.
@@ -47,7 +48,8 @@ fn judge<F: FlowKey<K>, const K: usize>(
     if flow.user.permitted_by != number {
         return Judged::Old(flow.user.held, flow.user.beside);
     }
-    let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, upper, now);
+    let before = flow.state;
+    let next = tracker.next(&mut flow.user.tcp, hit.direction, before, upper, now);
     let is_shifted = matches!(upper, Upper::Tcp(_)) && flow.user.tcp.is_shifted();
     let becomes = flow.translated.then(|| {
         let differences = match hit.direction {
@@ -61,9 +63,9 @@ fn judge<F: FlowKey<K>, const K: usize>(
             flow.count(bytes);
             flow.refresh(now);
             if !flow.user.services.is_none() {
-                wanted.add(index, hit, flow.user.services);
+                wanted.add(index, (hit, is_v4), flow.user.services);
             }
-            if state as u8 != hit.state {
+            if state as u8 != before {
                 // A state without room leaves the flow in the one that it has.
                 let _ = table.set_state(hit.flow, state as u8);
             }
@@ -72,7 +74,7 @@ fn judge<F: FlowKey<K>, const K: usize>(
         Next::Unchanged => {
             flow.count(bytes);
             if !flow.user.services.is_none() {
-                wanted.add(index, hit, flow.user.services);
+                wanted.add(index, (hit, is_v4), flow.user.services);
             }
             passes(becomes, is_shifted)
         }
@@ -120,10 +122,16 @@ macro_rules! known {
                     _ => read(packet, is_v4, key.protocol(), end)
                         .map_err(|why| self.reasons.of(why))?,
                 };
+                if let Upper::Tcp(segment) = &upper
+                    && segment.is_syn()
+                    && !is_sound(packet)
+                {
+                    return Err(self.reasons.of(Reason::TcpChecksum));
+                }
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
                 let (packet_of, mut when) = ((key, &upper, bytes), (now, number));
-                let wanted = (index, &mut self.services.wanted);
+                let wanted = (index, is_v4, &mut self.services.wanted);
                 let mut judged = judge(table, tracker, hit, packet_of, when, wanted);
                 if let Judged::Old(held, beside) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
@@ -133,12 +141,11 @@ macro_rules! known {
                     let number = number | before & (DIRECT | TURNS);
                     when.1 = number;
                     if before != number {
-                        let (_, original, translated, _) = gone_of(&flow);
-                        let tuples = (original, translated);
-                        let kept = (held, beside, backend);
+                        let tuples = tuples_of(&flow);
+                        let kept = (held, beside, backend, flow.user.number());
                         let turning = match before & TURNS {
                             0 => None,
-                            _ => self.decide_turning(hit, &tuples, held),
+                            _ => self.decide_turning(hit, &tuples, (held, kept.3)),
                         };
                         let decided = match turning {
                             Some(decided) => decided,
@@ -151,11 +158,20 @@ macro_rules! known {
                                     user.services = services;
                                 }
                             }
-                            // The lookup drops it, and says so to whoever has sent it.
-                            Ok(None) => when.1 = before,
+                            // The lookup drops it, and says so to whoever has sent it; or it goes
+                            // on to who decides. Which services it has is not known until then.
+                            Ok(None) => {
+                                when.1 = before;
+                                if let Some(user) = self.$table.user_mut(hit.flow)
+                                    && !user.services.is_denied()
+                                {
+                                    user.services = ServiceBits::NONE;
+                                }
+                            }
                             Err(verdict) => {
                                 if let Some(flow) = self.$table.remove(hit.flow) {
-                                    let (held, original, translated, zone) = gone_of(&flow);
+                                    let (held, original, translated, zone) =
+                                        gone_of(&self.nat, &flow);
                                     self.nat.release(held, &original, &translated, zone, now);
                                 }
                                 return Err(verdict);
@@ -173,7 +189,7 @@ macro_rules! known {
                         };
                     }
                     let (table, tracker) = (&mut self.$table, &self.tracker);
-                    let wanted = (index, &mut self.services.wanted);
+                    let wanted = (index, is_v4, &mut self.services.wanted);
                     judged = judge(table, tracker, hit, packet_of, when, wanted);
                 }
                 match judged {
@@ -207,8 +223,12 @@ macro_rules! known {
                     // The flow before is closed: it goes, whatever becomes of this one.
                     Judged::Anew | Judged::Old(..) => {
                         if let Some(flow) = self.$table.remove(hit.flow) {
-                            let (held, original, translated, zone) = gone_of(&flow);
+                            let (held, original, translated, zone) = gone_of(&self.nat, &flow);
                             self.nat.release(held, &original, &translated, zone, now);
+                        }
+                        if self.has_arrived {
+                            // Its session has gone with the flow. Repeated, it may begin another.
+                            return Err(self.reasons.of_nat(Refused::NoMapping));
                         }
                         self.begin(now, index, packet, context)
                     }
@@ -219,6 +239,20 @@ macro_rules! known {
 }
 known!(known4, v4, keys4, write4);
 known!(known6, v6, keys6, write6);
+
+/// Whether the checksum of a SYN is not wrong: what it does to a flow is by what its receiver says
+/// of it, and that one would not hear it.
+#[cold]
+fn is_sound(packet: &Packet) -> bool {
+    let vouched = Offload::CSUM_PARTIAL | Offload::CSUM_VALID;
+    if packet.meta().offload.intersects(vouched) {
+        return true;
+    }
+    let frame = packet.data();
+    let headers = linerate_wire::parse(frame).ok();
+    let covered = headers.and_then(|headers| headers.covered(frame)?.is_right(checksum::sum));
+    covered != Some(false)
+}
 
 /// Changes the numbers of a segment of a connection that has begun with a SYN cookie.
 #[cold]

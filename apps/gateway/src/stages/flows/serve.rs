@@ -12,16 +12,16 @@ impl Flows {
     /// Runs services over the packets that want some. Those that are dropped are no longer `live`.
     #[inline(never)]
     pub(super) fn serve(&mut self, burst: &mut Burst, live: &mut Mask, context: &mut Context<'_>) {
-        let (port, v4) = (burst.port, context.packets.parsed.class.v4);
+        let port = burst.port;
         let packets = burst.as_packets_mut();
         let outcomes = self.services.run(packets, *live, port, context);
         for index in ones(outcomes.any_done | outcomes.denied) {
             let Some(hit) = self.services.wanted.hit(index) else {
                 continue;
             };
-            let user = match v4 >> index & 1 {
-                1 => self.v4.user_mut(hit.flow),
-                _ => self.v6.user_mut(hit.flow),
+            let user = match self.services.wanted.is_v4(index) {
+                true => self.v4.user_mut(hit.flow),
+                false => self.v6.user_mut(hit.flow),
             };
             let Some(user) = user else { continue };
             user.services = match outcomes.denied >> index & 1 {

@@ -301,7 +301,7 @@ impl Flows {
             // Flows of mappings that are gone end at their next packet.
             let old = self.nat.rules().clone();
             let new = std::mem::replace(&mut part.shared.rules, old);
-            self.nat.install(new);
+            self.nat.install(new, self.number);
         }
     }
 }

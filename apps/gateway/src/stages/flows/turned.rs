@@ -92,12 +92,12 @@ impl Flows {
         &mut self,
         hit: &Hit,
         (original, translated): &(Tuple, Tuple),
-        held: Held,
+        (held, by): (Held, u32),
     ) -> Option<Result<Option<ServiceBits>, Verdict>> {
         let is_senders = self.have_turned == (hit.direction == Direction::Reverse);
         match (is_senders, hit.direction) {
             // Policy is asked where it is known where the packet goes.
-            (true, _) if self.nat.is_permitted(held, original, translated) => {
+            (true, _) if self.nat.is_permitted(held, original, translated, by) => {
                 Some(Ok(Some(ServiceBits::default())))
             }
             (true, _) => {

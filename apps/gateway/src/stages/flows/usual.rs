@@ -152,11 +152,11 @@ fn goes_on<F: FlowKey<K>, const K: usize>(
     }
     let goes_on = match is_udp {
         true => {
-            hit.state == State::UdpAssured as u8
-                || hit.state == State::UdpSingle as u8 && hit.direction == Direction::Forward
+            flow.state == State::UdpAssured as u8
+                || flow.state == State::UdpSingle as u8 && hit.direction == Direction::Forward
         }
         false => match read(packet, is_v4, protocol::TCP, end) {
-            Ok(Upper::Tcp(segment)) => flow.user.tcp.continues(hit.direction, &segment, hit.state),
+            Ok(Upper::Tcp(segment)) => flow.user.tcp.continues(hit.direction, &segment, flow.state),
             _ => false,
         },
     };
@@ -204,8 +204,14 @@ fn moves_on<F: FlowKey<K>, const K: usize>(
             Err(_) => return Goes::Else,
         },
     };
-    let before = flow.user.tcp;
-    let next = tracker.next(&mut flow.user.tcp, hit.direction, hit.state, &upper, now.ms);
+    let (before, state_before) = (flow.user.tcp, flow.state);
+    let next = tracker.next(
+        &mut flow.user.tcp,
+        hit.direction,
+        flow.state,
+        &upper,
+        now.ms,
+    );
     let Verdict::Pass(state) = next else {
         // Whoever does the rest judges it again.
         flow.user.tcp = before;
@@ -220,7 +226,7 @@ fn moves_on<F: FlowKey<K>, const K: usize>(
             Goes::As(flow.other.reversed(), flow.user.differences.reversed())
         }
     };
-    if state as u8 != hit.state {
+    if state as u8 != state_before {
         // A state without room leaves the flow in the one that it has.
         let _ = table.set_state(hit.flow, state as u8);
     }

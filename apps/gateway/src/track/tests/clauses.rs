@@ -323,14 +323,45 @@ fn rfc_9293_3_5_1_an_old_connection_of_the_server_is_reset() {
 }
 
 #[test]
-fn a_syn_that_the_other_end_does_not_challenge_begins_anew() {
+fn a_syn_that_the_other_end_answers_as_a_stranger_begins_anew() {
+    let refusal = segment(flag::RST | flag::ACK, 0, 9001, 0);
+    for (answer, reason) in [
+        (syn_ack(70_000_000, 9001), Reason::TcpWindow),
+        (refusal, Reason::TcpReset),
+    ] {
+        let mut flow = Flow::established();
+        // Where an end that expects 501 sees 0 as old.
+        flow.passes(R, data(501, 101, 100), State::Established);
+        flow.now_ms = 1000;
+        flow.passes_unchanged(F, syn(9000));
+        assert_eq!(flow.segment(R, answer), Verdict::Drop(reason));
+        flow.now_ms += NOTE_MS - 256;
+        flow.passes_unchanged(F, syn(9000));
+        flow.now_ms += 512;
+        flow.passes_unchanged(F, syn(9001));
+        flow.passes_unchanged(F, syn(9000));
+        flow.now_ms += NOTE_MS;
+        flow.passes_unchanged(F, syn(9000));
+        assert_eq!(flow.segment(R, answer), Verdict::Drop(reason));
+        assert_eq!(flow.segment(F, syn(9000)), Verdict::Anew);
+    }
+}
+
+#[test]
+fn a_syn_that_is_not_answered_changes_nothing() {
     let mut flow = Flow::established();
-    flow.now_ms = 1000;
-    flow.passes_unchanged(F, syn(9000));
-    flow.now_ms += NOTE_MS - 256;
-    flow.passes_unchanged(F, syn(9000));
-    flow.now_ms += 512;
-    assert_eq!(flow.segment(F, syn(9000)), Verdict::Anew);
+    // It was lost behind the gateway, or its checksum was wrong.
+    for _ in 0..200 {
+        flow.passes_unchanged(F, syn(9000));
+        flow.now_ms += 1000;
+        // What answers another, or comes from where the SYN does.
+        let other = flow.segment(R, syn_ack(70_000_000, 9002));
+        assert_eq!(other, Verdict::Drop(Reason::TcpWindow));
+        let own = flow.segment(F, syn_ack(70_000_000, 9001));
+        assert_eq!(own, Verdict::Drop(Reason::TcpWindow));
+    }
+    flow.passes(F, data(101, 501, 100), State::Established);
+    flow.passes(R, ack(501, 201), State::Established);
 }
 
 #[test]
@@ -341,6 +372,8 @@ fn a_syn_is_forgotten_when_the_other_end_speaks() {
     for _ in 0..3 {
         flow.now_ms += 2000;
         flow.passes_unchanged(F, syn(9000));
+        let forged = flow.segment(R, syn_ack(70_000_000, 9001));
+        assert_eq!(forged, Verdict::Drop(Reason::TcpWindow));
         flow.passes(R, data(501, 101, 1), State::Established);
     }
     // Nor does another SYN count as its repetition, or one from the other side.

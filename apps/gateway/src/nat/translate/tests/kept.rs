@@ -44,7 +44,7 @@ fn a_reload_keeps_what_stays_and_ends_what_does_not() {
     changed.sources[0].action = Action::Pool(1);
     let gone: HashSet<_> = {
         let rules = Rules::new(changed, Some(&net.nat.rules));
-        let gone = net.nat.install(Arc::new(rules));
+        let gone = net.nat.install(Arc::new(rules), 1);
         gone.iter()
             .map(|mapping| mapping.inside.endpoint.to_string())
             .collect()
@@ -54,7 +54,7 @@ fn a_reload_keeps_what_stays_and_ends_what_does_not() {
         let stays = flow.tuple.src.address == std::net::IpAddr::from([198, 51, 100, 2]);
         assert_eq!(gone.contains(src), !stays);
         assert_eq!(
-            net.nat.is_permitted(flow.held, &flow.tuple, &flow.tuple),
+            net.nat.is_permitted(flow.held, &flow.tuple, &flow.tuple, 0),
             stays
         );
         if stays {
@@ -76,7 +76,9 @@ fn a_reload_of_the_same_file_changes_nothing() {
     let mut net = Net::new(same.clone());
     let flow = net.out("10.0.0.1:4000", "192.0.2.1:53", UDP).unwrap();
     let before = net.nat.rules.clone();
-    let gone = net.nat.install(Arc::new(Rules::new(same, Some(&before))));
+    let gone = net
+        .nat
+        .install(Arc::new(Rules::new(same, Some(&before))), 1);
     assert!(gone.is_empty() && !Arc::ptr_eq(&before, &net.nat.rules));
     // It is seen without a look at any port.
     let legal = |rules: &Rules| rules.outsides()[0].as_ref().map(|one| one.legal.clone());
@@ -221,7 +223,7 @@ fn rfc_4787_req_2_a_host_keeps_its_address_when_its_pool_grows() {
     let install = |net: &mut Net, last: &str| {
         let before = net.nat.rules().clone();
         let rules = Rules::new(config(pool("198.51.100.1", last)), Some(&before));
-        assert!(net.nat.install(Arc::new(rules)).is_empty(), "all stay");
+        assert!(net.nat.install(Arc::new(rules), 1).is_empty(), "all stay");
     };
     let mut net = Net::one(|_| ());
     let (a, b) = ("192.0.2.1:53", "192.0.2.2:53");
@@ -250,4 +252,153 @@ fn rfc_4787_req_2_a_host_keeps_its_address_when_its_pool_grows() {
     install(&mut net, "198.51.100.9");
     net.end("10.0.0.1:99", a, UDP, &first);
     net.nothing_is_taken();
+}
+
+/// Other rules than before.
+fn reload(net: &mut Net, config: Config, number: u32) {
+    let before = net.nat.rules().clone();
+    let rules = Rules::new(config, Some(&before));
+    net.nat.install(Arc::new(rules), number);
+}
+
+#[test]
+fn ports_of_other_blocks_are_not_those_of_flows_from_before() {
+    for is_independent in [true, false] {
+        let with = |block_ports| {
+            let mut pool = pool("198.51.100.1", "198.51.100.1");
+            (pool.block_ports, pool.is_independent) = (block_ports, is_independent);
+            config(pool)
+        };
+        let mut net = Net::new(with(0));
+        let (from, to) = ("10.0.0.1:4000", "192.0.2.1:53");
+        let flow = net.out(from, to, UDP).unwrap();
+        let original = tuple(from, to, UDP);
+        let permitted = |net: &Net, by| {
+            let Translated { held, tuple } = &flow;
+            net.nat.is_permitted(*held, &original, tuple, by)
+        };
+        reload(&mut net, with(16), 1);
+        assert!(!permitted(&net, 0) && net.nat.mappings.is_empty());
+        reload(&mut net, with(0), 2);
+        assert!(!permitted(&net, 0));
+        // Another host has the port, and keeps it when the flow from before ends.
+        let (other, there) = ("10.0.0.2:4000", "192.0.2.2:53");
+        let second = net.out(other, there, UDP).unwrap();
+        assert_eq!(src(&second), src(&flow));
+        let taken = |net: &Net| !net.nat.ports.is_free(AddressId(0), Protocol::Udp, 4000);
+        let ended = (flow.held, original, flow.tuple, 1);
+        let ended = net.nat.still_held(ended, 0);
+        net.nat.release_all(&[ended], 2000);
+        assert!(taken(&net));
+        assert!(
+            net.nat
+                .still_held((second.held, original, second.tuple, 1), 2)
+                .0
+                == second.held
+        );
+        net.end(other, there, UDP, &second);
+        net.nothing_is_taken();
+    }
+}
+
+#[test]
+fn a_host_that_was_called_before_a_reload_keeps_nothing_of_it() {
+    let (call, here) = (("10.0.0.1:4000", "198.51.100.1:5000"), "10.0.0.2:5000");
+    let with = |block_ports| {
+        let mut pool = pool("198.51.100.1", "198.51.100.1");
+        pool.block_ports = block_ports;
+        config(pool)
+    };
+    let mut net = Net::new(with(0));
+    net.out(here, "192.0.2.1:53", UDP).unwrap();
+    let refused = net.send(tuple(call.0, call.1, UDP), INSIDE, INSIDE);
+    assert_eq!((refused, net.nat.calls.len()), (Err(Refused::Filtered), 1));
+    reload(&mut net, with(16), 1);
+    reload(&mut net, with(0), 2);
+    let other = net.out("10.0.0.3:4000", "192.0.2.1:53", UDP).unwrap();
+    assert_eq!(src(&other), "198.51.100.1:4000");
+    net.nat.expire(1000 + 2 * WAIT_MS);
+    assert!(net.nat.calls.is_empty());
+    assert_eq!(net.nat.mappings.len(), 1);
+}
+
+#[test]
+fn a_port_that_was_illegal_for_a_while_stays_with_its_flow() {
+    for is_independent in [true, false] {
+        let plain = || {
+            let mut pool = pool("198.51.100.1", "198.51.100.1");
+            pool.is_independent = is_independent;
+            config(pool)
+        };
+        let mut forwarded = plain();
+        forwarded.forwards = vec![Forward {
+            outside: [198, 51, 100, 1].into(),
+            protocol: Some(Protocol::Udp),
+            ports: 4000..=4001,
+            inside: [10, 0, 0, 9].into(),
+            inside_port: 53,
+            from: Place::default(),
+            source_pool: None,
+        }];
+        let mut net = Net::new(plain());
+        let (from, to) = ("10.0.0.1:4000", "192.0.2.1:53");
+        let flow = net.out(from, to, UDP).unwrap();
+        for number in 0..2 {
+            reload(&mut net, forwarded.clone(), 1 + number * 3);
+            // A reload more, and its bucket has been elsewhere.
+            let mut other = forwarded.clone();
+            other.pools[0].ports = 1025..=65535;
+            reload(&mut net, other, 2 + number * 3);
+            let bucket = net.nat.take_bucket(bucket_of(4000));
+            assert!(net.nat.put_bucket(bucket, 0).is_empty());
+            reload(&mut net, plain(), 3 + number * 3);
+            assert!(!net.nat.ports.is_free(AddressId(0), Protocol::Udp, 4000));
+            assert!(net.nat.ports.is_free(AddressId(0), Protocol::Udp, 4001));
+        }
+        let Translated { held, tuple: new } = &flow;
+        assert!(net.nat.is_permitted(*held, &tuple(from, to, UDP), new, 0));
+        // One that ends meanwhile comes back.
+        reload(&mut net, forwarded.clone(), 7);
+        net.end(from, to, UDP, &flow);
+        reload(&mut net, plain(), 8);
+        net.nothing_is_taken();
+    }
+}
+
+#[test]
+fn a_block_without_a_port_of_the_protocol_is_given_back() {
+    let make = || {
+        let mut pool = pool("198.51.100.1", "198.51.100.1");
+        pool.block_ports = 16;
+        let mut config = config(pool);
+        // No port of TCP is left.
+        config.forwards = vec![Forward {
+            outside: [198, 51, 100, 1].into(),
+            protocol: Some(Protocol::Tcp),
+            ports: 1024..=65535,
+            inside: [10, 0, 0, 9].into(),
+            inside_port: 1024,
+            from: Place::default(),
+            source_pool: None,
+        }];
+        Net::new(config)
+    };
+    let blocks = |net: &mut Net| {
+        let take = || net.nat.ports.take_block(AddressId(0), 0, 0);
+        std::iter::from_fn(take).count()
+    };
+    let all = blocks(&mut make());
+    let mut net = make();
+    let (from, to) = ("10.0.0.1:4000", "192.0.2.1:53");
+    let flow = net.out(from, to, UDP).unwrap();
+    for _ in 0..5 {
+        assert_eq!(net.out(from, to, TCP), Err(Refused::Exhausted));
+        let one = net.nat.subscribers.iter().next().unwrap();
+        assert_eq!(one.blocks().count(), 1);
+    }
+    let begun = net.nat.log.len();
+    assert_eq!(begun, 1);
+    net.end(from, to, UDP, &flow);
+    assert!(net.nat.subscribers.is_empty());
+    assert_eq!(blocks(&mut net), all);
 }

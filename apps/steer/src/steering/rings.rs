@@ -172,10 +172,10 @@ impl Steering {
             let now_ms = ms(now_ns);
             if !segment.begins() {
                 map.observe(now_ms, &key, Way::Out, &segment);
-            } else if by_hash != Some(from) || map.get(&key).is_some() {
-                if map.enter(now_ms, &key, from).is_err() {
-                    return self.refuse(packet, &key, (port, from, visit), out);
-                }
+            } else if (by_hash != Some(from) || map.get(&key).is_some())
+                && map.enter(now_ms, &key, from).is_err()
+            {
+                return self.refuse(packet, &key, (port, from, visit), out);
             }
         }
         // Where any of several homes may get the answers, all of them see it before it leaves.

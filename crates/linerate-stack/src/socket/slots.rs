@@ -124,7 +124,7 @@ impl Slot {
 
     /// 63 at most.
     pub(super) fn set_waits(&mut self, turns: u8) {
-        self.odds = self.odds & (odd::TURN - 1) | turns * odd::TURN;
+        self.odds = self.odds & (odd::TURN - 1) | (turns * odd::TURN);
     }
 }
 

@@ -13,8 +13,8 @@
 //!
 //! Words are lost in full rings, and a home whose map is full has none to say. So where no packet
 //! has come for a minute, the homes are asked whether they still send packets here
-//! ([`Note::Where`]), and the owner whether the connection still exists ([`Note::Ask`]): what a full
-//! map does not take goes by its former owner as long as it lives, and what has lost a former
+//! ([`Note::Where`]), and the owner whether the connection still exists ([`Note::Ask`]): what a
+//! full map does not take goes by its former owner as long as it lives, and what has lost a former
 //! owner's word has an entry as long.
 //!
 //! [`Note::Ask`]: super::note::Note::Ask

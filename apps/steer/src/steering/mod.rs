@@ -25,10 +25,11 @@
 //! # What goes through a ring
 //!
 //! Packets, each with a [`Note`] in its 16 bytes of user data. The SYN of a connection
-//! that needs an entry is its own message: it goes by the owner by hash and the home, which enters it
-//! and then sends the SYN, so the entry is there before an answer can be. If the map is full, or the
-//! 4-tuple another lcore's, the SYN comes back to its owner. A message without a packet is a slot of the sender's pool with the 4-tuple as its
-//! data; it is made, taken and freed as packets are, and in the ledger.
+//! that needs an entry is its own message: it goes by the owner by hash and the home, which enters
+//! it and then sends the SYN, so the entry is there before an answer can be. If the map is full, or
+//! the 4-tuple another lcore's, the SYN comes back to its owner. A message without a packet is a
+//! slot of the sender's pool with the 4-tuple as its data; it is made, taken and freed as packets
+//! are, and in the ledger.
 //!
 //! # Bounds
 //!

@@ -17,8 +17,8 @@ pub enum Note {
     },
     /// Its home is this lcore: dispatch it as if it had come from its port.
     Again,
-    /// It leaves by a port; this lcore, a home or the owner by hash, looks at it before: it begins or
-    /// ends a connection that an entry is for, or is to be for, or begins one here.
+    /// It leaves by a port; this lcore, a home or the owner by hash, looks at it before: it begins
+    /// or ends a connection that an entry is for, or is to be for, or begins one here.
     Leave {
         /// The port.
         port: u16,
@@ -27,8 +27,8 @@ pub enum Note {
         /// Which of the lcores on its way this is, from 0.
         visit: u8,
     },
-    /// It is the SYN of this lcore's, which did not leave: there is no room for its entry, or another
-    /// lcore has its 4-tuple.
+    /// It is the SYN of this lcore's, which did not leave: there is no room for its entry, or
+    /// another lcore has its 4-tuple.
     Refused,
     /// Something from one lcore's host to another's, a connection or a part of one, say.
     Parcel {
@@ -70,8 +70,8 @@ pub enum Note {
     },
     /// A message: there was no room for an entry of the receiver's connection.
     NoRoom,
-    /// A message: does the receiver, a home, still send packets of this connection to the sender? If
-    /// not, it says [`Moved`](Self::Moved), once more perhaps.
+    /// A message: does the receiver, a home, still send packets of this connection to the sender?
+    /// If not, it says [`Moved`](Self::Moved), once more perhaps.
     Where {
         /// The sender, which was its owner.
         from: Member,

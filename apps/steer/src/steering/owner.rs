@@ -20,8 +20,8 @@ pub(super) const MOVED: usize = 64;
 impl Steering {
     /// Sends packets of this lcore's connections by a port. Those that begin or end a connection
     /// whose packets do not come here by hash go by their home, which has an entry for it, or gets
-    /// one before the SYN leaves. One that begins where they do come here goes by a home, too, since
-    /// another lcore may have an entry for the same 4-tuple. All others leave at once.
+    /// one before the SYN leaves. One that begins where they do come here goes by a home, too,
+    /// since another lcore may have an entry for the same 4-tuple. All others leave at once.
     #[inline]
     pub fn send(&mut self, port: u16, burst: &mut Burst, now_ns: u64, out: &mut Egress) {
         const CONTROLS: u8 = flag::SYN | flag::FIN;

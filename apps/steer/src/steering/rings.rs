@@ -97,8 +97,8 @@ impl Steering {
     }
 
     /// Packets of a connection still come by its former owner: if the message to its home has found
-    /// no room in the ring or map, it goes again. The former owner's word that the home knows has not
-    /// come either, so this ends, but where maps are full.
+    /// no room in the ring or map, it goes again. The former owner's word that the home knows has
+    /// not come either, so this ends, but where maps are full.
     #[cold]
     fn tell_again(&mut self, packet: &Packet, now_ms: u64, out: &mut Egress) {
         let Some(key) = incoming(packet) else {

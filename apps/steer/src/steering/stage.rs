@@ -18,8 +18,8 @@ pub trait Host: Send {
     /// packets come, and how often it has moved.
     fn has(&mut self, key: &FlowKey) -> Option<(u16, u16)>;
 
-    /// The home of a connection has no room for its entry, or another one with its 4-tuple: one that
-    /// begins cannot; packets of one that has moved come by its former owner.
+    /// The home of a connection has no room for its entry, or another one with its 4-tuple: one
+    /// that begins cannot; packets of one that has moved come by its former owner.
     fn refused(&mut self, key: &FlowKey, out: &mut Egress);
 
     /// Takes what the host of another lcore has sent by [`Steering::send_parcel`].

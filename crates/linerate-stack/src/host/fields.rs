@@ -115,8 +115,8 @@ impl IpFields {
         }
     }
 
-    /// The words of an IPv4 header of `total` bytes, of what is not to be [cut](Self::cut), with the
-    /// bits of ECN `ecn`.
+    /// The words of an IPv4 header of `total` bytes, of what is not to be [cut](Self::cut), with
+    /// the bits of ECN `ecn`.
     #[inline(always)]
     pub(super) fn words(self, total: u32, ecn: u8, (src, dst): (u32, u32)) -> [u32; 5] {
         const DONT_FRAGMENT: u32 = 0x4000;

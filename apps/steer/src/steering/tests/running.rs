@@ -719,8 +719,8 @@ fn a_syn_takes_no_connection_from_another_lcore() {
     }
 }
 
-/// The owner by hash has forgotten a connection that has moved from it and is in no map; its own SYN
-/// does not take the 4-tuple either.
+/// The owner by hash has forgotten a connection that has moved from it and is in no map; its own
+/// SYN does not take the 4-tuple either.
 #[test]
 fn a_syn_takes_no_connection_that_came_by_its_lcore() {
     for kind in KINDS {

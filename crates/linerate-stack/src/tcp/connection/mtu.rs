@@ -86,7 +86,8 @@ impl Connection {
         }
         let mut search = cx.shared.searches.get(self.search);
         if search.is_over() {
-            // There was nothing to be found: its segments were short before a black hole was feared.
+            // There was nothing to be found: its segments were short before a black hole was
+            // feared.
             self.release_mtu_search(cx.shared);
             return false;
         }

@@ -92,8 +92,8 @@ impl Share {
     pub const ALL: Self = Self { nth: 0, of: 1 };
 }
 
-/// In [`End::refused`]: there was no port of a share of the range, and none of those that come home.
-/// The other bits are some of the hash of the end that is refused.
+/// In [`End::refused`]: there was no port of a share of the range, and none of those that come
+/// home. The other bits are some of the hash of the end that is refused.
 const OF_SHARE: u16 = 1;
 const AMONG: u16 = 2;
 

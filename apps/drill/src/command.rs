@@ -20,6 +20,10 @@ pub struct Args {
     /// network name space (root)
     #[arg(long, value_name = "STACK", default_value = "stack")]
     against: Against,
+    /// A script fails if more was sent by its end than it asks for; without it, as with
+    /// packetdrill, nobody looks there
+    #[arg(long = "strict_end", alias = "strict-end")]
+    strict_end: bool,
     /// Only parse
     #[arg(long)]
     parse: bool,
@@ -223,6 +227,7 @@ fn attempt(args: &Args, path: &Path, runs: &mut u32) -> Outcome {
         ip_version: args.ip_version,
         mtu: args.mtu,
         tolerance_us: i64::from(args.tolerance_us),
+        strict_end: args.strict_end,
         trace: args.verbose,
         ..Config::default()
     };

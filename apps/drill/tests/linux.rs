@@ -29,6 +29,7 @@ fn run(path: &Path) -> Result<(), String> {
         // More patience each time: what is wrong in substance fails with any.
         let given = Config {
             tolerance_us: 10_000 << attempt,
+            strict_end: true,
             ..Config::default()
         };
         let config = given.with_options_of(&script).expect("options are right");

@@ -129,9 +129,52 @@ fn must_44_and_45_ip_chooses_the_source_once() {
     let now_ns = pair.now_ns;
     let local = pair.ends[0].io(now_ns).addresses(id).unwrap().0;
     assert_eq!(local, (ip(0), all[0].ports.0).into());
+    drop(all);
     // MUST-43: one that is not ours is refused.
     let other = Some(Pair::at(1, false, 0));
     assert!(pair.ends[0].io(now_ns).connect(other, remote).is_err());
+}
+
+/// MUST-45: another choice of IP's is for connections to come.
+#[test]
+fn must_45_what_ip_would_choose_later_changes_no_source() {
+    let mut pair = Pair::new();
+    let all = tap(&mut pair);
+    let mut lose = std::mem::replace(&mut pair.loses, Box::new(|_| false));
+    pair.loses = Box::new(move |frame| {
+        lose(frame);
+        seen(frame).is_some()
+    });
+    let (remote, other) = (Pair::at(1, false, 80), [192, 0, 2, 9]);
+    let now_ns = pair.now_ns;
+    let id = pair.ends[0].io(now_ns).connect(None, remote).unwrap();
+    pair.pass(2 * S);
+    // A second address, before the one that is there.
+    let Station { stack, out, .. } = &mut pair.ends[0];
+    let host = stack.host();
+    let lan = host.interface_of(0).unwrap();
+    let mut interface = host.interface(lan).unwrap().clone();
+    interface.addresses.insert(0, (other.into(), 24));
+    host.change_interface(lan, interface, now_ns, out).unwrap();
+    // It is looked for on the network first.
+    pair.pass(10 * S);
+    let now_ns = pair.now_ns;
+    let new = pair.ends[0].io(now_ns).connect(None, remote).unwrap();
+    pair.pass(20 * S);
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[0].io(now_ns);
+    let sources = [id, new].map(|id| io.addresses(id).unwrap().0);
+    assert_eq!(
+        sources.map(|local| local.ip()),
+        [ip(0), other].map(IpAddr::from)
+    );
+    // On the wire as well, after the change too.
+    let all = all.lock().unwrap();
+    for (local, least) in sources.iter().zip([4, 3]) {
+        let of_it = all.iter().filter(|syn| syn.ports.0 == local.port());
+        let of_it: Vec<_> = of_it.map(|syn| IpAddr::from(syn.src)).collect();
+        assert!(of_it.len() >= least && of_it.iter().all(|src| *src == local.ip()));
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 mod little;
 
-use crate::{Config, Kind, Outcome, parse, run_virtual};
+use crate::{Config, Kind, Outcome, parse, parse_with, run_virtual};
 use little::Little;
 use std::time::Instant;
 
@@ -320,7 +320,8 @@ fn all_scripts_parse() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        if let Err(fault) = parse(&text) {
+        let defines = crate::stack::DEFINES.map(|(word, value)| (word.into(), value.into()));
+        if let Err(fault) = parse_with(&text, &defines) {
             panic!("{}:{fault}", path.display());
         }
         count += 1;

@@ -1,6 +1,6 @@
 //! The scripts of `tests/drill` against linerate's own stack, in virtual time.
 
-use linerate_drill::{Config, Kind, Outcome, parse, stack};
+use linerate_drill::{Config, Kind, Outcome, parse, parse_with, stack};
 use std::path::{Path, PathBuf};
 
 /// A script that our stack does not pass.
@@ -42,7 +42,9 @@ fn scripts() -> Vec<PathBuf> {
 
 fn run(path: &Path) -> Outcome {
     let text = std::fs::read_to_string(path).expect("readable");
-    let script = parse(&text).unwrap_or_else(|fault| panic!("{}:{fault}", path.display()));
+    let defines = stack::DEFINES.map(|(word, value)| (word.into(), value.into()));
+    let script = parse_with(&text, &defines);
+    let script = script.unwrap_or_else(|fault| panic!("{}:{fault}", path.display()));
     let given = Config {
         tolerance_us: 10_000, // as the command has it, and these scripts need on Linux
         strict_end: true,

@@ -343,8 +343,8 @@ fn too_big(long: &[u8], mtu: u16) -> Vec<u8> {
     error
 }
 
-/// RFC 1191 3 and 4: all connections to a host hear of its path, the first and those after it; where
-/// a router wants less than is believed, it may cut (Linux: a locked MTU).
+/// RFC 1191 3 and 4: all connections to a host hear of its path, the first and those after it;
+/// where a router wants less than is believed, it may cut (Linux: a locked MTU).
 #[test]
 fn a_path_that_takes_less_is_found_out() {
     for (mtu, mss) in [(1000, 1000 - 40 - 12), (400, 552 - 40 - 12)] {

@@ -112,8 +112,8 @@ fn fast_open_is_off_unless_asked_for() {
     assert_eq!(pair.ends[1].stack.tcp_stats().fast_open_cookies_given, 0);
 }
 
-/// RFC 7413 2: a server that has it no more ignores the option: no cookie is given, and what the SYN
-/// has is not taken.
+/// RFC 7413 2: a server that has it no more ignores the option: no cookie is given, and what the
+/// SYN has is not taken.
 #[test]
 fn rfc_7413_2_a_server_without_it_ignores_the_option() {
     let (mut pair, listener) = pair(16);

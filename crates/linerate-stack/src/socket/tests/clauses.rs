@@ -177,6 +177,36 @@ fn must_45_what_ip_would_choose_later_changes_no_source() {
     }
 }
 
+/// RFC 6864 4.1: what is never cut needs none.
+#[test]
+fn may_4_segments_have_no_identification_of_ip() {
+    let (mut pair, listener) = listening();
+    let (client, server) = pair.open(listener, false, 80);
+    let all = Arc::new(Mutex::new(Vec::new()));
+    let (into, mut lost) = (all.clone(), false);
+    pair.loses = Box::new(move |frame| {
+        let Some(segment) = seen(frame) else {
+            return false;
+        };
+        let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+        into.lock()
+            .unwrap()
+            .push((segment.segment.seq, word(18), word(20)));
+        // The first with data.
+        segment.segment.len > 0 && !std::mem::replace(&mut lost, true)
+    });
+    let now_ns = pair.now_ns;
+    pair.ends[0].io(now_ns).write(client, &[1; 20_000]).unwrap();
+    pair.pass(S);
+    let now_ns = pair.now_ns;
+    assert_eq!(pair.ends[1].io(now_ns).readable(server), 20_000);
+    assert_eq!(pair.ends[0].stack.tcp_stats().retransmitted, 1);
+    let dont_fragment = 0x4000;
+    let all = all.lock().unwrap();
+    assert_eq!(all.iter().filter(|one| one.0 == all[0].0).count(), 2);
+    assert!(all.iter().all(|one| (one.1, one.2) == (0, dont_fragment)));
+}
+
 #[test]
 fn must_46_nobody_connects_to_a_group() {
     let mut pair = Pair::new();

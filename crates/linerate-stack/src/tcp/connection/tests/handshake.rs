@@ -115,6 +115,25 @@ fn rfc_1191_3_1_the_mss_option_is_of_the_link_and_not_of_the_path() {
 }
 
 #[test]
+fn may_3_the_mss_option_is_in_every_syn() {
+    // Also of a link for which the default is right.
+    for mss in [536, 1220, 9000] {
+        let mut script = Script::new(config());
+        script.end.own.link_mss = mss;
+        let options = script.syn_options();
+        assert_eq!(script.syn(SYN, 0, options)[0].syn.mss, Some(mss));
+        // The one that goes again has it as well.
+        assert_eq!(script.wait(1500 * MS)[0].syn.mss, Some(mss));
+        let mut script = Script::new(config());
+        script.end.own.link_mss = mss;
+        script.end.connect(script.now_ns);
+        let all = script.wait(1500 * MS);
+        assert_eq!(all.len(), 2);
+        assert!(all.iter().all(|seen| seen.syn.mss == Some(mss)));
+    }
+}
+
+#[test]
 fn rfc_9293_3_5_a_connection_is_accepted() {
     let mut script = Script::new(config());
     let options = script.syn_options();

@@ -1,13 +1,13 @@
 //! The clauses of TCP: every requirement of RFC 9293 has a row in `docs/rfc/tcp.md`, and the tests
-//! that rows name exist.
+//! that rows name exist, once, and run.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use crate::process;
 
-/// Numbers that RFC 9293 gives to what MUST be, and to what SHOULD (its appendix B).
-const REQUIREMENTS: [(&str, u32); 2] = [("MUST-", 69), ("SHLD-", 31)];
+/// Numbers that RFC 9293 gives to what MUST be, to what SHOULD, and to what MAY (its appendix B).
+const REQUIREMENTS: [(&str, u32); 3] = [("MUST-", 69), ("SHLD-", 31), ("MAY-", 18)];
 
 /// The RFCs beside it that the TCP stack follows: each has a row.
 const OTHERS: [u32; 33] = [
@@ -16,30 +16,63 @@ const OTHERS: [u32; 33] = [
     5482,
 ];
 
-/// The names of the tests in a Rust file.
-fn tests_of(source: &str) -> impl Iterator<Item = &str> {
-    let mut is_test = false;
+/// The names of the tests in a Rust file, and whether each is ignored.
+fn tests_of(source: &str) -> impl Iterator<Item = (&str, bool)> {
+    let (mut is_test, mut is_ignored) = (false, false);
     source.lines().map(str::trim).filter_map(move |line| {
-        if line == "#[test]" {
-            is_test = true;
-            return None;
-        }
+        is_test |= line == "#[test]";
+        is_ignored |= line.starts_with("#[ignore");
         let rest = line.strip_prefix("fn ")?;
-        std::mem::take(&mut is_test).then(|| rest.split(['(', '<']).next())?
+        let found = (
+            std::mem::take(&mut is_test),
+            std::mem::take(&mut is_ignored),
+        );
+        let name = rest.split(['(', '<']).next()?;
+        found.0.then_some((name, found.1))
     })
 }
 
-/// The names of all tests in Rust files below a folder, build output aside.
-fn collect(folder: &Path, into: &mut BTreeSet<String>) {
+/// By its name, how many tests have it, and whether one is ignored.
+type Tests = BTreeMap<String, (u32, bool)>;
+
+/// All tests in Rust files below a folder, build output aside.
+fn collect(folder: &Path, into: &mut Tests) {
     for entry in folder.read_dir().unwrap().flatten() {
         let path = entry.path();
         if path.is_dir() && entry.file_name() != "target" {
             collect(&path, into);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             let source = std::fs::read_to_string(&path).unwrap();
-            into.extend(tests_of(&source).map(str::to_string));
+            for (name, is_ignored) in tests_of(&source) {
+                let known = into.entry(name.to_string()).or_default();
+                (known.0, known.1) = (known.0 + 1, known.1 || is_ignored);
+            }
         }
     }
+}
+
+/// The scripts that linerate is known to fail, by the names that their test has.
+fn exceptions(source: &str) -> BTreeSet<String> {
+    let names = source.lines().filter_map(|line| {
+        let name = line.trim().strip_prefix("script: \"")?;
+        name.strip_suffix("\",")
+    });
+    names.map(|name| format!("{name}.pkt")).collect()
+}
+
+/// What is wrong with a test that a row names.
+fn fault(word: &str, root: &Path, tests: &Tests, failing: &BTreeSet<String>) -> Option<String> {
+    let script = root.join("tests/drill").join(word);
+    let what = match tests.get(word) {
+        _ if word.ends_with(".pkt") && !script.exists() => "there is no",
+        _ if failing.contains(word) => "linerate is known to fail",
+        _ if !is_name(word) => return None,
+        None => "there is no test",
+        Some((2.., _)) => "there are several of",
+        Some((_, true)) => "nobody runs",
+        Some(_) => return None,
+    };
+    Some(format!("{what} {word}"))
 }
 
 /// The rows of the tables of a page: the first cell and the last.
@@ -67,22 +100,20 @@ fn is_name(word: &str) -> bool {
 fn tests_of_tcp_clauses_exist_and_no_clause_is_missing() {
     let root = process::root();
     let page = std::fs::read_to_string(root.join("docs/rfc/tcp.md")).unwrap();
-    let mut tests = BTreeSet::new();
+    let drill = std::fs::read_to_string(root.join("apps/drill/tests/stack.rs")).unwrap();
+    assert!(
+        drill.contains("script: &'static str"),
+        "the field that names them"
+    );
+    let failing = exceptions(&drill);
+    let mut tests = Tests::new();
     for folder in ["crates", "apps", "tests"] {
         collect(&root.join(folder), &mut tests);
     }
     let mut wrong = Vec::new();
     for (clause, cell) in rows(&page) {
-        for word in code(cell) {
-            let exists = match word {
-                _ if word.ends_with(".pkt") => root.join("tests/drill").join(word).exists(),
-                _ if is_name(word) => tests.contains(word),
-                _ => true,
-            };
-            if !exists {
-                wrong.push(format!("{clause}: there is no test {word}"));
-            }
-        }
+        let faults = code(cell).filter_map(|word| fault(word, &root, &tests, &failing));
+        wrong.extend(faults.map(|fault| format!("{clause}: {fault}")));
     }
     let clauses: BTreeSet<&str> = rows(&page)
         .flat_map(|(clause, _)| clause.split(", "))
@@ -105,10 +136,35 @@ fn tests_of_tcp_clauses_exist_and_no_clause_is_missing() {
 #[test]
 fn names_of_tests_are_found() {
     let source = "#[test]\nfn a_b() {}\nfn c() {}\n  #[test]\n  #[ignore]\n  fn d_e() {}";
-    assert!(tests_of(source).eq(["a_b", "d_e"]));
+    assert!(tests_of(source).eq([("a_b", false), ("d_e", true)]));
+    let before = "#[ignore = \"long\"]\n#[test]\nfn f_g() {}\n#[test]\nfn h_i() {}";
+    assert!(tests_of(before).eq([("f_g", true), ("h_i", false)]));
     let page = "| RFC | x | `a_b`, `F::g` and `h.pkt` |\ntext\n|---|---|";
     let (clause, cell) = rows(page).next().unwrap();
     assert_eq!(clause, "RFC");
     assert!(code(cell).eq(["a_b", "F::g", "h.pkt"]));
     assert!(is_name("a_b") && !is_name("F::g") && !is_name("abc"));
+}
+
+#[test]
+fn a_test_that_proves_nothing_is_named() {
+    let root = process::root();
+    let failing = exceptions("    Exception {\n        script: \"tlp\",\n        line: 9,\n");
+    let tests = [
+        ("once", 1, false),
+        ("two_of", 2, false),
+        ("not_run", 1, true),
+    ];
+    let tests: Tests = tests
+        .map(|(name, count, is_ignored)| (name.to_string(), (count, is_ignored)))
+        .into();
+    let fault = |word| fault(word, &root, &tests, &failing).unwrap_or_default();
+    assert_eq!(fault("once"), "");
+    assert_eq!(fault("F::g"), "");
+    assert_eq!(fault("udp.pkt"), "");
+    assert_eq!(fault("tlp.pkt"), "linerate is known to fail tlp.pkt");
+    assert_eq!(fault("no.pkt"), "there is no no.pkt");
+    assert_eq!(fault("no_test"), "there is no test no_test");
+    assert_eq!(fault("two_of"), "there are several of two_of");
+    assert_eq!(fault("not_run"), "nobody runs not_run");
 }

@@ -20,6 +20,10 @@ pub struct Args {
     /// network name space (root)
     #[arg(long, value_name = "STACK", default_value = "stack")]
     against: Against,
+    /// A script fails if more was sent by its end than it asks for; without it, as with
+    /// packetdrill, nobody looks there
+    #[arg(long = "strict_end", alias = "strict-end")]
+    strict_end: bool,
     /// Only parse
     #[arg(long)]
     parse: bool,
@@ -42,7 +46,7 @@ pub struct Args {
         default_value_t = 10_000
     )]
     tolerance_us: u32,
-    /// A word of scripts and what it stands for
+    /// A word of scripts and what it stands for; TFO_COOKIE is the target's, unless it is given
     #[arg(short = 'D', long = "define", value_name = "WORD=VALUE", value_parser = definition)]
     defines: Vec<(String, String)>,
     /// Scripts at a time
@@ -223,10 +227,18 @@ fn attempt(args: &Args, path: &Path, runs: &mut u32) -> Outcome {
         ip_version: args.ip_version,
         mtu: args.mtu,
         tolerance_us: i64::from(args.tolerance_us),
+        strict_end: args.strict_end,
         trace: args.verbose,
         ..Config::default()
     };
-    let script = parse_with(&text, &args.defines)
+    let usual = match args.against {
+        Against::Stack => stack::DEFINES,
+        Against::Linux => linux::DEFINES,
+    };
+    // The later ones count.
+    let usual = usual.map(|(word, value)| (word.to_owned(), value.to_owned()));
+    let defines = [&usual[..], &args.defines].concat();
+    let script = parse_with(&text, &defines)
         .and_then(|script| Ok((given.with_options_of(&script)?, script)));
     let (config, script) = match script {
         Ok(both) => both,

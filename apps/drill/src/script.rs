@@ -144,11 +144,13 @@ pub struct IcmpSpec {
 /// What an ICMP error quotes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quoted {
+    /// Not written: inbound errors quote an empty segment.
+    Nothing,
     /// A segment: first sequence number and bytes of payload.
     Tcp(u32, u32),
     /// A UDP datagram with so many bytes.
     Udp(u16),
-    /// So many bytes after the ICMP header, for echo requests.
+    /// So many bytes after the ICMP header, for echo requests and replies.
     Raw(u16),
 }
 

@@ -2,7 +2,7 @@
 
 mod little;
 
-use crate::{Config, Kind, Outcome, parse, run_virtual};
+use crate::{Config, Kind, Outcome, parse, parse_with, run_virtual};
 use little::Little;
 use std::time::Instant;
 
@@ -138,6 +138,72 @@ fn segments_are_put_together_and_cut_to_what_the_script_expects() {
 }
 
 #[test]
+fn pieces_of_one_write_are_alike() {
+    let script = format!("{LISTEN}+0 write(4, ..., 1500) = 1500\n+0 > P. 1:1501(1500) ack 1");
+    for (ttls, is_right) in [([0, 7, 7], true), ([0, 7, 8], false)] {
+        let mut stack = Little::new();
+        stack.ttls = ttls.into();
+        let fault = run_on(&mut stack, &script).fault;
+        assert_eq!(fault.is_none(), is_right);
+        if let Some(fault) = fault {
+            assert!(fault.problem.contains("payload is 1000"), "{fault}");
+        }
+    }
+}
+
+#[test]
+fn a_first_piece_that_is_early_is_found() {
+    let writes = "+0 write(4, ..., 1000) = 1000
+        +.1 write(4, ..., 500) = 500\n";
+    let said = problem(&format!("{writes}+0 > P. 1:1501(1500) ack 1"));
+    assert!(said.contains("the packet came at 0.100000 s"), "{said}");
+    passes(&format!("{writes}* > P. 1:1501(1500) ack 1"));
+}
+
+#[test]
+fn what_is_left_at_the_end_is_a_fault_if_that_is_asked_for() {
+    let script = "+0 write(4, ..., 2000) = 2000\n+0 > . 1:1001(1000) ack 1";
+    passes(script);
+    let strict = format!("--strict_end\n{LISTEN}{script}");
+    let fault = run_on(&mut Little::new(), &strict).fault.unwrap();
+    assert_eq!(
+        fault.to_string(),
+        "10:1: at the end: P. 1001:2001(1000) ack 1 win 65535 was sent at 0.100000 s, and nobody \
+         expected it"
+    );
+    // What only time would bring is not waited for.
+    let all = format!("{strict}\n+0 > P. 1001:2001(1000) ack 1");
+    assert!(run_on(&mut Little::new(), &all).fault.is_none());
+}
+
+#[test]
+fn payload_is_what_was_written_and_read() {
+    let hello = "+0 write(4, \"hello\", 5) = 5\n+0 > P. 1:6(5) ack 1\n";
+    let zeros = "+0 write(4, ..., 9) = 9\n+0 > P. 6:15(9) ack 1\n";
+    let read = "+0 < P. 1:4(3) ack 1 win 257\n+0 > . 1:1(0) ack 4\n+0 read(4, ..., 9) = 3\n";
+    // The second time from the buffer, with what came after it.
+    passes(&format!("{hello}{zeros}+.2 > P. 1:15(14) ack 1"));
+    passes(read);
+    for (script, why) in [
+        (hello, "the payload is not what was written"),
+        (read, "read other bytes than were sent, from 2 on"),
+    ] {
+        let mut stack = Little::new();
+        stack.garbles = true;
+        let fault = run_on(&mut stack, &format!("{LISTEN}{script}"))
+            .fault
+            .unwrap();
+        assert!(fault.problem.contains(why), "{fault}");
+    }
+    // A text is all of it, unless it says that it goes on.
+    let read = |text: &str| read.replace("...", text);
+    passes(&read(r#""\x00\x00\x00""#));
+    passes(&read(r#""\x00...""#));
+    let said = problem(&read(r#""\x00\x00""#));
+    assert!(said.contains("read \"\\0\\0\\0\""), "{said}");
+}
+
+#[test]
 fn calls_that_block_return_when_they_can() {
     let script = "0 socket(..., SOCK_STREAM, IPPROTO_TCP) = 3
         0...0.3 connect(3, ..., ...) = 0
@@ -254,7 +320,8 @@ fn all_scripts_parse() {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let text = std::fs::read_to_string(&path).unwrap();
-        if let Err(fault) = parse(&text) {
+        let defines = crate::stack::DEFINES.map(|(word, value)| (word.into(), value.into()));
+        if let Err(fault) = parse_with(&text, &defines) {
             panic!("{}:{fault}", path.display());
         }
         count += 1;

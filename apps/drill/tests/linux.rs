@@ -1,6 +1,6 @@
 //! The scripts of `tests/drill` against this machine's kernel.
 
-use linerate_drill::{Config, Kind, linux, parse};
+use linerate_drill::{Config, Kind, linux, parse_with};
 use linerate_testkit::skip;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -23,12 +23,15 @@ fn scripts() -> Vec<PathBuf> {
 
 fn run(path: &Path) -> Result<(), String> {
     let text = std::fs::read_to_string(path).expect("readable");
-    let script = parse(&text).map_err(|fault| format!("{}:{fault}", path.display()))?;
+    let defines = linux::DEFINES.map(|(word, value)| (word.into(), value.into()));
+    let script =
+        parse_with(&text, &defines).map_err(|fault| format!("{}:{fault}", path.display()))?;
     let mut problem = String::new();
     for attempt in 0..ATTEMPTS {
         // More patience each time: what is wrong in substance fails with any.
         let given = Config {
             tolerance_us: 10_000 << attempt,
+            strict_end: true,
             ..Config::default()
         };
         let config = given.with_options_of(&script).expect("options are right");

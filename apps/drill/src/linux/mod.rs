@@ -36,6 +36,10 @@ const NEEDS_CSUM: u8 = 1;
 /// How long a call without `...` may take before it counts as blocking.
 const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// Words of scripts whose values are the kernel's: the cookie of Fast Open that it gives to the
+/// usual address, with the key of [`DEFAULTS`].
+pub const DEFINES: [(&str, &str); 1] = [("TFO_COOKIE", "3021b9d889017eeb")];
+
 /// Runs a script against the kernel of this machine. `path` is the script's: its shell commands run
 /// in that folder.
 ///

@@ -8,7 +8,7 @@ use linerate_wire::{checksum, ipv4, ipv6, tcp};
 use std::net::{IpAddr, SocketAddr};
 
 const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(super) const UDP: u8 = 17;
 const ICMP: u8 = 1;
 const ICMPV6: u8 = 58;
 /// The time to live of injected packets, where the script has none.
@@ -137,6 +137,11 @@ pub(crate) struct About {
     pub(crate) seq: u32,
 }
 
+/// The data of an echo request, which its reply has as well: each byte is its number.
+pub(crate) fn echoed(bytes: u16) -> impl Iterator<Item = u8> {
+    (0..bytes).map(|at| at as u8)
+}
+
 /// An ICMP message from the remote host to the stack under test.
 ///
 /// # Errors
@@ -180,7 +185,7 @@ pub(crate) fn icmp(spec: &IpSpec, message: &IcmpSpec, about: &About) -> Result<V
         upper[4..6].copy_from_slice(&ident.to_be_bytes());
     }
     match message.quoted {
-        Quoted::Raw(bytes) => upper.resize(8 + usize::from(bytes), 0),
+        Quoted::Raw(bytes) => upper.extend(echoed(bytes)),
         _ if !kind.is_error => {}
         Quoted::Udp(bytes) => {
             let mut quoted = udp_bytes(local, remote, bytes);
@@ -188,9 +193,13 @@ pub(crate) fn icmp(spec: &IpSpec, message: &IcmpSpec, about: &About) -> Result<V
             quoted.truncate(QUOTED_BYTES);
             upper.extend(quote(local.ip(), remote.ip(), UDP, &quoted, len));
         }
-        Quoted::Tcp(_, bytes) => {
+        Quoted::Tcp(..) | Quoted::Nothing => {
             let header = tcp::header(local.port(), remote.port(), about.seq, 0, 0x10);
-            let len = header.len() + bytes as usize;
+            let bytes = match message.quoted {
+                Quoted::Tcp(_, bytes) => bytes as usize,
+                _ => 0,
+            };
+            let len = header.len() + bytes;
             upper.extend(quote(local.ip(), remote.ip(), TCP, &header, len));
         }
     }

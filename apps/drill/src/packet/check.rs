@@ -1,7 +1,8 @@
 //! What the stack under test sent against what the script expects.
 
-use super::{Layer4, Seen, Segment, TcpOption, flag, flag_letters, icmp};
-use crate::script::{Body, IcmpSpec, PacketSpec, TcpSpec, TosSpec};
+use super::{Layer4, Seen, Segment, TcpOption, build, flag, flag_letters, icmp};
+use crate::script::{Body, IcmpSpec, PacketSpec, Quoted, TcpSpec, TosSpec};
+use std::net::{IpAddr, SocketAddr};
 
 /// All differences between a packet, whose numbers are the script's, and what the script expects;
 /// empty if there are none. `ts_slack` is how far a time stamp may be off; `None`: not checked.
@@ -45,8 +46,15 @@ pub(crate) fn differences(spec: &PacketSpec, seen: &Seen, ts_slack: Option<u32>)
                 payload.len() as u32,
             );
         }
-        (Body::Icmp(spec), Layer4::Icmp(kind, code, rest, _)) => {
+        (Body::Icmp(spec), Layer4::Icmp(kind, code, rest, payload)) => {
             icmp(&mut wrong, spec, seen.src.is_ipv6(), (*kind, *code, *rest));
+            if let Quoted::Raw(bytes) = spec.quoted {
+                field(&mut wrong, "payload", bytes.into(), payload.len() as u32);
+                let is_reply = spec.kind == "echo_reply";
+                if is_reply && !build::echoed(bytes).eq(payload.iter().copied()) {
+                    wrong.push("the payload is not that of the request".into());
+                }
+            }
         }
         _ => wrong.push("another protocol".into()),
     }
@@ -160,4 +168,29 @@ fn icmp(wrong: &mut Vec<String>, spec: &IcmpSpec, is_v6: bool, found: (u8, u8, [
     if let Some(mtu) = spec.mtu {
         field(wrong, "MTU", mtu, u32::from_be_bytes(rest));
     }
+    if let Some(ident) = spec.ident {
+        let found = u16::from_be_bytes([rest[0], rest[1]]);
+        field(wrong, "identifier", ident.into(), found.into());
+    }
+}
+
+/// Whether an ICMP error quotes a datagram with so many bytes between these two, or its start.
+pub(crate) fn quotes_datagram(quoted: &[u8], src: SocketAddr, dst: SocketAddr, bytes: u16) -> bool {
+    let (protocol, ends, start) = match quoted.first().map(|byte| byte >> 4) {
+        Some(4) => (9, 12..20, usize::from(quoted[0] & 15) * 4),
+        Some(6) => (6, 8..40, 40),
+        _ => return false,
+    };
+    let addresses: Vec<u8> = match (src.ip(), dst.ip()) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => [src.octets(), dst.octets()].concat(),
+        (IpAddr::V6(src), IpAddr::V6(dst)) => [src.octets(), dst.octets()].concat(),
+        _ => return false,
+    };
+    let words = [src.port(), dst.port(), 8 + bytes];
+    let words = words.iter().flat_map(|word| word.to_be_bytes());
+    quoted.get(protocol) == Some(&build::UDP)
+        && quoted.get(ends) == Some(&addresses[..])
+        && quoted
+            .get(start..start + 6)
+            .is_some_and(|found| words.eq(found.iter().copied()))
 }

@@ -182,3 +182,73 @@ fn differences_name_each_field() {
         ["options are <TS val 104 ecr 5,eol,eol>, not <TS val 100 ecr 5>"]
     );
 }
+
+#[test]
+fn of_echo_and_errors_all_that_is_written_is_compared() {
+    let (remote, local) = ends(false);
+    let message = |kind: &str, quoted| IcmpSpec {
+        kind: kind.into(),
+        code: None,
+        mtu: None,
+        ident: Some(7),
+        quoted,
+        at: Default::default(),
+    };
+    let about = About {
+        local,
+        remote,
+        seq: 0,
+    };
+    let ip = IpSpec::default();
+    let reply = message("echo_reply", Quoted::Raw(300));
+    let seen = read(&build::icmp(&ip, &reply, &about).unwrap(), false).unwrap();
+    let wrong = |message: &IcmpSpec, seen: &Seen| {
+        let spec = PacketSpec {
+            inbound: false,
+            ip: IpSpec::default(),
+            ports: None,
+            body: Body::Icmp(message.clone()),
+        };
+        check::differences(&spec, seen, None)
+    };
+    assert_eq!(wrong(&reply, &seen), [""; 0]);
+    let other = IcmpSpec {
+        ident: Some(8),
+        quoted: Quoted::Raw(299),
+        ..reply.clone()
+    };
+    assert_eq!(
+        wrong(&other, &seen),
+        [
+            "identifier is 7, not 8",
+            "payload is 300, not 299",
+            "the payload is not that of the request"
+        ]
+    );
+    let mut garbled = seen.clone();
+    if let Layer4::Icmp(_, _, _, payload) = &mut garbled.layer4 {
+        payload[299] ^= 1;
+    }
+    assert_eq!(
+        wrong(&reply, &garbled),
+        ["the payload is not that of the request"]
+    );
+    // Errors quote the datagram that caused them.
+    for is_v6 in [false, true] {
+        let (remote, local) = ends(is_v6);
+        let about = About {
+            local,
+            remote,
+            seq: 0,
+        };
+        let error = message("unreachable", Quoted::Udp(10));
+        let seen = read(&build::icmp(&ip, &error, &about).unwrap(), false).unwrap();
+        let Layer4::Icmp(_, _, _, payload) = &seen.layer4 else {
+            panic!("no ICMP");
+        };
+        let quotes = |src, dst, bytes| check::quotes_datagram(payload, src, dst, bytes);
+        assert!(quotes(local, remote, 10));
+        assert!(!quotes(local, remote, 11) && !quotes(remote, local, 10));
+        assert!(!check::quotes_datagram(&payload[..20], local, remote, 10));
+    }
+}

@@ -22,9 +22,6 @@ const LETTERS: &[(char, u16)] = &[
 /// What fits an IP packet together with headers.
 const MAX_QUOTED_BYTES: u16 = 65_000;
 
-/// `[1:1001(1000)]` in an ICMP error, where nothing is quoted explicitly.
-const QUOTED_BY_DEFAULT: Quoted = Quoted::Tcp(0, 0);
-
 impl Parser {
     pub(super) fn packet(&mut self) -> Result<PacketSpec, Fault> {
         let inbound = self.accept('<');
@@ -305,7 +302,7 @@ impl Parser {
             code: None,
             mtu: None,
             ident: None,
-            quoted: QUOTED_BY_DEFAULT,
+            quoted: Quoted::Nothing,
             at,
         };
         if !self.is_word("mtu") && !self.is_word("id") {

@@ -1,9 +1,12 @@
 //! System calls: from a [`Reply`] to a verdict, and what the runner remembers of it.
 
+use super::calls::on_wire;
+use super::written::Offer;
 use super::{Runner, World};
-use crate::call::{Call, Handle, OptionValue, Out, Reply};
+use crate::call::{Call, Handle, OptionValue, Out, Reply, SocketKind};
 use crate::fault::{At, Fault};
 use crate::names::{error_name, error_number};
+use std::net::SocketAddr;
 
 /// What a call should answer.
 pub(super) struct Expected {
@@ -22,19 +25,35 @@ pub(super) enum Effect {
     /// The result is a new descriptor; with or without `O_NONBLOCK`.
     Opens {
         nonblocking: bool,
-        accepted: bool,
-        datagram: bool,
+        /// None: it is no socket.
+        kind: Option<SocketKind>,
+        /// It is of `accept`: from this address, or from any.
+        accepted: Option<Option<SocketAddr>>,
     },
     /// The script's descriptor is gone.
     Closes(i64),
     /// `O_NONBLOCK` is now this.
     Blocks(Handle, bool),
-    /// The bytes read are these.
-    Reads(Vec<u8>),
+    /// The bytes read are these, or begin so.
+    Reads(Vec<u8>, Length),
+    /// They are the beginning of these.
+    Fills(Vec<u8>),
+    /// They are zeros, as all that scripts send is.
+    ReadsZeros,
+    /// What is written to a stream.
+    Writes(Offer),
+    /// A datagram is sent.
+    Sends(Vec<u8>),
     /// The option has this value.
     Value(OptionValue),
     /// Events: `poll`'s `revents`, or data and events of `epoll_wait`.
     Events(Vec<(Option<u64>, u32)>),
+}
+
+/// How long what is read has to be.
+pub(super) enum Length {
+    Exact,
+    Longer,
 }
 
 impl<W: World> Runner<'_, W> {
@@ -47,6 +66,11 @@ impl<W: World> Runner<'_, W> {
             effect,
         } = expected;
         let wrong = |problem: String| Err(Fault::mismatch(at, format!("{name} {problem}")));
+        if let Effect::Writes(offer) = &effect {
+            let taken = reply.result.unwrap_or(0);
+            self.written
+                .took(offer, usize::try_from(taken).unwrap_or(0));
+        }
         let value = match reply.result {
             // `= -1` without a name is any error.
             Err(number) if result.is_none_or(|result| result == -1) => {
@@ -72,8 +96,8 @@ impl<W: World> Runner<'_, W> {
         match effect {
             Effect::Opens {
                 nonblocking,
+                kind,
                 accepted,
-                datagram,
             } => {
                 let Ok(handle) = Handle::try_from(value) else {
                     return wrong(format!("returned {value}, which is no descriptor"));
@@ -83,13 +107,21 @@ impl<W: World> Runner<'_, W> {
                 };
                 self.handles.insert(script, handle);
                 self.nonblocking.insert(handle, nonblocking);
-                if datagram {
-                    self.datagram.insert(handle);
-                } else {
-                    self.datagram.remove(&handle);
-                }
-                if accepted {
+                match kind {
+                    Some(kind) => self.kinds.insert(handle, kind),
+                    None => self.kinds.remove(&handle),
+                };
+                let stream = self.written.open(handle);
+                if let Some(expected) = accepted {
                     self.subject = Some(handle);
+                    let peer = match reply.out {
+                        Out::Peer(peer) => Some(peer),
+                        _ => None,
+                    };
+                    if expected.is_some() && expected.map(on_wire) != peer.map(on_wire) {
+                        return wrong(format!("accepted {peer:?}, not {expected:?}"));
+                    }
+                    self.flows.accept(peer.map(on_wire), stream);
                 }
                 if nonblocking {
                     let call = Call::SetNonblocking(handle, true);
@@ -115,8 +147,25 @@ impl<W: World> Runner<'_, W> {
             return wrong(format!("returned {value}, not {result}"));
         }
         match (effect, reply.out) {
-            (Effect::Reads(text), Out::Bytes(bytes)) if !bytes.starts_with(&text) => {
+            (Effect::Reads(text, length), Out::Bytes(bytes)) => {
+                let is_long = bytes.len() > text.len() && matches!(length, Length::Exact);
+                match bytes.starts_with(&text) && !is_long {
+                    true => Ok(()),
+                    false => wrong(format!("read {:?}", String::from_utf8_lossy(&bytes))),
+                }
+            }
+            (Effect::Fills(data), Out::Bytes(bytes)) if !data.starts_with(&bytes) => {
                 wrong(format!("read {:?}", String::from_utf8_lossy(&bytes)))
+            }
+            (Effect::ReadsZeros, Out::Bytes(bytes)) => {
+                match bytes.iter().position(|byte| *byte != 0) {
+                    None => Ok(()),
+                    Some(at) => wrong(format!("read other bytes than were sent, from {at} on")),
+                }
+            }
+            (Effect::Sends(data), _) => {
+                self.written.datagram(data);
+                Ok(())
             }
             (Effect::Value(expected), Out::Value(found)) if !same(&expected, &found) => {
                 wrong(format!("answered {found:?}, not {expected:?}"))

@@ -2,7 +2,7 @@
 //!
 //! [`answers`]: super::answers
 
-use super::answers::{Effect, Expected};
+use super::answers::{Effect, Expected, Length};
 use super::arguments::{Arguments, address, field, mapped, number};
 use super::values::{bytes_of, epoll_event, form_of, message_vector, option_value, vector};
 use super::{Config, IpVersion, Pending, Runner, World};
@@ -28,6 +28,7 @@ impl<W: World> Runner<'_, W> {
             return Ok(());
         }
         let (call, effect) = self.prepare(&args)?;
+        let effect = self.note(&call, effect);
         let expected = Expected {
             at,
             name: spec.name.clone(),
@@ -38,7 +39,6 @@ impl<W: World> Runner<'_, W> {
             error: spec.error.clone(),
             effect,
         };
-        self.note(&call);
         let broken = |problem| Fault::mismatch(at, format!("{}: {problem}", spec.name));
         let Some(end_us) = end_us else {
             let reply = self.world.call(call).map_err(broken)?;
@@ -120,6 +120,11 @@ impl<W: World> Runner<'_, W> {
         self.handles.get(&script).copied().unwrap_or(-1)
     }
 
+    fn is_stream(&self, handle: Handle) -> bool {
+        let kind = self.kinds.get(&handle);
+        kind.is_none_or(|kind| *kind == SocketKind::Stream)
+    }
+
     fn bind_address(&self) -> SocketAddr {
         SocketAddr::new(
             as_socket(self.config, self.flows.local()),
@@ -132,30 +137,45 @@ impl<W: World> Runner<'_, W> {
         SocketAddr::new(ip, self.config.connect_port)
     }
 
-    /// What the packets that follow are about.
-    fn note(&mut self, call: &Call) {
+    /// What the packets that follow are about, and what they may have. The effect of the call, with
+    /// that of a write.
+    fn note(&mut self, call: &Call, effect: Effect) -> Effect {
         match call {
             Call::Listen(..) => self.flows.listen(self.config.bind_port),
-            Call::Connect(handle, Some(remote)) if self.datagram.contains(handle) => {
+            Call::Connect(handle, Some(remote)) if !self.is_stream(*handle) => {
                 self.flows.send_to(on_wire(*remote));
             }
             Call::Connect(handle, Some(remote)) => {
-                self.flows.connect(on_wire(*remote));
+                let stream = self.written.stream(*handle);
+                self.flows.connect(on_wire(*remote), stream);
                 self.subject = Some(*handle);
             }
-            Call::Write(handle, data, flags, to) => {
-                self.only_zeros &= data.iter().all(|byte| *byte == 0);
+            // It may connect anew, and then begins anew.
+            Call::Connect(handle, None) => {
+                self.written.open(*handle);
+            }
+            Call::Write(handle, data, _, to) if !self.is_stream(*handle) => {
                 if let Some(remote) = to {
-                    if flags & libc::MSG_FASTOPEN != 0 {
-                        self.flows.connect(on_wire(*remote));
-                        self.subject = Some(*handle);
-                    } else if self.datagram.contains(handle) {
-                        self.flows.send_to(on_wire(*remote));
-                    }
+                    self.flows.send_to(on_wire(*remote));
                 }
+                return match self.kinds.get(handle) {
+                    Some(SocketKind::Datagram) => Effect::Sends(data.clone()),
+                    _ => effect,
+                };
+            }
+            Call::Write(handle, data, flags, to) => {
+                if let Some(remote) = to
+                    && flags & libc::MSG_FASTOPEN != 0
+                {
+                    let stream = self.written.stream(*handle);
+                    self.flows.connect(on_wire(*remote), stream);
+                    self.subject = Some(*handle);
+                }
+                return Effect::Writes(self.written.offer(*handle, data));
             }
             _ => {}
         }
+        effect
     }
 
     fn prepare(&mut self, args: &Arguments<'_>) -> Result<(Call, Effect), Fault> {
@@ -170,10 +190,15 @@ impl<W: World> Runner<'_, W> {
             "listen" => Call::Listen(fd(0)?, args.int32(1)?),
             "accept" | "accept4" => {
                 let flags = if args.len() > 3 { args.int32(3)? } else { 0 };
+                // The default means any, and is never compared.
+                let peer = match args.expr(1)? {
+                    Expr::Struct(_) => args.address(1, self.remote_address())?,
+                    _ => None,
+                };
                 let effect = Effect::Opens {
                     nonblocking: flags & libc::SOCK_NONBLOCK != 0,
-                    accepted: true,
-                    datagram: false,
+                    kind: Some(SocketKind::Stream),
+                    accepted: Some(peer),
                 };
                 return Ok((Call::Accept(fd(0)?), effect));
             }
@@ -221,8 +246,8 @@ impl<W: World> Runner<'_, W> {
             "epoll_create" | "epoll_create1" => {
                 let effect = Effect::Opens {
                     nonblocking: false,
-                    accepted: false,
-                    datagram: false,
+                    kind: None,
+                    accepted: None,
                 };
                 return Ok((Call::EpollCreate, effect));
             }
@@ -261,28 +286,50 @@ impl<W: World> Runner<'_, W> {
         };
         let effect = Effect::Opens {
             nonblocking,
-            accepted: false,
-            datagram: kind != SocketKind::Stream,
+            kind: Some(kind),
+            accepted: None,
         };
         Ok((Call::Socket { is_v6, kind }, effect))
     }
 
     fn read(&self, args: &Arguments<'_>) -> Result<(Call, Effect), Fault> {
         let handle = self.handle(args.int(0)?);
-        let (bytes, flags) = match args.name {
-            "read" => (args.size(2)?, 0),
-            "readv" => (vector(args.expr(1)?, args.at)?.0, 0),
+        let (bytes, flags, data) = match args.name {
+            "read" => (args.size(2)?, 0, None),
+            "readv" => {
+                let (bytes, data) = vector(args.expr(1)?, args.at)?;
+                (bytes, 0, Some(data))
+            }
             "recvmsg" => {
                 let Expr::Struct(message) = args.expr(1)? else {
                     return Err(args.wrong("{msg_name(...)=..., msg_iov(1)=[{..., 1000}], ...}"));
                 };
-                (message_vector(args, message)?.0, args.int32(2)?)
+                let (bytes, data) = message_vector(args, message)?;
+                let flags = field(message, "msg_flags").map_or(Ok(0), |flags| {
+                    // Those that are answered, of which nothing is known.
+                    number(flags, args.at)
+                })?;
+                let name = field(message, "msg_name");
+                if flags != 0 || name.is_some_and(|name| *name != Expr::Ellipsis) {
+                    return Err(args.unsupported("msg_flags, or an address"));
+                }
+                (bytes, args.int32(2)?, Some(data))
             }
-            _ => (args.size(2)?, args.int32(3)?),
+            "recvfrom" if matches!(args.expr(4)?, Expr::Struct(_)) => {
+                return Err(args.unsupported("an address"));
+            }
+            _ => (args.size(2)?, args.int32(3)?, None),
         };
-        let effect = match args.expr(1)? {
-            Expr::Text(text) if args.name != "recvmsg" => Effect::Reads(bytes_of(text)),
-            _ => Effect::Nothing,
+        // Of a ping, a message's header is read too; of errors, what was sent.
+        let is_other = flags & (libc::MSG_ERRQUEUE | libc::MSG_TRUNC) != 0;
+        let effect = match (args.expr(1)?, data) {
+            _ if is_other || self.kinds.get(&handle) == Some(&SocketKind::Ping) => Effect::Nothing,
+            (_, Some(data)) => Effect::Fills(data),
+            (Expr::Text(text), None) => match text.strip_suffix("...") {
+                Some(start) => Effect::Reads(bytes_of(start), Length::Longer),
+                None => Effect::Reads(bytes_of(text), Length::Exact),
+            },
+            _ => Effect::ReadsZeros,
         };
         Ok((Call::Read(handle, bytes, flags), effect))
     }
@@ -377,6 +424,6 @@ fn as_socket(config: &Config, ip: IpAddr) -> IpAddr {
 }
 
 /// An address as packets have it.
-fn on_wire(address: SocketAddr) -> SocketAddr {
+pub(super) fn on_wire(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -48,6 +48,8 @@ pub struct Config {
     pub ts_ecr_scaled: bool,
     /// `--strict_segments`: packets are not put together and cut to fit what the script expects.
     pub strict_segments: bool,
+    /// `--strict_end`: what was sent by a script's end, and not asked for, is a fault.
+    pub strict_end: bool,
     /// Whether [`Outcome::trace`](crate::Outcome::trace) is wanted.
     pub trace: bool,
 }
@@ -67,6 +69,7 @@ impl Default for Config {
             ts_tick_us: 0,
             ts_ecr_scaled: false,
             strict_segments: false,
+            strict_end: false,
             trace: false,
         }
     }
@@ -152,6 +155,7 @@ impl Config {
             "tcp_ts_tick_usecs" => self.ts_tick_us = parsed(name, value, at)?,
             "tcp_ts_ecr_scaled" => self.ts_ecr_scaled = true,
             "strict_segments" => self.strict_segments = true,
+            "strict_end" => self.strict_end = true,
             _ if IGNORED.contains(&name) => {}
             _ => return Err(Fault::unsupported(at, format!("the option --{name}"))),
         }

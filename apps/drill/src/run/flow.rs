@@ -39,6 +39,8 @@ pub(super) struct Flow {
     stamps: HashMap<u32, u32>,
     /// The first pair of those: script's, wire's.
     first_stamp: Option<(u32, u32)>,
+    /// What the stack under test was given to send, by its number in `Written`.
+    pub(super) stream: Option<usize>,
 }
 
 /// Why an inbound segment cannot be translated.
@@ -69,6 +71,13 @@ impl Flow {
             Some((wire, _)) => wire,
             None => 0,
         }
+    }
+
+    /// Where in what was written a segment begins, by its number on the wire.
+    pub(super) fn position(&self, seq: u32, flags: u16) -> Option<u32> {
+        let first = self.local_isn?.0.wrapping_add(1);
+        let syn = u32::from(flags & flag::SYN != 0);
+        Some(seq.wrapping_add(syn).wrapping_sub(first))
     }
 
     /// A segment to the stack under test.
@@ -174,8 +183,8 @@ pub(super) struct Flows {
     current: Option<usize>,
     /// What comes next opens a new one: a socket listens.
     listening: bool,
-    /// Where a socket connects.
-    connecting: Option<SocketAddr>,
+    /// Where a socket connects, and what it writes to.
+    connecting: Option<(SocketAddr, usize)>,
     next_port: u16,
     local: IpAddr,
     remote: IpAddr,
@@ -229,6 +238,7 @@ impl Flows {
             fresh: true,
             stamps: HashMap::new(),
             first_stamp: None,
+            stream: None,
         });
         self.listening = false;
         let index = self.flows.len() - 1;
@@ -243,19 +253,32 @@ impl Flows {
     }
 
     /// A socket connects: its SYN will tell its port.
-    pub(super) fn connect(&mut self, remote: SocketAddr) {
-        self.connecting = Some(remote);
+    pub(super) fn connect(&mut self, remote: SocketAddr, stream: usize) {
+        self.connecting = Some((remote, stream));
+    }
+
+    /// A connection from this place was accepted, of the current one if that is not known.
+    pub(super) fn accept(&mut self, peer: Option<SocketAddr>, stream: usize) {
+        let is_of = |flow: &Flow| Some(flow.remote) == peer;
+        let new = |flow: &Flow| is_of(flow) && flow.stream.is_none();
+        let flows = &self.flows;
+        let found = flows.iter().rposition(new);
+        let found = found.or_else(|| flows.iter().rposition(is_of));
+        if let Some(index) = found.or(self.current) {
+            self.flows[index].stream = Some(stream);
+        }
     }
 
     /// Whose a SYN is that was seen: a new connection's, if it goes where a socket connects.
     pub(super) fn of_syn(&mut self, local: SocketAddr, remote: SocketAddr) -> Option<usize> {
         let known = self.of_seen(local, remote);
-        if known.is_some() || self.connecting != Some(remote) {
+        let connecting = self.connecting.filter(|(to, _)| *to == remote);
+        let (None, Some((_, stream))) = (known, connecting) else {
             return known;
-        }
+        };
         self.connecting = None;
         let index = self.add(local.port(), remote.port(), None);
-        self.flows[index].remote = remote;
+        (self.flows[index].remote, self.flows[index].stream) = (remote, Some(stream));
         Some(index)
     }
 

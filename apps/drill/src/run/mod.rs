@@ -11,17 +11,19 @@ mod config;
 mod flow;
 mod packets;
 mod values;
+mod written;
 
 pub use config::{Config, IpVersion};
 
-use crate::call::{Call, Handle, Reply};
+use crate::call::{Call, Handle, Reply, SocketKind};
 use crate::code::Variables;
 use crate::fault::{At, Fault, Kind};
 use crate::script::{Action, Event, Script, When};
 use answers::Expected;
 use flow::Flows;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
+use written::Written;
 
 /// A packet that the stack under test sent.
 #[derive(Clone, Debug)]
@@ -86,18 +88,18 @@ pub(crate) struct Runner<'a, W> {
     world: &'a mut W,
     config: &'a Config,
     flows: Flows,
-    /// Packets of flows that the script asks for later.
-    aside: VecDeque<(usize, packets::Sent)>,
+    /// Packets that the script asks for later.
+    aside: VecDeque<(packets::Whose, packets::Sent)>,
     /// The script's descriptors.
     handles: HashMap<i64, Handle>,
     /// Descriptors with `O_NONBLOCK`.
     nonblocking: HashMap<Handle, bool>,
-    /// Sockets of UDP and ping.
-    datagram: HashSet<Handle>,
+    /// What sockets are.
+    kinds: HashMap<Handle, SocketKind>,
     /// Whose `TCP_INFO` code reads.
     subject: Option<Handle>,
-    /// The stack was given only zeros to send.
-    only_zeros: bool,
+    /// What the stack was given to send.
+    written: Written,
     pending: Option<Pending>,
     variables: Variables,
     trace: Vec<String>,
@@ -120,9 +122,9 @@ impl<'a, W: World> Runner<'a, W> {
             aside: VecDeque::new(),
             handles: HashMap::new(),
             nonblocking: HashMap::new(),
-            datagram: HashSet::new(),
+            kinds: HashMap::new(),
             subject: None,
-            only_zeros: true,
+            written: Written::default(),
             pending: None,
             variables: Variables::default(),
             trace: Vec::new(),
@@ -172,7 +174,11 @@ impl<'a, W: World> Runner<'a, W> {
             self.event(event)?;
             *done += 1;
         }
-        self.finish_pending()
+        self.finish_pending()?;
+        match script.events.last() {
+            Some(last) if self.config.strict_end => self.nothing_left(last.at),
+            _ => Ok(()),
+        }
     }
 
     fn event(&mut self, event: &Event) -> Result<(), Fault> {
@@ -264,12 +270,20 @@ impl<'a, W: World> Runner<'a, W> {
         (at_us - self.start_us + self.first_us) as f64 / 1e6
     }
 
-    /// Checks when something happened.
-    fn check_time(&self, event: &Event, from: i64, to: i64, at_us: i64) -> Result<(), Fault> {
+    /// Checks when something happened, from its first packet to its last.
+    fn check_time(
+        &self,
+        event: &Event,
+        from: i64,
+        to: i64,
+        (first_us, last_us): (i64, i64),
+    ) -> Result<(), Fault> {
         let slack = self.tolerance_us(from);
-        if event.when == When::Any || (from - slack..=to + slack).contains(&at_us) {
+        let is_early = first_us < from - slack;
+        if event.when == When::Any || !is_early && last_us <= to + slack {
             return Ok(());
         }
+        let at_us = if is_early { first_us } else { last_us };
         let expected = if from == to {
             format!("at {:.6} s", self.script_seconds(from))
         } else {

@@ -3,7 +3,7 @@
 use super::{Arrival, GRACE_US, Runner, World};
 use crate::fault::{At, Fault};
 use crate::packet::build::{self, About};
-use crate::packet::{Layer4, Seen, check, flag, read};
+use crate::packet::{Layer4, Seen, Segment, TcpOption, check, flag, read};
 use crate::script::{Body, Event, PacketSpec, Quoted, TcpSpec, When};
 
 /// A packet that was sent, as numbers of the wire.
@@ -11,6 +11,15 @@ use crate::script::{Body, Event, PacketSpec, Quoted, TcpSpec, When};
 pub(super) struct Sent {
     at_us: i64,
     seen: Seen,
+}
+
+/// Whose a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Whose {
+    Flow(usize),
+    Icmp,
+    /// Of no connection that the script has.
+    Nobody,
 }
 
 impl<W: World> Runner<'_, W> {
@@ -45,7 +54,8 @@ impl<W: World> Runner<'_, W> {
                 let flow = self.flows.get(index);
                 let seq = match message.quoted {
                     Quoted::Tcp(seq, _) => flow.to_wire(seq),
-                    _ => 0,
+                    Quoted::Nothing => flow.to_wire(0),
+                    Quoted::Udp(_) | Quoted::Raw(_) => 0,
                 };
                 let about = About {
                     local: flow.local,
@@ -74,6 +84,12 @@ impl<W: World> Runner<'_, W> {
         to: i64,
     ) -> Result<(), Fault> {
         let until = to + self.tolerance_us(from) + GRACE_US;
+        if let Body::Icmp(message) = &spec.body
+            && matches!(message.quoted, Quoted::Tcp(..))
+        {
+            let problem = "a quoted segment in a message of the stack under test";
+            return Err(Fault::unsupported(message.at, problem));
+        }
         let (flow, mut sent) = match &spec.body {
             // A SYN tells whose it is, for its port is the stack's choice.
             Body::Tcp(tcp) if tcp.flags & (flag::SYN | flag::ACK) == flag::SYN => {
@@ -81,56 +97,124 @@ impl<W: World> Runner<'_, W> {
                 self.flows.name(index, spec.ports);
                 (Some(index), sent)
             }
-            Body::Icmp(_) => (None, self.next_of(event, spec, None, until)?),
+            Body::Icmp(_) => (None, self.next_of(event, Whose::Icmp, until)?),
             _ => {
                 let flow = self.flows.of_outbound(spec.ports);
-                (flow, self.next_of(event, spec, flow, until)?)
+                let whose = flow.map_or(Whose::Nobody, Whose::Flow);
+                (flow, self.next_of(event, whose, until)?)
             }
         };
-        // Fields that belong to all of it are checked with its first packet, time with the last.
-        let at_us = self.fit(event, spec, flow, until, &mut sent)?;
-        if let (Some(index), Body::Tcp(tcp), Layer4::Tcp(segment)) =
-            (flow, &spec.body, &mut sent.seen.layer4)
-        {
-            self.flows.get_mut(index).outbound(tcp, segment);
-        }
+        // Fields that belong to all of it are checked with its first packet.
+        let (first_us, last_us) = self.fit(event, spec, flow, until, &mut sent)?;
+        let is_written = match (flow, &spec.body, &mut sent.seen.layer4) {
+            (Some(index), Body::Tcp(tcp), Layer4::Tcp(segment)) => {
+                let seq = segment.seq;
+                let flow = self.flows.get_mut(index);
+                flow.outbound(tcp, segment);
+                let place = flow.stream.zip(flow.position(seq, segment.flags));
+                segment.payload.is_empty()
+                    || place
+                        .is_some_and(|(stream, at)| self.written.has(stream, at, &segment.payload))
+            }
+            (_, Body::Udp(_), Layer4::Udp(_, _, payload)) => self.written.take_datagram(payload),
+            _ => true,
+        };
         let slack = match self.config.ts_tick_us {
             0 => None,
             tick => Some((self.tolerance_us(self.start_us) / i64::from(tick)) as u32),
         };
         let mut wrong = check::differences(spec, &sent.seen, slack);
-        if self.only_zeros && !payload(&sent.seen).iter().all(|byte| *byte == 0) {
+        if let (Body::Icmp(message), Layer4::Icmp(_, _, _, payload)) =
+            (&spec.body, &sent.seen.layer4)
+            && let Quoted::Udp(bytes) = message.quoted
+        {
+            let index = self.flows.of_icmp();
+            let flow = self.flows.get(index);
+            if !check::quotes_datagram(payload, flow.remote, flow.local, bytes) {
+                wrong.push(format!(
+                    "what is quoted is no datagram of {bytes} bytes from there"
+                ));
+            }
+        }
+        if !is_written {
             wrong.push("the payload is not what was written".into());
         }
         if !wrong.is_empty() {
             let problem = format!("{}; sent was {}", wrong.join(", "), sent.seen);
             return Err(Fault::mismatch(event.at, problem));
         }
-        self.check_time(event, from, to, at_us)?;
-        self.last_us = self.last_us.max(at_us);
+        self.check_time(event, from, to, (first_us, last_us))?;
+        self.last_us = self.last_us.max(last_us);
         Ok(())
+    }
+
+    /// At the end of a script: what was sent by then was asked for.
+    pub(super) fn nothing_left(&mut self, at: At) -> Result<(), Fault> {
+        let now = self.world.now_us();
+        while let Some(arrival) = self.world.next_packet(now) {
+            let at_us = arrival.at_us;
+            if let Some(seen) = self.taken_apart(at, &arrival)? {
+                self.trace_sent(at_us, &seen);
+                let sent = Sent { at_us, seen };
+                let whose = self.whose(&sent);
+                self.aside.push_back((whose, sent));
+            }
+        }
+        let Some((_, sent)) = self.aside.pop_front() else {
+            return Ok(());
+        };
+        let (at_s, shown) = (self.script_seconds(sent.at_us), self.shown(&sent.seen));
+        let problem =
+            format!("at the end: {shown} was sent at {at_s:.6} s, and nobody expected it");
+        Err(Fault::mismatch(at, problem))
     }
 
     /// The next packet of a connection that opens, or of the current one.
     fn next_syn(&mut self, event: &Event, until: i64) -> Result<(usize, Sent), Fault> {
-        let aside = self.aside.iter().position(|(_, sent)| is_syn(sent));
-        if let Some(aside) = aside.and_then(|at| self.aside.remove(at)) {
-            return Ok(aside);
+        for at in 0..self.aside.len() {
+            let (whose, sent) = &self.aside[at];
+            let index = match whose {
+                _ if !is_syn(sent) => None,
+                Whose::Flow(index) => Some(*index),
+                _ => {
+                    let (local, remote) = sent.seen.ends();
+                    self.flows.of_syn(local, remote)
+                }
+            };
+            if let Some(index) = index
+                && let Some((_, sent)) = self.aside.remove(at)
+            {
+                return Ok((index, sent));
+            }
         }
         loop {
             let sent = self.next_sent(event, until)?;
             let (local, remote) = sent.seen.ends();
-            if is_syn(&sent) {
-                if let Some(index) = self.flows.of_syn(local, remote) {
-                    return Ok((index, sent));
-                }
-            } else if let Some(index) = self.flows.of_seen(local, remote) {
-                // What the current connection sends instead of its SYN is the fault to show.
-                if self.flows.waits_for_syn_of(index) {
-                    return Ok((index, sent));
-                }
-                self.aside.push_back((index, sent));
+            if is_syn(&sent)
+                && let Some(index) = self.flows.of_syn(local, remote)
+            {
+                return Ok((index, sent));
             }
+            let whose = self.whose(&sent);
+            // What the current connection sends instead of its SYN is the fault to show.
+            if let Whose::Flow(index) = whose
+                && !is_syn(&sent)
+                && self.flows.waits_for_syn_of(index)
+            {
+                return Ok((index, sent));
+            }
+            self.aside.push_back((whose, sent));
+        }
+    }
+
+    fn whose(&mut self, sent: &Sent) -> Whose {
+        let (local, remote) = sent.seen.ends();
+        match sent.seen.layer4 {
+            Layer4::Icmp(..) => Whose::Icmp,
+            _ => match self.flows.of_seen(local, remote) {
+                Some(index) => Whose::Flow(index),
+                None => Whose::Nobody,
+            },
         }
     }
 
@@ -152,6 +236,13 @@ impl<W: World> Runner<'_, W> {
         if !self.config.trace {
             return;
         }
+        let shown = self.shown(seen);
+        let line = format!("{:.6} > {shown}", self.script_seconds(at_us));
+        self.trace.push(line);
+    }
+
+    /// A packet in the script's numbers, as far as they are known.
+    fn shown(&mut self, seen: &Seen) -> Seen {
         let (local, remote) = seen.ends();
         let mut shown = seen.clone();
         if let (Some(index), Layer4::Tcp(segment)) =
@@ -159,42 +250,23 @@ impl<W: World> Runner<'_, W> {
         {
             *segment = self.flows.get(index).shown(segment);
         }
-        let line = format!("{:.6} > {shown}", self.script_seconds(at_us));
-        self.trace.push(line);
+        shown
     }
 
-    /// The next packet of a connection; ICMP messages for `None`. Others are put aside.
-    fn next_of(
-        &mut self,
-        event: &Event,
-        spec: &PacketSpec,
-        flow: Option<usize>,
-        until: i64,
-    ) -> Result<Sent, Fault> {
-        let aside = self
-            .aside
-            .iter()
-            .position(|(index, _)| Some(*index) == flow);
+    /// The next packet of a connection, or the next ICMP message. Others are put aside.
+    fn next_of(&mut self, event: &Event, wanted: Whose, until: i64) -> Result<Sent, Fault> {
+        let is_wanted = |whose: Whose| whose == wanted && whose != Whose::Nobody;
+        let aside = self.aside.iter().position(|(whose, _)| is_wanted(*whose));
         if let Some((_, sent)) = aside.and_then(|at| self.aside.remove(at)) {
             return Ok(sent);
         }
         loop {
             let sent = self.next_sent(event, until)?;
-            let (local, remote) = sent.seen.ends();
-            let icmp = matches!(sent.seen.layer4, Layer4::Icmp(..));
-            if icmp {
-                // Of the router's and of the neighbours' protocol the script does not speak.
-                if matches!(spec.body, Body::Icmp(_)) {
-                    return Ok(sent);
-                }
-                continue;
+            let whose = self.whose(&sent);
+            if is_wanted(whose) {
+                return Ok(sent);
             }
-            let whose = self.flows.of_seen(local, remote);
-            match whose {
-                Some(_) if whose == flow => return Ok(sent),
-                Some(index) => self.aside.push_back((index, sent)),
-                None => {}
-            }
+            self.aside.push_back((whose, sent));
         }
     }
 
@@ -225,7 +297,7 @@ impl<W: World> Runner<'_, W> {
     }
 
     /// Makes the payload as long as the script expects: adds the packets behind, or cuts, which
-    /// leaves the rest for later. Returns when the last of it was sent.
+    /// leaves the rest for later. Returns when the first and the last of it were sent.
     ///
     /// How a stack divides what it sends at once between frames larger than the segment size is its
     /// own affair; `--strict_segments` is for scripts about that.
@@ -236,30 +308,29 @@ impl<W: World> Runner<'_, W> {
         flow: Option<usize>,
         until: i64,
         sent: &mut Sent,
-    ) -> Result<i64, Fault> {
-        let mut at_us = sent.at_us;
+    ) -> Result<(i64, i64), Fault> {
+        let (first_us, mut last_us) = (sent.at_us, sent.at_us);
         let (Body::Tcp(tcp), Some(index)) = (&spec.body, flow) else {
-            return Ok(at_us);
+            return Ok((first_us, last_us));
         };
-        if self.config.strict_segments {
-            return Ok(at_us);
-        }
         let wanted = tcp.payload_bytes as usize;
-        if wanted == 0 {
-            return Ok(at_us);
+        if self.config.strict_segments || wanted == 0 {
+            return Ok((first_us, last_us));
         }
+        let whose = Whose::Flow(index);
         let mut are_several = false;
         while bytes(sent).is_some_and(|bytes| (1..wanted).contains(&bytes)) {
-            let more = match self.next_of(event, spec, flow, until) {
+            let more = match self.next_of(event, whose, until) {
                 Ok(more) => more,
                 // What came is what the message should show.
                 Err(_) => break,
             };
-            at_us = at_us.max(more.at_us);
+            let at_us = more.at_us;
             if let Err(other) = join(sent, more) {
-                self.aside.push_front((index, *other));
+                self.aside.push_front((whose, *other));
                 break;
             }
+            last_us = last_us.max(at_us);
             are_several = true;
         }
         // Linux has PSH in every frame of several segments, so that receivers pass it on at once;
@@ -270,17 +341,9 @@ impl<W: World> Runner<'_, W> {
             segment.flags |= tcp.flags & flag::PSH;
         }
         if let Some(rest) = cut(sent, tcp, wanted) {
-            self.aside.push_front((index, rest));
+            self.aside.push_front((whose, rest));
         }
-        Ok(at_us)
-    }
-}
-
-fn payload(seen: &Seen) -> &[u8] {
-    match &seen.layer4 {
-        Layer4::Tcp(segment) => &segment.payload,
-        Layer4::Udp(_, _, payload) => payload,
-        Layer4::Icmp(..) => &[],
+        Ok((first_us, last_us))
     }
 }
 
@@ -297,33 +360,48 @@ fn is_syn(sent: &Sent) -> bool {
     matches!(&sent.seen.layer4, Layer4::Tcp(segment) if segment.flags & flag::SYN != 0)
 }
 
-/// Appends a segment that follows without a gap; gives it back if it does not.
+/// Appends a segment that follows without a gap, and differs in nothing that all of one write's
+/// have alike; gives it back otherwise.
 fn join(sent: &mut Sent, more: Sent) -> Result<(), Box<Sent>> {
-    let Layer4::Tcp(segment) = &mut sent.seen.layer4 else {
-        return Err(Box::new(more));
-    };
-    let end = segment.seq.wrapping_add(segment.payload.len() as u32);
-    match more.seen.layer4 {
-        Layer4::Tcp(behind) if behind.seq == end && !behind.payload.is_empty() => {
-            // The last one says whether that was all; what else one has, all have.
-            let ends = flag::PSH | flag::FIN;
-            segment.flags = segment.flags & !ends | behind.flags;
+    let of_ip = |seen: &Seen| (seen.tos, seen.ttl, seen.flow_label);
+    let is_alike = of_ip(&sent.seen) == of_ip(&more.seen);
+    match (&mut sent.seen.layer4, &more.seen.layer4) {
+        (Layer4::Tcp(segment), Layer4::Tcp(behind)) if is_alike && follows(segment, behind) => {
+            // The last one says whether that was all.
+            segment.flags = (segment.flags & !ENDS) | behind.flags;
             segment.payload.extend(&behind.payload);
             (segment.ack, segment.window) = (behind.ack, behind.window);
-            segment.options = behind.options;
+            segment.options.clone_from(&behind.options);
             Ok(())
         }
-        layer4 => {
-            let seen = Seen {
-                layer4,
-                ..more.seen
-            };
-            Err(Box::new(Sent {
-                at_us: more.at_us,
-                seen,
-            }))
-        }
+        _ => Err(Box::new(more)),
     }
+}
+
+/// Flags that only the last segment of several has.
+const ENDS: u16 = flag::PSH | flag::FIN;
+
+/// Whether a segment goes on where another ends: with the same flags, but for those of an end and
+/// CWR, which the first has (RFC 3168 6.1.2), with the same urgent data, and with time stamps if
+/// that has some.
+fn follows(segment: &Segment, behind: &Segment) -> bool {
+    let len = segment.payload.len() as u32;
+    let flags = (segment.flags ^ behind.flags) & !(ENDS | flag::CWR);
+    let urgent = |of: &Segment| (of.flags & flag::URG != 0).then(|| urgent_end(of));
+    let has_stamps = |of: &Segment| {
+        let mut options = of.options.iter();
+        options.any(|option| matches!(option, TcpOption::Timestamps(..)))
+    };
+    behind.seq == segment.seq.wrapping_add(len)
+        && !behind.payload.is_empty()
+        && flags == 0
+        && urgent(segment) == urgent(behind)
+        && has_stamps(segment) == has_stamps(behind)
+}
+
+/// The number that an urgent pointer points to.
+fn urgent_end(segment: &Segment) -> u32 {
+    segment.seq.wrapping_add(segment.urgent.into())
 }
 
 /// Cuts a segment behind so many bytes and returns the rest, which has PSH and FIN, as a network

@@ -19,6 +19,14 @@ pub(super) type Answer = Result<Reply, i32>;
 /// How many may be open before their handshake is over.
 const FAST_OPEN: (i32, i32) = (libc::IPPROTO_TCP, libc::TCP_FASTOPEN);
 
+/// Flags of calls that read and write, as far as they are done; who makes calls sees to
+/// `MSG_DONTWAIT`, and signals there are none.
+const READ_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_PEEK | libc::MSG_OOB;
+const WRITE_FLAGS: i32 =
+    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_MORE | libc::MSG_OOB | libc::MSG_FASTOPEN;
+/// Those of datagrams.
+const DATAGRAM_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
 /// What a handle stands for.
 pub(super) enum Socket {
     Stream(Stream),
@@ -319,6 +327,7 @@ impl OwnStack {
 
     fn read(&mut self, now_ns: u64, handle: Handle, bytes: usize, flags: i32) -> Answer {
         let mut buffer = vec![0; bytes];
+        self.check_flags(handle, flags, READ_FLAGS)?;
         if let Some(Socket::Datagram(_)) = self.sockets.get(&handle) {
             match self.take_error(now_ns, handle)? {
                 0 => {}
@@ -378,6 +387,7 @@ impl OwnStack {
         flags: i32,
         to: Option<SocketAddr>,
     ) -> Answer {
+        self.check_flags(handle, flags, WRITE_FLAGS)?;
         if let Some(Socket::Datagram(_)) = self.sockets.get(&handle) {
             let id = self.bound(now_ns, handle)?;
             let mut io = self.stack.io(now_ns, &mut self.out);
@@ -419,6 +429,18 @@ impl OwnStack {
                 false => Err(number_of(error)),
                 true => Err(libc::EPIPE),
             },
+        }
+    }
+
+    /// Flags that are not done are refused, not passed over.
+    fn check_flags(&self, handle: Handle, flags: i32, of_streams: i32) -> Result<(), i32> {
+        let done = match self.sockets.get(&handle) {
+            Some(Socket::Datagram(_)) => DATAGRAM_FLAGS,
+            _ => of_streams,
+        };
+        match flags & !done {
+            0 => Ok(()),
+            _ => Err(libc::EOPNOTSUPP),
         }
     }
 

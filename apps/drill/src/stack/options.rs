@@ -37,18 +37,16 @@ impl OwnStack {
             if let Some((_, usual)) = ip {
                 return self.set_ip_of_datagram(now_ns, handle, option, value, usual);
             }
-            // Datagrams have no others that change anything in a script's short life.
-            return match option {
-                (SOL_SOCKET, _) => Ok(Reply::ok(0)),
-                _ => Err(libc::ENOPROTOOPT),
+            return match is_idle(option) {
+                true => Ok(Reply::ok(0)),
+                false => Err(libc::ENOPROTOOPT),
             };
         };
         let mut number = match value {
             OptionValue::Int(number) => *number,
-            OptionValue::Linger(on, seconds) => {
-                // Only the reset of a linger of no time means something without blocking.
-                i32::from(*on && *seconds == 0)
-            }
+            // A close that waits would block.
+            OptionValue::Linger(true, 1..) => return Err(libc::ENOPROTOOPT),
+            OptionValue::Linger(on, _) => i32::from(*on),
             OptionValue::Bytes(name) if option == (IPPROTO_TCP, libc::TCP_CONGESTION) => {
                 let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
                 let algorithm = Algorithm::from_name(&String::from_utf8_lossy(name));
@@ -74,7 +72,15 @@ impl OwnStack {
                 let settings = self.stack.settings();
                 (settings.receive_bytes, settings.receive_bytes_max) = (bytes, bytes);
             }
-            (SOL_SOCKET, _) => {}
+            (
+                SOL_SOCKET,
+                libc::SO_SNDBUF
+                | libc::SO_KEEPALIVE
+                | libc::SO_LINGER
+                | libc::SO_OOBINLINE
+                | libc::SO_MAX_PACING_RATE,
+            ) => {}
+            _ if is_idle(option) => {}
             _ if let Some((field, usual)) = ip => {
                 number = ip::checked(option, number, usual)?;
                 if field == Field::Class {
@@ -222,6 +228,12 @@ impl OwnStack {
             _ => Err(libc::ENOPROTOOPT),
         }
     }
+}
+
+/// Whether an option changes nothing here by its nature: ports are free when a script begins, and
+/// no queue has priorities.
+fn is_idle(option: (i32, i32)) -> bool {
+    matches!(option, (SOL_SOCKET, libc::SO_REUSEADDR | libc::SO_PRIORITY))
 }
 
 fn int(value: i32) -> Reply {

@@ -30,6 +30,10 @@ pub(super) struct Little {
     rto_ns: u64,
     /// At most so many bytes are taken from one write.
     pub(super) room: usize,
+    /// Times to live of the segments to come, in turn.
+    pub(super) ttls: VecDeque<u8>,
+    /// What it sends, and what is read, has other bytes than what was written and received.
+    pub(super) garbles: bool,
     /// Each segment has a wrong checksum.
     pub(super) corrupts: bool,
     pub(super) settings: Vec<(String, String)>,
@@ -66,13 +70,27 @@ impl Little {
             } else {
                 Vec::new()
             },
-            payload: payload.to_vec(),
+            payload: self.garbled(payload),
         };
-        let mut packet = build::segment(&IpSpec::default(), local, remote, &segment);
+        let ip = IpSpec {
+            ttl: self.ttls.pop_front(),
+            ..IpSpec::default()
+        };
+        let mut packet = build::segment(&ip, local, remote, &segment);
         if self.corrupts {
             packet[36] ^= 1;
         }
         self.out.push_back(packet);
+    }
+
+    fn garbled(&self, bytes: &[u8]) -> Vec<u8> {
+        let mut bytes = bytes.to_vec();
+        if self.garbles
+            && let Some(last) = bytes.last_mut()
+        {
+            *last ^= 1;
+        }
+        bytes
     }
 
     fn transmit(&mut self, now_ns: u64) {
@@ -208,7 +226,7 @@ impl Endpoint for Little {
                 }
                 let bytes = (*bytes).min(self.received.len());
                 let data: Vec<u8> = self.received.drain(..bytes).collect();
-                Reply::with(bytes as i64, Out::Bytes(data))
+                Reply::with(bytes as i64, Out::Bytes(self.garbled(&data)))
             }
             Call::Write(_, data, _, _) => self.write(now_ns, data),
             Call::Poll(handles, _) => {

@@ -253,6 +253,7 @@ fn connections_to_one_host_have_different_ports_until_there_are_none() {
         io.connect(Some(same.0), same.1),
         Err(ConnectError::NoPort(_))
     ));
+    assert_eq!(pair.ends[0].stack.stats().no_port, 2);
 }
 
 #[test]

@@ -129,9 +129,82 @@ fn must_44_and_45_ip_chooses_the_source_once() {
     let now_ns = pair.now_ns;
     let local = pair.ends[0].io(now_ns).addresses(id).unwrap().0;
     assert_eq!(local, (ip(0), all[0].ports.0).into());
+    drop(all);
     // MUST-43: one that is not ours is refused.
     let other = Some(Pair::at(1, false, 0));
     assert!(pair.ends[0].io(now_ns).connect(other, remote).is_err());
+}
+
+/// MUST-45: another choice of IP's is for connections to come.
+#[test]
+fn must_45_what_ip_would_choose_later_changes_no_source() {
+    let mut pair = Pair::new();
+    let all = tap(&mut pair);
+    let mut lose = std::mem::replace(&mut pair.loses, Box::new(|_| false));
+    pair.loses = Box::new(move |frame| {
+        lose(frame);
+        seen(frame).is_some()
+    });
+    let (remote, other) = (Pair::at(1, false, 80), [192, 0, 2, 9]);
+    let now_ns = pair.now_ns;
+    let id = pair.ends[0].io(now_ns).connect(None, remote).unwrap();
+    pair.pass(2 * S);
+    // A second address, before the one that is there.
+    let Station { stack, out, .. } = &mut pair.ends[0];
+    let host = stack.host();
+    let lan = host.interface_of(0).unwrap();
+    let mut interface = host.interface(lan).unwrap().clone();
+    interface.addresses.insert(0, (other.into(), 24));
+    host.change_interface(lan, interface, now_ns, out).unwrap();
+    // It is looked for on the network first.
+    pair.pass(10 * S);
+    let now_ns = pair.now_ns;
+    let new = pair.ends[0].io(now_ns).connect(None, remote).unwrap();
+    pair.pass(20 * S);
+    let now_ns = pair.now_ns;
+    let mut io = pair.ends[0].io(now_ns);
+    let sources = [id, new].map(|id| io.addresses(id).unwrap().0);
+    assert_eq!(
+        sources.map(|local| local.ip()),
+        [ip(0), other].map(IpAddr::from)
+    );
+    // On the wire as well, after the change too.
+    let all = all.lock().unwrap();
+    for (local, least) in sources.iter().zip([4, 3]) {
+        let of_it = all.iter().filter(|syn| syn.ports.0 == local.port());
+        let of_it: Vec<_> = of_it.map(|syn| IpAddr::from(syn.src)).collect();
+        assert!(of_it.len() >= least && of_it.iter().all(|src| *src == local.ip()));
+    }
+}
+
+/// RFC 6864 4.1: what is never cut needs none.
+#[test]
+fn may_4_segments_have_no_identification_of_ip() {
+    let (mut pair, listener) = listening();
+    let (client, server) = pair.open(listener, false, 80);
+    let all = Arc::new(Mutex::new(Vec::new()));
+    let (into, mut lost) = (all.clone(), false);
+    pair.loses = Box::new(move |frame| {
+        let Some(segment) = seen(frame) else {
+            return false;
+        };
+        let word = |at: usize| u16::from_be_bytes([frame[at], frame[at + 1]]);
+        into.lock()
+            .unwrap()
+            .push((segment.segment.seq, word(18), word(20)));
+        // The first with data.
+        segment.segment.len > 0 && !std::mem::replace(&mut lost, true)
+    });
+    let now_ns = pair.now_ns;
+    pair.ends[0].io(now_ns).write(client, &[1; 20_000]).unwrap();
+    pair.pass(S);
+    let now_ns = pair.now_ns;
+    assert_eq!(pair.ends[1].io(now_ns).readable(server), 20_000);
+    assert_eq!(pair.ends[0].stack.tcp_stats().retransmitted, 1);
+    let dont_fragment = 0x4000;
+    let all = all.lock().unwrap();
+    assert_eq!(all.iter().filter(|one| one.0 == all[0].0).count(), 2);
+    assert!(all.iter().all(|one| (one.1, one.2) == (0, dont_fragment)));
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! TCP Fast Open between two stacks (RFC 7413), and what connections to a host share (RFC 9040).
 
+use linerate_wire::tcp::flag;
+
+use super::forge::tap;
 use super::*;
 use crate::tcp::config::FastOpenMode;
 
@@ -107,6 +110,44 @@ fn fast_open_is_off_unless_asked_for() {
         close(&mut pair, client, server);
     }
     assert_eq!(pair.ends[1].stack.tcp_stats().fast_open_cookies_given, 0);
+}
+
+/// RFC 7413 2: a server that has it no more ignores the option: no cookie is given, and what the
+/// SYN has is not taken.
+#[test]
+fn rfc_7413_2_a_server_without_it_ignores_the_option() {
+    let (mut pair, listener) = pair(16);
+    get_cookie(&mut pair, listener, false);
+    pair.ends[1].stack.settings().fast_open.server = false;
+    let before = *pair.ends[1].stack.tcp_stats();
+    let (client, taken) = open(&mut pair, false);
+    assert_eq!(taken, DATA.len());
+    let all = tap(&mut pair);
+    pair.round();
+    let now_ns = pair.now_ns;
+    assert!(pair.ends[1].io(now_ns).accept(listener).is_none());
+    pair.round();
+    let answer = {
+        let all = all.lock().unwrap();
+        assert_eq!((all.len(), all[0].segment.len), (2, DATA.len() as u32));
+        all[1].clone()
+    };
+    let syn = all.lock().unwrap()[0].clone();
+    assert!(answer.has(flag::SYN | flag::ACK));
+    assert_eq!(answer.segment.ack, syn.segment.seq.wrapping_add(1));
+    assert!(syn.syn.fast_open.is_some() && answer.syn.fast_open.is_none());
+    // The data comes behind the handshake.
+    pair.calm();
+    let now_ns = pair.now_ns;
+    let (server, _) = pair.ends[1].io(now_ns).accept(listener).unwrap();
+    assert_eq!(read(&mut pair, 1, server), DATA);
+    let after = pair.ends[1].stack.tcp_stats();
+    assert_eq!(
+        (after.fast_open_passive, after.fast_open_cookies_given),
+        (before.fast_open_passive, before.fast_open_cookies_given)
+    );
+    assert_eq!(pair.ends[0].stack.tcp_stats().fast_open_active_refused, 1);
+    close(&mut pair, client, server);
 }
 
 /// RFC 7413 4.2.2: what a server does not acknowledge is sent again at once.

@@ -221,6 +221,14 @@ fn a_full_stack_refuses_and_recovers() {
     pair.calm();
     let now_ns = pair.now_ns;
     assert!(pair.ends[1].io(now_ns).accept(listener).is_none());
+    // Counted: the SYN, or the ACK of its cookie, and one of our own.
+    let counted = pair.ends[1].stack.stats().no_room;
+    assert!(counted > 0);
+    let ours = pair.ends[1]
+        .io(now_ns)
+        .connect(None, Pair::at(0, false, 80));
+    assert!(matches!(ours, Err(ConnectError::NoRoom)));
+    assert_eq!(pair.ends[1].stack.stats().no_room, counted + 1);
     let (client, server) = opened.pop().unwrap();
     pair.ends[0].io(now_ns).abort(client);
     pair.ends[1].io(now_ns).close(server);

@@ -8,6 +8,7 @@ use super::forge::{self, Seen, seen};
 use super::hostile::{SERVER, is_home, plain};
 use super::*;
 use crate::tcp::segment::{Header, Sacks, SynOptions};
+use crate::tcp::send_buffer::CHUNK_BYTES;
 
 /// A peer by hand, with the address of the first end.
 struct Peer {
@@ -139,7 +140,7 @@ fn sockstress_windows_that_stay_closed_hold_bounded_memory_and_give_it_back() {
         ..plain()
     };
     let (mut pair, listener) = acquainted(&config);
-    let mut peers = Vec::new();
+    let (mut peers, mut written) = (Vec::new(), 0);
     for port in 0..100 {
         let (mut peer, server) = Peer::open(&mut pair, listener, 2000 + port, 1460);
         peer.window = 0;
@@ -149,11 +150,12 @@ fn sockstress_windows_that_stay_closed_hold_bounded_memory_and_give_it_back() {
         let now_ns = pair.now_ns;
         let mut io = pair.ends[1].io(now_ns);
         // As much as is taken; the stack may be out of room.
-        let _ = io.write(server, &[7; 100_000]);
+        written += io.write(server, &[7; 100_000]).unwrap_or(0);
         peers.push((peer, server));
     }
     let chunks = &pair.ends[1].stack.shared.chunks;
     assert!(chunks.in_use() <= chunks.count());
+    assert!(written > 0 && written <= 256 * CHUNK_BYTES, "{written}");
     // Their user has had enough, and they go on to say that their windows are closed.
     let now_ns = pair.now_ns;
     for (_, server) in &peers {

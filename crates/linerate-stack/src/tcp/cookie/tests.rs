@@ -36,7 +36,7 @@ fn round_trip<const K: usize, T: Tuple<K>>(tuple: &T, isn: u32, offer: &Offer) -
 
 /// All that was offered comes back, but for the MSS, of which the class does.
 #[test]
-fn rfc_4987_3_6_a_cookie_tells_what_was_offered() {
+fn rfc_4987_3_6_a_cookie_of_a_syn_tells_what_was_offered() {
     fn check<const K: usize, T: Tuple<K>>(tuple: T) {
         let classes = T::MSS_CLASSES;
         let sizes = (0..=100).chain(classes.iter().flat_map(|&c| c - 1..=c + 1));

@@ -168,6 +168,16 @@ fn rfc_5961_4_2_a_syn_is_challenged_in_each_state() {
         let out = script.segment(SYN, seq + 5, 0, 0);
         assert_eq!((out.len(), out[0].segment.flags, out[0].ack), (1, ACK, seq));
         assert!(script.segment(SYN, seq + 6, 0, 0).is_empty());
+        // Whatever its number.
+        for far in [seq.wrapping_sub(70_000), seq + 1_000_000] {
+            script.now_ns += 600 * MS;
+            let out = script.segment(SYN, far, 0, 0);
+            let all: Vec<_> = out
+                .iter()
+                .map(|seen| (seen.segment.flags, seen.ack))
+                .collect();
+            assert_eq!(all, [(ACK, seq)], "{far}");
+        }
         assert_eq!(script.state(), before);
     });
 }

@@ -5,6 +5,7 @@ use super::script::{ACK, CWR, ECE, MSS, RST, SYN, Script, config};
 use crate::tcp::config::{Config, EcnMode};
 use crate::tcp::connection::{Error, State, event};
 use crate::tcp::segment::SynOptions;
+use crate::tcp::soft::SoftError;
 
 const BEFORE: u32 = u32::MAX;
 
@@ -27,6 +28,109 @@ fn rfc_9293_3_5_a_connection_is_opened() {
     assert_eq!((ack.seq, ack.ack, ack.segment.flags), (0, 0, ACK));
     assert_eq!(script.state(), State::Established);
     assert_ne!(script.call(|c| c.take_events()) & event::CONNECTED, 0);
+}
+
+/// ICMP says this of the SYN; whether it is believed.
+fn told(script: &mut Script, error: SoftError) -> bool {
+    let syn = script.header(ACK, 0, BEFORE).ack;
+    let (end, now_ns) = (&mut script.end, script.now_ns);
+    end.with(now_ns, |c, cx| c.on_unreachable(cx, syn, error))
+}
+
+#[test]
+fn rfc_5461_4_2_a_soft_error_ends_an_attempt_only_after_the_syn_was_sent_again() {
+    let mut script = calling(config());
+    assert!(told(&mut script, SoftError::HostUnreachable));
+    assert_eq!((script.state(), script.error()), (State::SynSent, None));
+    assert_ne!(script.call(|c| c.take_events()) & event::SOFT_ERROR, 0);
+    let kept = script.call(|c| c.take_soft_error());
+    assert_eq!(kept, Some(SoftError::HostUnreachable));
+    // The SYN goes again, and the next one ends it.
+    assert_eq!(script.wait(1500 * MS).len(), 2);
+    assert!(told(&mut script, SoftError::HostUnreachable));
+    assert_eq!(
+        (script.state(), script.error()),
+        (State::Closed, Some(Error::Unreachable))
+    );
+}
+
+#[test]
+fn rfc_1122_4_2_3_9_a_hard_error_ends_an_attempt_at_once() {
+    for error in [SoftError::PortUnreachable, SoftError::ProtocolUnreachable] {
+        let mut script = calling(config());
+        // One that quotes another number is not believed.
+        let other = script.header(ACK, 0, 0).ack;
+        let now_ns = script.now_ns;
+        script.end.with(now_ns, |c, cx| {
+            assert!(!c.on_unreachable(cx, other, error));
+        });
+        assert_eq!(script.state(), State::SynSent);
+        assert!(told(&mut script, error));
+        assert_eq!(
+            (script.state(), script.error()),
+            (State::Closed, Some(Error::Refused))
+        );
+    }
+}
+
+#[test]
+fn rfc_1122_4_2_3_9_in_syn_received_only_hard_errors_end_it() {
+    let mut script = Script::new(config());
+    let options = script.syn_options();
+    script.syn(SYN, 0, options);
+    // However often the answer has gone again.
+    for wait_ns in [1500 * MS, 2 * S, 4 * S] {
+        assert!(told(&mut script, SoftError::HostUnreachable));
+        assert!(told(&mut script, SoftError::TtlExceeded));
+        assert_eq!(script.state(), State::SynReceived);
+        assert_eq!(script.wait(wait_ns).len(), 1);
+    }
+    assert!(told(&mut script, SoftError::PortUnreachable));
+    assert_eq!(
+        (script.state(), script.error()),
+        (State::Closed, Some(Error::Refused))
+    );
+}
+
+#[test]
+fn rfc_1191_3_1_the_mss_option_is_of_the_link_and_not_of_the_path() {
+    let mut script = Script::new(config());
+    script.end.own.path_mss = 500;
+    script.end.connect(script.now_ns);
+    let options = script.syn_options();
+    let out = script.syn(SYN | ACK, 0, options);
+    assert_eq!(out[0].syn.mss, Some(1460));
+    // What goes out keeps to the path.
+    assert!(script.write(MSS).iter().all(|seen| seen.len == 500));
+    // The same of an answer.
+    let mut script = Script::new(config());
+    script.end.own.path_mss = 500;
+    let out = script.syn(SYN, 0, options);
+    assert_eq!(
+        (out[0].segment.flags, out[0].syn.mss),
+        (SYN | ACK, Some(1460))
+    );
+    script.ack(0);
+    assert!(script.write(MSS).iter().all(|seen| seen.len == 500));
+}
+
+#[test]
+fn may_3_the_mss_option_is_in_every_syn() {
+    // Also of a link for which the default is right.
+    for mss in [536, 1220, 9000] {
+        let mut script = Script::new(config());
+        script.end.own.link_mss = mss;
+        let options = script.syn_options();
+        assert_eq!(script.syn(SYN, 0, options)[0].syn.mss, Some(mss));
+        // The one that goes again has it as well.
+        assert_eq!(script.wait(1500 * MS)[0].syn.mss, Some(mss));
+        let mut script = Script::new(config());
+        script.end.own.link_mss = mss;
+        script.end.connect(script.now_ns);
+        let all = script.wait(1500 * MS);
+        assert_eq!(all.len(), 2);
+        assert!(all.iter().all(|seen| seen.syn.mss == Some(mss)));
+    }
 }
 
 #[test]

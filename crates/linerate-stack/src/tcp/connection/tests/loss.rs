@@ -28,6 +28,47 @@ fn rfc_5681_3_2_three_duplicates_and_the_segment_goes_again() {
         script.ack(0);
     }
     assert_eq!(script.info().phase, Phase::Open);
+    // Nor is what has data, in order or not (2).
+    for begin in [0, 1000] {
+        let mut script = flight(no_sack(), 0);
+        for number in 0..5 {
+            script.segment(ACK, begin + number * 10, 0, 10);
+        }
+        assert_eq!(script.info().phase, Phase::Open);
+        assert_eq!(script.end.shared.stats.retransmitted, 0);
+    }
+    // Nor are those that come when nothing is under way (2).
+    let mut script = flight(no_sack(), 0);
+    script.ack(10 * MSS);
+    for _ in 0..5 {
+        assert!(script.ack(10 * MSS).is_empty());
+    }
+    assert_eq!(starts(&script.write(MSS)), [10 * MSS]);
+    assert_eq!(script.end.shared.stats.retransmitted, 0);
+}
+
+/// RFC 8985 9.2: how many have overtaken a segment does not count beside RACK, once there was
+/// reordering; by RFC 6675 it does.
+#[test]
+fn rfc_8985_9_2_what_many_have_overtaken_waits_where_rack_is_on() {
+    for rack in [true, false] {
+        let mut script = flight(Config { rack, ..config() }, 0);
+        script.sack(0, &[(MSS, 2 * MSS)]);
+        script.now_ns += MS;
+        script.ack(2 * MSS);
+        assert_eq!(script.end.shared.stats.reordered, 1);
+        let again = starts(&script.sack(2 * MSS, &[(3 * MSS, 9 * MSS)]));
+        match rack {
+            false => assert_eq!(again, [2 * MSS]),
+            true => {
+                assert!(again.is_empty());
+                assert_eq!(script.info().phase, Phase::Disorder);
+                // The window is a quarter of the least round trip.
+                assert!(script.wait(20 * MS).is_empty());
+                assert_eq!(starts(&script.wait(10 * MS)), [2 * MSS]);
+            }
+        }
+    }
 }
 
 #[test]
@@ -239,6 +280,79 @@ fn rfc_5682_2_1_a_timeout_that_was_too_early() {
         assert_eq!(script.end.shared.stats.spurious_timeouts, 1);
         assert_eq!(script.info().phase, Phase::Open);
     }
+}
+
+/// Until that many timeouts have come.
+fn wait_for_timeouts(script: &mut Script, count: u64) {
+    while script.end.shared.stats.timeouts < count {
+        script.wait(10 * MS);
+    }
+}
+
+/// RFC 5682 2.1 step 1: a recovery has sent again already, so that an ACK tells nothing.
+#[test]
+fn rfc_5682_2_1_a_timeout_in_a_recovery_is_not_judged() {
+    let mut script = flight(config(), 20);
+    for end in 2..=4 {
+        script.sack(0, &[(MSS, end * MSS)]);
+    }
+    assert_eq!(script.info().phase, Phase::Recovery);
+    wait_for_timeouts(&mut script, 1);
+    assert_eq!(script.info().phase, Phase::Loss);
+    let end = script.info().unacked_bytes;
+    let out = starts(&script.sack(MSS, &[]));
+    assert!(
+        !out.is_empty() && out.iter().all(|&seq| seq < end),
+        "{out:?}"
+    );
+    script.ack(5 * MSS);
+    assert_eq!(script.end.shared.stats.spurious_timeouts, 0);
+    assert_eq!(script.info().phase, Phase::Loss);
+}
+
+/// As Linux: a second timeout begins anew, where RFC 5682 2.1 goes on without.
+#[test]
+fn rfc_5682_2_1_after_another_timeout_it_begins_anew() {
+    let mut script = flight(
+        Config {
+            rack: false,
+            ..config()
+        },
+        20,
+    );
+    let before = script.info().cwnd_bytes;
+    wait_for_timeouts(&mut script, 2);
+    assert!(starts(&script.ack(MSS)).iter().all(|&seq| seq >= 10 * MSS));
+    assert_eq!(script.end.shared.stats.spurious_timeouts, 0);
+    script.ack(2 * MSS);
+    assert_eq!(script.end.shared.stats.spurious_timeouts, 1);
+    assert_eq!(script.info().phase, Phase::Open);
+    assert!(script.info().cwnd_bytes >= before);
+}
+
+/// RFC 6298 5.1, 5.2, 5.3: it runs from the first that is sent, anew from each ACK of something
+/// new, and not when all is acknowledged.
+#[test]
+fn rfc_6298_5_3_an_ack_of_something_new_restarts_the_timer() {
+    let mut script = flight(no_sack(), 0);
+    script.ack(MSS);
+    let (begin, rto) = (script.now_ns, script.info().rto_ns);
+    // 100 ms after it was sent.
+    assert!(script.wait(rto - MS).is_empty());
+    let out = script.wait(MS);
+    assert_eq!((starts(&out), out[0].at_ns - begin), (vec![MSS], rto));
+    // What says nothing new restarts nothing.
+    let mut script = flight(no_sack(), 0);
+    script.ack(MSS);
+    script.now_ns += rto / 2;
+    script.ack(MSS);
+    assert_eq!(starts(&script.wait(rto / 2)), [MSS]);
+    let mut script = flight(no_sack(), 0);
+    script.ack(10 * MSS);
+    assert!(script.wait(1000 * S).is_empty());
+    script.write(MSS);
+    let (begin, rto) = (script.now_ns, script.info().rto_ns);
+    assert_eq!(script.wait(10 * S)[0].at_ns - begin, rto);
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Clauses about options and marks: what goes along with segments, and what does not count.
 
+use linerate_testkit::Random;
+
 use super::link::{MS, S};
 use super::script::{ACK, CWR, ECE, RST, SYN, Script, config};
 use crate::tcp::config::{Config, EcnMode};
 use crate::tcp::connection::{Ecn, State};
-use crate::tcp::segment::SynOptions;
+use crate::tcp::segment::{Segment, SynOptions};
 
 /// Opened from here with what the peer's SYN says, by these settings.
 fn opened(config: Config, flags: u8, change: impl FnOnce(&mut SynOptions)) -> Script {
@@ -28,6 +30,35 @@ fn stamped() -> Script {
     script.syn(SYN | ACK, 0, options);
     assert!(script.info().timestamps);
     script
+}
+
+/// What options say that are unknown, or of lengths that lie, is nothing: the data counts.
+#[test]
+fn must_6_and_7_options_of_any_bytes_do_no_harm() {
+    let mut random = Random::new(11);
+    let mut script = Script::open(config());
+    for step in 0..20_000 {
+        let header = script.header(ACK, step, 0);
+        let mut bytes = vec![0; header.len()];
+        header.write(2, 1, &mut bytes);
+        let options = random.below(11) as usize * 4;
+        bytes.extend((0..options).map(|_| match random.below(4) {
+            // Mostly of kinds that mean something, and of lengths that nearly fit.
+            0 => random.below(256) as u8,
+            1 => random.below(12) as u8,
+            _ => [0, 1, 2, 3, 4, 5, 8, 10, 34, 254][random.below(10) as usize],
+        }));
+        bytes[12] = (bytes.len() as u8 / 4) << 4;
+        bytes.push((step % 251) as u8);
+        // Those of a SYN are read likewise.
+        let _ = Segment::syn_options(&bytes);
+        let packet = script.end.wire.cache.copy_of(&bytes).unwrap();
+        script.end.receive(script.now_ns, packet, false);
+        script.out();
+        assert_eq!(script.read(step).0, 1, "{bytes:?}");
+    }
+    assert_eq!(script.state(), State::Established);
+    assert_eq!(script.end.slots(), 0);
 }
 
 #[test]

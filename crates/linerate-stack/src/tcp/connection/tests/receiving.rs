@@ -168,6 +168,27 @@ fn rfc_7323_4_3_the_stamp_to_echo_is_of_the_oldest_unacknowledged() {
     script.stamps = Some((1200, echo));
     let out = script.data(1000, 100);
     assert_eq!(out[0].segment.timestamps.unwrap().1, 1100);
+    // Of two that one delayed ACK answers, the first's.
+    let mut script = stamped();
+    let mut at = 0;
+    for _ in 0..20 {
+        script.now_ns += 5 * MS;
+        script.data(at, MSS - 12);
+        at += MSS - 12;
+        script.read(at - (MSS - 12));
+    }
+    script.wait(S / 10);
+    for (stamp, from) in [(1100, at), (1200, at + 400)] {
+        script.stamps = Some((stamp, echo));
+        assert!(script.data(from, 400).is_empty());
+    }
+    let out = script.wait(S);
+    assert_eq!((out.len(), out[0].ack), (1, at + 800));
+    assert_eq!(out[0].segment.timestamps.unwrap().1, 1100);
+    // The next one counts from there.
+    script.stamps = Some((1300, echo));
+    let out = script.data(at + 800, 400);
+    assert_eq!(out[0].segment.timestamps.unwrap().1, 1300);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::link::{MS, S};
 use super::script::{ACK, FIN, MSS, RST, SYN, Script, config, no_sack, starts};
 use crate::tcp::config::Config;
-use crate::tcp::connection::{Error, Phase, State};
+use crate::tcp::connection::{Error, Keepalive, Phase, State};
 use crate::tcp::segment::SynOptions;
 
 #[test]
@@ -128,6 +128,47 @@ fn shld_15_and_16_a_window_that_shrinks_holds_new_data_back_and_old_data_goes_ag
     script.window = 60_000;
     let all = starts(&script.ack(10 * MSS));
     assert!(all.iter().all(|&seq| seq >= 10 * MSS) && !all.is_empty());
+}
+
+#[test]
+fn shld_15_nothing_new_goes_beyond_a_window_that_has_shrunk() {
+    let mut script = Script::open(config());
+    script.window = 3 * MSS as u16;
+    script.ack(0);
+    assert_eq!(starts(&script.write(3 * MSS)).len(), 3);
+    // Its edge is in the middle of what is under way.
+    script.window = MSS as u16;
+    assert!(script.ack(MSS).is_empty());
+    assert!(script.info().cwnd_bytes >= 10 * MSS);
+    assert!(script.write(2 * MSS).is_empty());
+    script.window = 4 * MSS as u16;
+    assert_eq!(starts(&script.ack(MSS)), [3 * MSS, 4 * MSS]);
+}
+
+#[test]
+fn must_26_no_keepalive_goes_while_something_is_under_way() {
+    let mut script = Script::open(config());
+    let keepalive = Keepalive {
+        idle_s: 1,
+        interval_s: 1,
+        count: 3,
+    };
+    let now_ns = script.now_ns;
+    script
+        .end
+        .with(now_ns, |c, cx| c.set_keepalive(cx, Some(keepalive)));
+    script.write(100);
+    let out = script.wait(3 * S);
+    assert!(
+        out.len() > 1 && out.iter().all(|seen| seen.seq == 0),
+        "{out:?}"
+    );
+    assert_eq!(script.end.shared.stats.keepalives, 0);
+    // Then there are some.
+    script.ack(100);
+    let out = script.wait(1500 * MS);
+    assert_eq!((out.len(), out[0].seq, out[0].len), (1, 99, 0));
+    assert_eq!(script.end.shared.stats.keepalives, 1);
 }
 
 #[test]

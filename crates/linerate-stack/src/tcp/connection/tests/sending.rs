@@ -202,6 +202,7 @@ fn rfc_9293_3_8_4_keepalive() {
         (out.len(), out[0].seq, out[0].segment.flags),
         (1, u32::MAX, ACK)
     );
+    assert_eq!(out[0].len, 0, "SHLD-12");
     script.ack(0);
     assert!(script.wait(9 * S).is_empty());
     let out = script.wait(20 * S);

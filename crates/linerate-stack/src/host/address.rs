@@ -93,6 +93,7 @@ impl OwnAddresses {
     }
 
     /// Whether it is an address of ours, on any interface.
+    #[inline]
     pub(super) fn has(&self, address: IpAddr) -> bool {
         match address {
             IpAddr::V4(v4) => self.find4(v4.to_bits()) == Some(Whose::Ours),
@@ -152,6 +153,7 @@ pub fn is_host(address: IpAddr) -> bool {
 }
 
 /// Whether it is one of the addresses of the host itself alone: 127.0.0.0/8 or ::1.
+#[inline]
 pub(super) fn is_loopback(address: IpAddr) -> bool {
     address.is_loopback()
 }

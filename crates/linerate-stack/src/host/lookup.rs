@@ -15,6 +15,7 @@ const CONFIRM_NS: u64 = 1_000_000_000;
 
 impl Host {
     /// Whether packets to this address come to this host: one of ours that is used, or loopback.
+    #[inline]
     pub fn is_own(&self, address: IpAddr) -> bool {
         self.own.has(address) || address::is_loopback(address)
     }

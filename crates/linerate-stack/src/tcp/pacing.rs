@@ -76,9 +76,15 @@ impl Pacer {
         self.per_byte = self.per_byte.max(self.least_per_byte);
     }
 
-    /// Paces at `bytes_per_s`; 0: without a rate, but for the limit.
+    /// Paces at `bytes_per_s`; 0: [without a rate](Self::clear_rate).
     pub fn set_rate(&mut self, bytes_per_s: u64) {
         self.per_byte = per_byte(bytes_per_s).max(self.least_per_byte);
+    }
+
+    /// Without a rate, but for the limit.
+    #[inline(always)]
+    pub fn clear_rate(&mut self) {
+        self.per_byte = self.least_per_byte;
     }
 
     /// Paces a window of `cwnd_bytes` over a round trip of `srtt_ns`. Does nothing if either is 0:

@@ -730,7 +730,7 @@ impl Connection {
             self.pacer.set_window(cwnd, srtt_ns, growth);
         } else if !is_paced {
             // Nor at a rate from before a reload.
-            self.pacer.set_rate(0);
+            self.pacer.clear_rate();
         }
     }
 }

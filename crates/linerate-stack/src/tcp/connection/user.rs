@@ -424,7 +424,7 @@ impl Connection {
         // A recovery goes on by PRR to the threshold that it has.
         self.control.set_algorithm(algorithm, now_ns);
         // Not at the rate that the one before has found.
-        self.pacer.set_rate(0);
+        self.pacer.clear_rate();
         self.pace(self.control.window.is_paced());
     }
 

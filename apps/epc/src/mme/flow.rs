@@ -80,6 +80,11 @@ impl Mme {
             }
             (Kind::ReleaseAnswer, State::Released) => self.idle(now_ns, id, out),
             (Kind::Detach, State::Ending | State::Deleting | State::Purging) => {}
+            (Kind::Detach, State::Vector | State::Proof) => {
+                // Nobody is proved: of the user in whose name it came, nothing changes.
+                self.to_user(id, Kind::DetachAnswer, out, |_| {});
+                self.remove(id);
+            }
             (Kind::Detach, _) => self.end(now_ns, id, cause::DETACHED, out),
             _ => self.counts.unexpected += 1,
         }

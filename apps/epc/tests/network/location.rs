@@ -140,6 +140,28 @@ fn ts_24_301_5_5_1_2_7_who_is_proved_takes_the_users_place() {
 }
 
 #[test]
+fn who_is_not_proved_takes_no_user_off_the_hss() {
+    let mut world = attached(88, 2, 8);
+    let id = world.ids()[3];
+    let user = imsi(&mut world, id);
+    comes(&mut world, 3, STRANGER, user);
+    world.run(SECOND / 10);
+    let challenge = told(&world, STRANGER)[0];
+    let detach = Message::new(s1::Kind::Detach, STRANGER, challenge.mme_id);
+    hears(&mut world, 3, &detach);
+    world.run(SECOND);
+    assert_eq!(Net::sum(&mut world.hss, |hss| hss.users() as u64), 8);
+    assert_eq!(Net::sum(&mut world.hss, |hss| hss.counts.purged), 0);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 8);
+    // It is gone itself, and knows.
+    assert_eq!(in_state(&mut world, MmeState::Proof), 0);
+    let last = told(&world, STRANGER).pop().unwrap();
+    assert_eq!(last.kind, s1::Kind::DetachAnswer);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
 fn a_full_mme_takes_a_user_that_attaches_again() {
     let mut world = attached(82, 1, 8);
     // The base stations have forgotten all.

@@ -279,6 +279,14 @@ impl Mme {
         }
     }
 
+    /// What a user waits for is over; its place is for what comes next.
+    fn stop_waiting(&mut self, id: u32) {
+        if let Some(user) = self.users.get_mut(id) {
+            let before = std::mem::take(&mut user.pending);
+            self.gtp.end(before);
+        }
+    }
+
     /// A user goes on to a state, which waits for the answer of that number; what was waited for
     /// is no longer.
     fn step(&mut self, id: u32, state: State, pending: Option<u32>) {
@@ -292,7 +300,7 @@ impl Mme {
     }
 
     /// The same, for what comes from a user, a base station or the HSS; false: too much is waited
-    /// for already, and the user is as it was.
+    /// for already, and the user, who waited for nothing, is as it was.
     fn step_and_wait(&mut self, now_ns: u64, id: u32, state: State) -> bool {
         let patience = match state {
             State::Paging => self.config.paging,
@@ -301,6 +309,7 @@ impl Mme {
                 again: 0,
             },
         };
+        self.stop_waiting(id);
         let pending = self.gtp.wait(now_ns, patience, About(id));
         if pending.is_some() {
             self.step(id, state, pending);

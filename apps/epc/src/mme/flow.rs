@@ -6,7 +6,7 @@ use crate::link::{MS, Sink};
 use crate::s1::{Kind, Message, cause};
 use crate::s6a::{self, ROOM, command};
 use linerate_wire::diameter::Writer;
-use linerate_wire::gtpc::ie::Imsi;
+use linerate_wire::gtpc::ie::{Imsi, cause as gtpc};
 
 impl Mme {
     /// A message of a base station.
@@ -72,7 +72,7 @@ impl Mme {
                     }
                     self.modify(now_ns, id, out);
                 }
-                _ => self.end(now_ns, id, cause::NO_RESOURCES, out),
+                _ => self.not_carried(now_ns, id, out),
             },
             (Kind::ReleaseRequest, State::Connected) => {
                 // Where too much is in flight, the base station asks again.
@@ -156,6 +156,10 @@ impl Mme {
             if matches!(user.state, State::Vector | State::Proof) {
                 self.supersede(id, out);
             }
+        }
+        // Who is not proved leaves half of the places to those who are.
+        if self.gtp.in_flight() * 2 >= self.config.control.requests {
+            return self.reject(station, station_id, cause::CONGESTION, out);
         }
         let user = User {
             imsi: imsi.bytes(),
@@ -274,16 +278,16 @@ impl Mme {
         }
     }
 
-    /// The base station is to carry the user.
-    pub(super) fn context(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+    /// The base station is to carry the user; false where it cannot be waited for.
+    pub(super) fn context(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
         if !self.step_and_wait(now_ns, id, State::Context) {
-            return self.end(now_ns, id, cause::CONGESTION, out);
+            return false;
         }
         let Some(&User {
             uplink, address, ..
         }) = self.users.get(id)
         else {
-            return;
+            return false;
         };
         self.to_user(id, Kind::Context, out, |message| {
             message.ebi = Some(super::network::EBI);
@@ -291,6 +295,20 @@ impl Mme {
             message.address = Some(address);
             message.tmsi = Some(id);
         });
+        true
+    }
+
+    /// The base station does not carry the user: one that asked for service stays idle, and its
+    /// packets do not wait.
+    fn not_carried(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+        if !self.users.get(id).is_some_and(|user| user.was_connected) {
+            return self.end(now_ns, id, cause::NO_RESOURCES, out);
+        }
+        self.to_user(id, Kind::Release, out, |message| {
+            message.cause = Some(cause::USER_INACTIVITY);
+        });
+        self.idle(now_ns, id, out);
+        self.give_up(now_ns, id, gtpc::SERVICE_DENIED, out);
     }
 
     fn service(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
@@ -319,8 +337,14 @@ impl Mme {
         (user.station, user.station_id, user.opened) = (station, station_id, opened);
         user.tac = message.tac.unwrap_or(user.tac);
         user.cell = message.cell.unwrap_or(user.cell);
-        self.counts.services += 1;
-        self.context(now_ns, id, out);
+        if self.context(now_ns, id, out) {
+            self.counts.services += 1;
+            return;
+        }
+        if let Some(user) = self.users.get_mut(id) {
+            user.station_id = 0;
+        }
+        self.reject(station, station_id, cause::CONGESTION, out);
     }
 
     /// The SGW gave the bearer back: the base station forgets the user.
@@ -493,7 +517,7 @@ impl Mme {
                 self.counts.lost += u64::from(user.sgw_teid == 0);
                 self.leave(now_ns, id, cause::NOT_AUTHENTICATED, out);
             }
-            State::Context => self.end(now_ns, id, cause::NO_RESOURCES, out),
+            State::Context => self.not_carried(now_ns, id, out),
             State::Modifying => self.end(now_ns, id, cause::NETWORK_FAILURE, out),
             State::Releasing => self.released(now_ns, id, out),
             State::Released => self.idle(now_ns, id, out),

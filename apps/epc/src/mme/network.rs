@@ -125,6 +125,7 @@ impl Mme {
             _ => self.users.get(id).map_or(0, |user| user.sgw_teid),
         };
         let to = (self.config.sgw, kind, teid);
+        self.stop_waiting(id);
         let sent = self.gtp.request(now_ns, to, About(id), out, fill);
         if sent.is_some() {
             self.step(id, state, sent);
@@ -268,10 +269,13 @@ impl Mme {
                         // The first counter that was heard may have been this answer's.
                         user.sgw_epoch = epoch.unwrap_or(user.sgw_epoch);
                     }
-                    match user.ends_by {
-                        why::NORMAL => self.context(now_ns, id, out),
-                        why => self.end(now_ns, id, why, out),
-                    }
+                    let why = match user.ends_by {
+                        // The answer that came has made room for it.
+                        why::NORMAL if self.context(now_ns, id, out) => return,
+                        why::NORMAL => why::CONGESTION,
+                        why => why,
+                    };
+                    self.end(now_ns, id, why, out);
                 }
                 None => self.refuse(now_ns, id, why::NETWORK_FAILURE, out),
             },
@@ -347,15 +351,20 @@ impl Mme {
         }
     }
 
-    /// Nobody answered the pagings: the SGW drops what waits.
+    /// Nobody answered the pagings.
     pub(super) fn not_found(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
         self.counts.not_found += 1;
         self.step(id, State::Idle, None);
+        self.give_up(now_ns, id, cause::UE_NOT_RESPONDING, out);
+    }
+
+    /// The SGW drops what waits for a user.
+    pub(super) fn give_up(&mut self, now_ns: u64, id: u32, why: u8, out: &mut impl Sink) {
         let Some(&User { sgw_teid, .. }) = self.users.get(id) else {
             return;
         };
         let (to, kind) = (self.config.sgw, message::DOWNLINK_DATA_NOTIFICATION_FAILURE);
-        let said = Cause::new(cause::UE_NOT_RESPONDING);
+        let said = Cause::new(why);
         // It is not answered: its number is not waited for.
         let patience = self.config.paging;
         let Some(sequence) = self.gtp.wait(now_ns, patience, About(id)) else {

@@ -161,6 +161,114 @@ fn who_is_not_proved_takes_no_user_off_the_hss() {
     world.assert_empty();
 }
 
+fn lost(world: &mut Net) -> u64 {
+    Net::sum(&mut world.mme, |mme| mme.counts.lost)
+}
+
+#[test]
+fn strangers_leave_places_for_what_users_ask() {
+    let mut world = attached_with(89, 60, 8);
+    let ids = world.ids();
+    world.user(ids[0], |ran, now, out| ran.go_idle(now, ids[0], out));
+    world.run(SECOND);
+    assert_eq!(world.state(ids[0]), State::Idle);
+    for n in 0..20 {
+        let user = imsi(&mut world, ids[usize::from(n) + 1]);
+        comes(&mut world, n % 4, STRANGER + u32::from(n), user);
+        world.run(SECOND / 100);
+    }
+    let waiting = in_state(&mut world, MmeState::Proof);
+    assert_eq!(waiting, 4, "of 8 places");
+    world.user(ids[0], |ran, now, out| ran.service(now, ids[0], out));
+    world.run(SECOND);
+    assert_eq!(world.state(ids[0]), State::Connected);
+    world.run(30 * SECOND);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 60);
+    assert_eq!(sessions(&mut world), [60, 60]);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
+fn who_finds_no_place_for_its_service_request_stays_idle_and_asks_again() {
+    let mut world = attached_with(90, 60, 8);
+    world.drive(State::Idle, |ran, now, id, out| ran.go_idle(now, id, out));
+    world.run(SECOND);
+    let ids = world.ids();
+    for &id in &ids {
+        world.user(id, |ran, now, out| ran.service(now, id, out));
+    }
+    world.run(SECOND);
+    let congestion = Net::sum(&mut world.mme, |mme| mme.counts.congestion);
+    assert!(congestion > 0 && lost(&mut world) == 0, "{congestion}");
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 60);
+    let idle = ids.iter().filter(|&&id| world.state(id) == State::Idle);
+    assert_eq!(idle.count() as u64, congestion);
+    world.drive(State::Connected, |ran, now, id, out| {
+        ran.service(now, id, out)
+    });
+    world.run(SECOND);
+    assert_eq!(sessions(&mut world), [60, 60]);
+    assert_eq!(lost(&mut world), 0);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
+fn who_is_not_carried_after_its_service_request_is_idle_again() {
+    let mut world = attached(91, 1, 4);
+    let id = world.ids()[0];
+    let address = world.user(id, |ran, _, _| ran.address(id)).unwrap();
+    world.user(id, |ran, now, out| ran.go_idle(now, id, out));
+    world.run(SECOND);
+    let tmsi = told(&world, id)[0].mme_id;
+    // Packets wait, but not for the user.
+    world.mute_paging = true;
+    for is_refused in [true, false] {
+        let down = packet(NET, address.octets(), 1);
+        world.deliver(Kind::Pgw, Link::Sgi, down);
+        world.run(SECOND / 10);
+        assert_eq!(in_state(&mut world, MmeState::Paging), 1);
+        let mut service = Message::new(s1::Kind::Service, STRANGER, 0);
+        service.tmsi = Some(tmsi);
+        hears(&mut world, 3, &service);
+        assert_eq!(in_state(&mut world, MmeState::Context), 1);
+        if is_refused {
+            let mut answer = Message::new(s1::Kind::ContextAnswer, STRANGER, tmsi);
+            answer.cause = Some(cause::NO_RESOURCES);
+            hears(&mut world, 3, &answer);
+        }
+        world.run(11 * SECOND);
+        assert_eq!(in_state(&mut world, MmeState::Idle), 1);
+        let last = told(&world, STRANGER).pop().unwrap();
+        assert_eq!(last.kind, s1::Kind::Release);
+    }
+    assert_eq!(lost(&mut world), 0);
+    assert_eq!(Net::sum(&mut world.sgw, |sgw| sgw.buffered() as u64), 0);
+    world.mute_paging = false;
+    world.deliver(Kind::Pgw, Link::Sgi, packet(NET, address.octets(), 2));
+    world.run(SECOND);
+    assert_eq!(world.state(id), State::Connected);
+    assert_eq!(world.at_users.len(), 1);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
+fn a_user_whose_service_request_is_let_go_is_idle() {
+    let mut world = attached(92, 1, 1);
+    let id = world.ids()[0];
+    world.user(id, |ran, now, out| ran.go_idle(now, id, out));
+    world.run(SECOND);
+    world.user(id, |ran, now, out| ran.service(now, id, out));
+    let mut release = Message::new(s1::Kind::Release, id, 7);
+    release.cause = Some(cause::USER_INACTIVITY);
+    let mut room = [0; s1::MAX_LEN];
+    let bytes = release.write(&mut room).to_vec();
+    world.deliver(Kind::Ran, Link::S1(0), bytes);
+    assert_eq!(world.state(id), State::Idle);
+}
+
 #[test]
 fn a_full_mme_takes_a_user_that_attaches_again() {
     let mut world = attached(82, 1, 8);

@@ -144,6 +144,8 @@ struct User {
     is_wanted: bool,
     /// Who attaches in the name of this user, and is not proved; 0: nobody.
     newcomer: u32,
+    /// Whose place this user has taken while that one's session was made; 0: nobody's.
+    before: u32,
     /// Why the user goes, by its own wish or the network's; NORMAL: it does not.
     ends_by: u8,
 }
@@ -352,7 +354,8 @@ impl Mme {
                 continue;
             };
             let sgw = *self.config.sgw.ip();
-            let has_session = user.sgw_teid != 0;
+            // One that is made, in the place of another perhaps, is as new as its answer.
+            let has_session = user.sgw_teid != 0 && user.state != State::Creating;
             if has_session && !self.gtp.paths.is_current(sgw, user.sgw_epoch) {
                 // TS 23.007 14.1: the session is gone; the user attaches again.
                 self.counts.lost += 1;

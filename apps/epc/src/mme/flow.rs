@@ -237,7 +237,7 @@ impl Mme {
         if message.res != Some(user.xres) {
             return self.refuse(now_ns, id, cause::NOT_AUTHENTICATED, out);
         }
-        self.take_place(id, user, out);
+        self.take_place(now_ns, id, user, out);
         if self.step_and_wait(now_ns, id, State::Securing) {
             self.to_user(id, Kind::Security, out, |_| {});
         } else {
@@ -247,7 +247,7 @@ impl Mme {
 
     /// Who is proved takes the place of whom there was, with the session: the SGW replaces that
     /// when the new one is made (TS 29.274 7.2.1).
-    fn take_place(&mut self, id: u32, user: &User, out: &mut impl Sink) {
+    fn take_place(&mut self, now_ns: u64, id: u32, user: &User, out: &mut impl Sink) {
         let known = self.by_imsi.lookup(&user.imsi).map(u32::from_be_bytes);
         let Some(known) = known.filter(|known| *known != id) else {
             return;
@@ -256,15 +256,37 @@ impl Mme {
         let Some(old) = old.filter(|old| old.newcomer == id) else {
             return;
         };
-        let session = (old.sgw_teid, old.sgw_epoch);
+        let session = (old.sgw_teid, old.sgw_epoch, old.before);
+        let is_made = old.state == State::Creating && self.gtp.about(old.pending).is_some();
         // The base station has but one user of that number.
         if (old.station, old.station_id) == (user.station, user.station_id) {
             old.station_id = 0;
         }
+        if is_made {
+            return self.outlive(now_ns, known, id, out);
+        }
         self.supersede(known, out);
         if let Some(user) = self.users.get_mut(id) {
-            (user.sgw_teid, user.sgw_epoch) = session;
+            (user.sgw_teid, user.sgw_epoch, user.before) = session;
         }
+    }
+
+    /// The same where the old one's session is being made: its record waits, for nobody to find,
+    /// until the SGW has said what there is to end, or is asked for the new one.
+    fn outlive(&mut self, now_ns: u64, old: u32, id: u32, out: &mut impl Sink) {
+        self.to_user(old, Kind::Release, out, |message| {
+            message.cause = Some(cause::SUPERSEDED);
+        });
+        let Some(user) = self.users.get_mut(old) else {
+            return;
+        };
+        (user.station_id, user.newcomer) = (0, 0);
+        let (imsi, place) = (user.imsi, id.to_be_bytes());
+        self.by_imsi.update(&imsi, |_| place);
+        if let Some(user) = self.users.get_mut(id) {
+            user.before = old;
+        }
+        self.end(now_ns, old, cause::SUPERSEDED, out);
     }
 
     fn locate(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
@@ -414,7 +436,10 @@ impl Mme {
         let Some(user) = self.users.get_mut(id) else {
             return;
         };
-        user.ends_by = why;
+        // Who is elsewhere stays so, whatever comes after.
+        if user.ends_by != cause::SUPERSEDED {
+            user.ends_by = why;
+        }
         let (has_session, pending) = (user.sgw_teid != 0, user.pending);
         if user.state == State::Creating && self.gtp.about(pending).is_some() {
             return; // the answer says what there is to end

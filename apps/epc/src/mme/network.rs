@@ -145,7 +145,13 @@ impl Mme {
             return self.refuse(now_ns, id, why::CONGESTION, out);
         };
         if let Some(user) = self.users.get_mut(id) {
-            user.sgw_epoch = epoch;
+            (user.sgw_epoch, user.before) = (epoch, 0);
+        }
+        let before = self.users.get(user.before);
+        if before.is_some_and(|before| before.state == State::Creating) {
+            // The SGW replaces whatever it is making: that is not asked for again.
+            self.counts.superseded += 1;
+            self.remove(user.before);
         }
         let control = &self.config.control;
         let own = FTeid::v4(interface::S11_MME, id, control.address.ip().octets());

@@ -11,7 +11,8 @@ use linerate_epc::s1::{self, Message, cause};
 use linerate_epc::s6a::{self, command};
 use linerate_epc::{Link, Notice};
 use linerate_wire::diameter::{self, Diameter, Flags, avp};
-use linerate_wire::gtpc::ie::Imsi;
+use linerate_wire::gtpc::{self, ie::Imsi};
+use std::net::SocketAddrV4;
 
 type Net = World<ByApplication>;
 
@@ -61,6 +62,22 @@ fn comes(world: &mut Net, station: u16, station_id: u32, user: Imsi) {
     let mut message = Message::new(s1::Kind::Attach, station_id, 0);
     message.imsi = Some(user.bytes());
     hears(world, station, &message);
+}
+
+/// The base stations have forgotten all.
+fn stations_forget(world: &mut Net) {
+    for station in 0..crate::world::STATION_COUNT {
+        world.notice_all(Kind::Ran, Notice::Closed(Link::S1(station)));
+        world.notice_all(Kind::Ran, Notice::Opened(Link::S1(station)));
+    }
+}
+
+/// Who was challenged there has the user's key.
+fn proves(world: &mut Net, station: u16, station_id: u32, user: Imsi) {
+    let challenge = told(world, station_id).pop().unwrap();
+    let mut answer = Message::new(s1::Kind::ChallengeAnswer, station_id, challenge.mme_id);
+    answer.res = Some(Key::derive(99, user).answer(&challenge.rand.unwrap()));
+    hears(world, station, &answer);
 }
 
 /// Identifiers of base stations that name no user of theirs.
@@ -117,12 +134,8 @@ fn ts_24_301_5_5_1_2_7_who_is_proved_takes_the_users_place() {
     let user = imsi(&mut world, id);
     comes(&mut world, 3, STRANGER, user);
     world.run(SECOND / 10);
-    let challenge = told(&world, STRANGER)[0];
-    let key = Key::derive(99, user);
-    let mut answer = Message::new(s1::Kind::ChallengeAnswer, STRANGER, challenge.mme_id);
-    answer.res = Some(key.answer(&challenge.rand.unwrap()));
     assert!(told(&world, id).is_empty());
-    hears(&mut world, 3, &answer);
+    proves(&mut world, 3, STRANGER, user);
     world.run(SECOND / 10);
     let release = told(&world, id)[0];
     assert_eq!(release.kind, s1::Kind::Release);
@@ -272,11 +285,7 @@ fn a_user_whose_service_request_is_let_go_is_idle() {
 #[test]
 fn a_full_mme_takes_a_user_that_attaches_again() {
     let mut world = attached(82, 1, 8);
-    // The base stations have forgotten all.
-    for station in 0..crate::world::STATION_COUNT {
-        world.notice_all(Kind::Ran, Notice::Closed(Link::S1(station)));
-        world.notice_all(Kind::Ran, Notice::Opened(Link::S1(station)));
-    }
+    stations_forget(&mut world);
     world.drive(State::Connected, |ran, now, id, out| {
         ran.attach(now, id, out)
     });
@@ -352,6 +361,87 @@ fn ts_29_272_5_2_1_2_a_location_is_cancelled_while_the_session_is_made() {
     assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 0);
     assert_eq!(sessions(&mut world), [0, 0]);
     assert_eq!(world.state(id), State::Off);
+}
+
+/// A user whose session the PGW does not make yet.
+fn creating(world: &mut Net) -> (u32, Imsi) {
+    world.deaf_pgw = true;
+    let id = world.ids()[0];
+    world.user(id, |ran, now, out| ran.attach(now, id, out));
+    world.run(SECOND / 10);
+    assert_eq!(in_state(world, MmeState::Creating), 1);
+    (id, imsi(world, id))
+}
+
+#[test]
+fn who_takes_the_place_of_a_user_whose_session_is_made_leaves_none() {
+    // The second goes on, the first one falls.
+    for goes_on in [false, true] {
+        let mut world = Net::new(93, 1, 4);
+        world.record = Some(Vec::new());
+        let (id, user) = creating(&mut world);
+        comes(&mut world, 3, STRANGER, user);
+        world.run(SECOND / 10);
+        proves(&mut world, 3, STRANGER, user);
+        world.run(SECOND / 10);
+        assert_eq!(world.state(id), State::Off);
+        assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 1);
+        if goes_on {
+            let mme_id = told(&world, STRANGER).pop().unwrap().mme_id;
+            let answer = Message::new(s1::Kind::SecurityAnswer, STRANGER, mme_id);
+            hears(&mut world, 3, &answer);
+            world.run(SECOND / 10);
+            assert_eq!(in_state(&mut world, MmeState::Creating), 1);
+        }
+        world.deaf_pgw = false;
+        world.run(5 * SECOND);
+        let states = [MmeState::Context, MmeState::Securing];
+        let states = states.map(|state| in_state(&mut world, state));
+        let count = u64::from(goes_on);
+        assert_eq!(states, [count, 1 - count]);
+        assert_eq!(sessions(&mut world), [count; 2], "that of before is gone");
+        // It says nothing more.
+        world.run(60 * SECOND);
+        assert_eq!(sessions(&mut world), [0, 0]);
+        let open = |mme: &linerate_epc::mme::Mme| u64::from(!mme.is_empty());
+        assert_eq!(Net::sum(&mut world.mme, open), 0);
+        assert_eq!(Net::sum(&mut world.mme, |mme| mme.counts.superseded), 1);
+    }
+}
+
+#[test]
+fn ts_29_272_5_2_1_2_who_is_elsewhere_is_not_purged_whatever_its_session_comes_to() {
+    let mut world = attached(95, 1, 1);
+    stations_forget(&mut world);
+    let (_, user) = creating(&mut world);
+    world.deliver(Kind::Mme, Link::S6a(0), cancellation(user));
+    world.run(30 * SECOND);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 0);
+    assert_eq!(sessions(&mut world)[0], 0);
+    assert_eq!(Net::sum(&mut world.hss, |hss| hss.counts.purged), 0);
+}
+
+#[test]
+fn ts_23_007_a_session_that_is_made_at_an_sgw_that_has_restarted_stands() {
+    let mut world = attached(94, 1, 1);
+    stations_forget(&mut world);
+    let (id, _) = creating(&mut world);
+    // The request comes to the next one again; then that says its counter.
+    world.sgw = Net::make_sgw(1, 1, 2, world.now);
+    world.run(2 * SECOND);
+    let mut room = [0; 100];
+    let mut echo = gtpc::Writer::new(&mut room, gtpc::message::ECHO_REQUEST, None, 1);
+    echo.ie(gtpc::ie::RECOVERY, 0, &[2]);
+    let to = Link::Gtpc(SocketAddrV4::new(MME, gtpc::PORT));
+    world.send(Kind::Sgw, to, echo.finish().unwrap().to_vec());
+    world.run(SECOND);
+    assert_eq!(in_state(&mut world, MmeState::Creating), 1);
+    world.deaf_pgw = false;
+    world.run(5 * SECOND);
+    assert_eq!(world.state(id), State::Connected);
+    assert_eq!(sessions(&mut world), [1, 1]);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
 }
 
 #[test]

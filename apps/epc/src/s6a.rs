@@ -90,8 +90,8 @@ pub struct Identity {
     pub restarts: u32,
 }
 
-/// The longest name of a peer that is kept, in bytes.
-const NAME: usize = 48;
+/// The longest name of a peer that is kept, in bytes: those of TS 23.003 19.4.2.4 have 54.
+const NAME: usize = 64;
 
 /// Whom a peer says that it is (DiameterIdentity of RFC 6733 4.3.1).
 #[derive(Clone, Copy, PartialEq, Eq)]

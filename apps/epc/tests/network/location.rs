@@ -521,6 +521,23 @@ fn ts_29_272_5_2_1_2_the_mme_that_was_left_is_found_by_its_name() {
 }
 
 #[test]
+fn ts_23_003_19_4_2_4_mmes_are_known_by_the_names_that_they_have() {
+    const NAMES: [&str; 2] = [
+        "mmec01.mmegi8001.mme.epc.mnc001.mcc001.3gppnetwork.org",
+        "mmec02.mmegi8001.mme.epc.mnc001.mcc001.3gppnetwork.org",
+    ];
+    let mut world = Net::unconnected(96, 2, 4);
+    world.record = Some(Vec::new());
+    let user = Imsi::new(FIRST, 15).unwrap();
+    for (number, name) in (10..).zip(NAMES) {
+        connect(&mut world, number, name);
+        locate(&mut world, number, name, user);
+    }
+    assert_eq!(cancellations(&mut world), [Link::S6a(10)]);
+    assert_eq!(Net::sum(&mut world.hss, |hss| hss.counts.refused), 0);
+}
+
+#[test]
 fn another_mme_on_the_same_connections_keeps_the_users_that_come_to_it() {
     let mut world = attached(85, 2, 8);
     world.change_mme(8, "mme2.linerate");

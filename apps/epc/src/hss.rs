@@ -4,6 +4,7 @@
 //! somewhere take memory.
 
 use crate::challenge::{Key, siphash};
+use crate::ids::MAX_CORES;
 use crate::link::{Link, Node, Notice, Owner, Sink};
 use crate::records::Records;
 use crate::s6a::connection::{Connection, State};
@@ -70,6 +71,9 @@ pub struct HssCounts {
     /// Messages that are none, or came before capabilities were exchanged.
     pub malformed: u64,
 }
+
+/// Bits of a core's requests; those of the core are above, 24 in all.
+const NUMBER_BITS: u32 = 24 - MAX_CORES.trailing_zeros();
 
 /// Where a user is: the MME's name.
 #[derive(Clone, Copy, Default)]
@@ -213,10 +217,12 @@ impl Hss {
             return;
         };
         self.counts.cancelled += 1;
-        self.requests = self.requests.wrapping_add(1) & 0x00ff_ffff;
+        self.requests = self.requests.wrapping_add(1) & ((1 << NUMBER_BITS) - 1);
+        // All cores say something on it: each has numbers of its own (RFC 6733 3).
+        let number = u32::from(self.core) << NUMBER_BITS | self.requests;
         let (mut room, who) = ([0; ROOM], &self.config.who);
         let command = command::CANCEL_LOCATION;
-        let mut to = s6a::request(&mut room, who, command, self.requests, user);
+        let mut to = s6a::request(&mut room, who, command, number, user);
         s6a::put_cancellation(&mut to, left.bytes());
         finish(Link::S6a(connection as u16), to, out);
     }

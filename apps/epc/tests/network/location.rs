@@ -12,6 +12,7 @@ use linerate_epc::s6a::{self, command};
 use linerate_epc::{Link, Notice};
 use linerate_wire::diameter::{self, Diameter, Flags, avp};
 use linerate_wire::gtpc::{self, ie::Imsi};
+use std::collections::HashSet;
 use std::net::SocketAddrV4;
 
 type Net = World<ByApplication>;
@@ -535,6 +536,28 @@ fn ts_23_003_19_4_2_4_mmes_are_known_by_the_names_that_they_have() {
     }
     assert_eq!(cancellations(&mut world), [Link::S6a(10)]);
     assert_eq!(Net::sum(&mut world.hss, |hss| hss.counts.refused), 0);
+}
+
+#[test]
+fn rfc_6733_3_requests_of_all_cores_on_a_connection_have_numbers_of_their_own() {
+    let mut world = Net::unconnected(97, 3, 12);
+    connect(&mut world, 10, "a.linerate");
+    connect(&mut world, 11, "b.linerate");
+    let (mut of_hops, mut of_ends) = (HashSet::new(), HashSet::new());
+    world.record = Some(Vec::new());
+    for n in 0..12 {
+        let user = Imsi::new(FIRST + n, 15).unwrap();
+        locate(&mut world, 10, "a.linerate", user);
+        locate(&mut world, 11, "b.linerate", user);
+    }
+    for said in world.record.take().unwrap() {
+        let message = Diameter::new_checked(&said.bytes[..]).unwrap();
+        if message.is_request() && said.link == Link::S6a(10) {
+            of_hops.insert(message.hop_by_hop());
+            of_ends.insert(message.end_to_end());
+        }
+    }
+    assert_eq!((of_hops.len(), of_ends.len()), (12, 12));
 }
 
 #[test]

@@ -129,7 +129,7 @@ impl Hss {
     fn request(&mut self, connection: u16, message: &Diameter<&[u8]>, out: &mut impl Sink) {
         let contents = Contents::read(message);
         let session = contents.as_ref().ok().and_then(|found| found.session);
-        let done = contents.and_then(|found| self.handle(message, &found, out));
+        let done = contents.and_then(|found| self.handle(connection, message, &found, out));
         let code = done.as_ref().map_or_else(|code| *code, |_| result::SUCCESS);
         let mut room = [0; ROOM];
         let mut to = s6a::answer(&mut room, &self.config.who, message, session, code);
@@ -158,6 +158,7 @@ impl Hss {
 
     fn handle(
         &mut self,
+        connection: u16,
         message: &Diameter<&[u8]>,
         found: &Contents<'_>,
         out: &mut impl Sink,
@@ -176,7 +177,12 @@ impl Hss {
             command::UPDATE_LOCATION => {
                 found.plmn.ok_or(result::MISSING_AVP)?;
                 let host = found.origin_host.ok_or(result::MISSING_AVP)?;
-                self.locate(user, host, out)?;
+                let name = Name::new(host).ok_or(result::INVALID_AVP_VALUE)?;
+                // The lcore that has the stream tells once whom it leads to, and may not be heard.
+                if let Some(peer) = self.peers.get_mut(usize::from(connection)) {
+                    *peer = Some(name);
+                }
+                self.locate(user, name, out)?;
                 self.counts.located += 1;
                 Ok(Done::Located(user, subscription))
             }
@@ -190,8 +196,8 @@ impl Hss {
     }
 
     /// The user is there now; the MME that had it is told (TS 29.272 5.2.1.2).
-    fn locate(&mut self, user: Imsi, host: &[u8], out: &mut impl Sink) -> Result<(), Refusal> {
-        let place = Place(Name::new(host).ok_or(result::INVALID_AVP_VALUE)?);
+    fn locate(&mut self, user: Imsi, name: Name, out: &mut impl Sink) -> Result<(), Refusal> {
+        let place = Place(name);
         let known = self.by_imsi.lookup(&user.bytes()).map(u32::from_be_bytes);
         if let Some(old) = known.and_then(|id| self.places.get_mut(id)) {
             let left = std::mem::replace(old, place);

@@ -24,6 +24,9 @@ pub const APPLICATION: u32 = 16_777_251;
 /// Room for any message that a node here makes, in bytes.
 pub const ROOM: usize = 1024;
 
+/// The result where a request is for another host than this (RFC 6733 7.1.3).
+pub const UNABLE_TO_DELIVER: u32 = 3002;
+
 /// Command codes (TS 29.272 7.2.1).
 #[allow(missing_docs)] // each constant is the command of that name
 pub mod command {
@@ -163,6 +166,8 @@ pub struct Contents<'a> {
     pub user: Option<Imsi>,
     /// Who sent it.
     pub origin_host: Option<&'a [u8]>,
+    /// Whom it is for, if that is said.
+    pub destination_host: Option<&'a [u8]>,
     /// Result-Code, or the code of Experimental-Result.
     pub result: Option<u32>,
     /// A challenge.
@@ -194,6 +199,7 @@ impl<'a> Contents<'a> {
                     found.user = Some(user);
                 }
                 (avp::ORIGIN_HOST, None) => found.origin_host = Some(data),
+                (avp::DESTINATION_HOST, None) => found.destination_host = Some(data),
                 (avp::RESULT_CODE, None) => found.result = Some(number(&avp)?),
                 (avp::EXPERIMENTAL_RESULT, None) => {
                     found.result = find(&avp, avp::EXPERIMENTAL_RESULT_CODE, None)?
@@ -314,7 +320,12 @@ pub fn answer<'a>(
     session: Option<&[u8]>,
     code: u32,
 ) -> Writer<'a> {
-    let flags = Flags(to.flags().0 & Flags::PROXIABLE.0);
+    // RFC 6733 7.1.3: the E bit is set for what breaks the protocol.
+    let error = match code {
+        3000..=3999 => Flags::ERROR,
+        _ => Flags(0),
+    };
+    let flags = Flags(to.flags().0 & Flags::PROXIABLE.0).and(error);
     let (hop, end) = (to.hop_by_hop(), to.end_to_end());
     let mut writer = Writer::new(room, flags, to.command(), APPLICATION, hop, end);
     if let Some(session) = session {

@@ -84,7 +84,14 @@ impl Mme {
         out: &mut impl Sink,
     ) {
         let session = contents.as_ref().ok().and_then(|found| found.session);
+        let own = self.config.who.host.as_bytes();
+        let host = contents
+            .as_ref()
+            .ok()
+            .and_then(|found| found.destination_host);
+        let is_own = host.is_none_or(|host| host.eq_ignore_ascii_case(own));
         let code = match (message.command(), contents.map(|found| found.user)) {
+            _ if !is_own => s6a::UNABLE_TO_DELIVER,
             (command::CANCEL_LOCATION, Ok(Some(user))) => {
                 let id = self.by_imsi.lookup(&user.bytes()).map(u32::from_be_bytes);
                 if let Some(id) = id {

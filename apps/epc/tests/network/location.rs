@@ -300,9 +300,14 @@ fn a_full_mme_takes_a_user_that_attaches_again() {
 
 /// What an HSS says to an MME that a user has left.
 fn cancellation(user: Imsi) -> Vec<u8> {
+    cancellation_for(user, b"mme.linerate")
+}
+
+/// The same, to that MME.
+fn cancellation_for(user: Imsi, host: &[u8]) -> Vec<u8> {
     let (mut room, who) = ([0; s6a::ROOM], identity("hss.linerate", HSS));
     let mut to = s6a::request(&mut room, &who, command::CANCEL_LOCATION, 77, user);
-    s6a::put_cancellation(&mut to, b"mme.linerate");
+    s6a::put_cancellation(&mut to, host);
     to.finish().unwrap().to_vec()
 }
 
@@ -536,6 +541,49 @@ fn ts_23_003_19_4_2_4_mmes_are_known_by_the_names_that_they_have() {
     }
     assert_eq!(cancellations(&mut world), [Link::S6a(10)]);
     assert_eq!(Net::sum(&mut world.hss, |hss| hss.counts.refused), 0);
+}
+
+#[test]
+fn an_mme_whose_name_was_not_heard_is_known_by_what_it_asks() {
+    let mut world = Net::unconnected(98, 3, 12);
+    world.record = Some(Vec::new());
+    connect(&mut world, 10, "a.linerate");
+    connect(&mut world, 11, "b.linerate");
+    // The lcore of that connection has told the others, who have not heard it.
+    for core in [0, 2] {
+        world.notice_one(Kind::Hss, core, Notice::Closed(Link::S6a(10)));
+    }
+    for n in 0..12 {
+        let user = Imsi::new(FIRST + n, 15).unwrap();
+        locate(&mut world, 10, "a.linerate", user);
+        locate(&mut world, 11, "b.linerate", user);
+        assert_eq!(cancellations(&mut world), [Link::S6a(10)], "{user}");
+    }
+}
+
+#[test]
+fn rfc_6733_6_1_4_a_request_for_another_host_is_not_delivered() {
+    let mut world = attached(99, 1, 1);
+    let id = world.ids()[0];
+    let user = imsi(&mut world, id);
+    let results = |world: &mut Net, host: &[u8]| {
+        world.record = Some(Vec::new());
+        let request = cancellation_for(user, host);
+        world.deliver(Kind::Mme, Link::S6a(0), request);
+        let record = world.record.take().unwrap();
+        let said = record.iter().filter(|said| said.link == Link::S6a(0));
+        let read = |bytes: &[u8]| {
+            let message = Diameter::new_checked(bytes).unwrap();
+            let result = s6a::Contents::read(&message).unwrap().result;
+            (result.unwrap(), message.flags().has(Flags::ERROR))
+        };
+        said.map(|said| read(&said.bytes)).collect::<Vec<_>>()
+    };
+    assert_eq!(results(&mut world, b"mme2.linerate"), [(3002, true)]);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 1);
+    // Names are those of DNS: in either case.
+    assert_eq!(results(&mut world, b"MME.linerate"), [(2001, false)]);
+    assert_eq!(in_state(&mut world, MmeState::Connected), 0);
 }
 
 #[test]

@@ -409,9 +409,10 @@ impl Node for Mme {
                     self.counts.malformed += 1;
                     return;
                 };
+                // By another core's connection only what that has taken comes here.
+                let is_own = from == self.hss_link;
                 let who = &self.config.who;
-                let is_closed = self.hss.state() == connection::State::Closed;
-                if is_closed || self.hss.take(now_ns, from, &message, who, out) {
+                if !is_own || self.hss.take(now_ns, from, &message, who, out) {
                     self.hss_says(now_ns, from, &message, out);
                 }
             }

@@ -587,6 +587,25 @@ fn rfc_6733_6_1_4_a_request_for_another_host_is_not_delivered() {
 }
 
 #[test]
+fn rfc_3539_what_comes_by_another_connection_says_nothing_of_a_cores_own() {
+    let mut world = attached(100, 2, 8);
+    let ids = world.ids();
+    let users: Vec<Imsi> = ids.iter().map(|&id| imsi(&mut world, id)).collect();
+    let user = users.into_iter().find(|user| world.cores.owner(*user) == 0);
+    let request = cancellation(user.unwrap());
+    world.deaf_hss = true;
+    for _ in 0..20 {
+        world.deliver(Kind::Mme, Link::S6a(1), request.clone());
+        world.run(5 * SECOND);
+    }
+    let open = |mme: &linerate_epc::mme::Mme| {
+        u64::from(mme.hss() == linerate_epc::s6a::connection::State::Open)
+    };
+    assert_eq!(Net::sum(&mut world.mme, open), 0);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 7);
+}
+
+#[test]
 fn rfc_6733_3_requests_of_all_cores_on_a_connection_have_numbers_of_their_own() {
     let mut world = Net::unconnected(97, 3, 12);
     connect(&mut world, 10, "a.linerate");

@@ -14,7 +14,7 @@ use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig, EndpointCounts};
 use crate::gtp::paths::Paths;
 use crate::link::{Link, Node, Notice, Owner, Sink};
 use crate::pending::Patience;
-use crate::records::Records;
+use crate::records::{Records, Search};
 use crate::s1::{self, HEADER_LEN, Kind, MAX_LEN, Message, Tunnel, cause};
 use crate::s6a::connection::{self, Connection};
 use crate::s6a::{Identity, Subscription};
@@ -172,8 +172,8 @@ pub struct Mme {
     by_imsi: Exact<8, [u8; 4]>,
     /// Base stations, by connection.
     stations: Box<[Station]>,
-    /// Where the search is for users whose SGW restarted, whose base station is gone, or who end.
-    sweep: Option<usize>,
+    /// For users whose SGW restarted, whose base station is gone, or who end.
+    search: Search,
     /// What was counted.
     pub counts: MmeCounts,
 }
@@ -209,7 +209,7 @@ impl Mme {
             users: Records::new("mme users", records, cores, core, secret)?,
             by_imsi: Exact::new(&index)?,
             stations: vec![Station::default(); config.stations.into()].into(),
-            sweep: None,
+            search: Search::new(records),
             counts: MmeCounts::default(),
             config: config.clone(),
         })
@@ -265,7 +265,7 @@ impl Mme {
             let was_open = std::mem::replace(&mut station.is_open, is_open);
             station.opened = station.opened.wrapping_add(is_open.into());
             if was_open {
-                self.sweep = Some(0);
+                self.search.begin();
             }
         }
     }
@@ -347,9 +347,10 @@ impl Mme {
     /// Looks on for users whose SGW restarted, whose base station is gone, or who end. False: as
     /// many requests as may be are in flight; it goes on when one of them is over.
     fn look_on(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> bool {
-        let Some(start) = self.sweep else { return true };
-        let end = (start + budget).min(self.users.capacity());
-        for at in start..end {
+        for _ in 0..budget {
+            let Some(at) = self.search.step() else {
+                return true;
+            };
             let Some((id, user)) = self.users.at(at) else {
                 continue;
             };
@@ -371,17 +372,16 @@ impl Mme {
                 _ => self.station_lost(now_ns, id, out),
             };
             if !is_asked {
-                self.sweep = Some(at);
+                self.search.step_back(at);
                 return false;
             }
         }
-        self.sweep = (end < self.users.capacity()).then_some(end);
         true
     }
 
     fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) {
         if self.gtp.heard(address, restarts, out) {
-            self.sweep = Some(0);
+            self.search.begin();
         }
     }
 }
@@ -430,7 +430,7 @@ impl Node for Mme {
         match notice {
             Notice::Restarted(..) | Notice::Counter(..) => {
                 if self.gtp.told(now_ns, notice) {
-                    self.sweep = Some(0);
+                    self.search.begin();
                 }
             }
             Notice::Unreachable(_) => {}
@@ -454,9 +454,9 @@ impl Node for Mme {
         let (who, silence_ms) = (&self.config.who, self.config.silence_ms);
         let watchdog = self.hss.poll(now_ns, self.hss_link, who, silence_ms, out);
         let next = self.gtp.next_ns().into_iter().chain(watchdog);
-        match self.sweep {
-            Some(_) if goes_on => Some(now_ns),
-            _ => next.min(),
+        match goes_on && self.search.is_under_way() {
+            true => Some(now_ns),
+            false => next.min(),
         }
     }
 }

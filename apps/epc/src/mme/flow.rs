@@ -449,7 +449,7 @@ impl Mme {
         }
         self.step(id, State::Ending, None);
         if !self.delete(now_ns, id, out) {
-            self.sweep = Some(0);
+            self.search.begin();
         }
     }
 

@@ -464,7 +464,7 @@ fn as_many_locations_are_cancelled_as_there_are_users() {
 }
 
 /// A connection of Diameter comes to the HSS, of an MME of that name.
-fn connect(world: &mut Net, number: u16, host: &str) {
+pub(crate) fn connect(world: &mut Net, number: u16, host: &str) {
     let core = usize::from(number) % world.count;
     world.notice_one(Kind::Hss, core, Notice::Opened(Link::S6a(number)));
     let mut room = [0; s6a::ROOM];
@@ -474,16 +474,18 @@ fn connect(world: &mut Net, number: u16, host: &str) {
     to.avp(avp::ORIGIN_REALM, None, b"linerate");
     to.u32(avp::AUTH_APPLICATION_ID, None, s6a::APPLICATION);
     let bytes = to.finish().unwrap().to_vec();
-    world.deliver(Kind::Hss, Link::S6a(number), bytes);
+    world.send(Kind::Mme, Link::S6a(number), bytes);
+    world.run(SECOND / 1000);
 }
 
 /// An MME of that name says that it has a user.
-fn locate(world: &mut Net, number: u16, host: &str, user: Imsi) {
+pub(crate) fn locate(world: &mut Net, number: u16, host: &str, user: Imsi) {
     let (mut room, who) = ([0; s6a::ROOM], identity(host, MME));
     let mut to = s6a::request(&mut room, &who, command::UPDATE_LOCATION, 5, user);
     s6a::put_location(&mut to, network());
     let bytes = to.finish().unwrap().to_vec();
-    world.deliver(Kind::Hss, Link::S6a(number), bytes);
+    world.send(Kind::Mme, Link::S6a(number), bytes);
+    world.run(SECOND / 1000);
 }
 
 /// Where the HSS has cancelled locations since the last time.
@@ -619,7 +621,7 @@ fn rfc_6733_3_requests_of_all_cores_on_a_connection_have_numbers_of_their_own() 
     }
     for said in world.record.take().unwrap() {
         let message = Diameter::new_checked(&said.bytes[..]).unwrap();
-        if message.is_request() && said.link == Link::S6a(10) {
+        if message.is_request() && said.from == Kind::Hss {
             of_hops.insert(message.hop_by_hop());
             of_ends.insert(message.end_to_end());
         }

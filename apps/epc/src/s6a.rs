@@ -89,7 +89,7 @@ pub struct Identity {
     pub realm: String,
     /// Its address.
     pub address: Ipv4Addr,
-    /// Grows with each restart (RFC 6733 8.16).
+    /// Grows with each restart (RFC 6733 8.16): when it was made, in seconds.
     pub restarts: u32,
 }
 
@@ -298,8 +298,8 @@ pub fn request<'a>(
     let flags = Flags::REQUEST.and(Flags::PROXIABLE);
     let mut to = Writer::new(room, flags, command, APPLICATION, number, end_to_end);
     let mut session = Text::default();
-    // RFC 6733 8.8: whose it is, then what makes it unique.
-    let written = write!(session, "{};{};{user}", who.host, end_to_end);
+    // RFC 6733 8.8: whose it is, then what makes it unique: since when, and which.
+    let written = write!(session, "{};{};{number};{user}", who.host, who.restarts);
     written.expect("what is too long is cut");
     to.avp(avp::SESSION_ID, None, session.bytes());
     application(&mut to);
@@ -481,7 +481,7 @@ mod tests {
         let found = Contents::read(&asked).unwrap();
         assert_eq!(
             found.session,
-            Some(&b"mme.linerate;16777293;001010000000001"[..])
+            Some(&b"mme.linerate;1;77;001010000000001"[..])
         );
         assert_eq!(
             (found.user, found.plmn),

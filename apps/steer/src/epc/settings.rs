@@ -1,6 +1,7 @@
 //! The nodes of an EPC in a file: `kind = "epc-…"` of an `[[app]]`.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use linerate_appliance::config::Section;
 use linerate_epc::gtp::endpoint::EndpointConfig;
@@ -352,11 +353,13 @@ fn control(section: &Section<'_>, address: Option<Ipv4Addr>) -> Option<EndpointC
 /// Whom a node says that it is: of its kind there may be several.
 fn identity(node: &str, address: Ipv4Addr) -> Identity {
     let [a, b, c, d] = address.octets();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Identity {
         host: format!("{node}-{a}-{b}-{c}-{d}.linerate"),
         realm: "linerate".into(),
         address,
-        restarts: 1,
+        // 32 bits are enough until 2106.
+        restarts: since.unwrap_or_default().as_secs() as u32,
     }
 }
 
@@ -432,5 +435,14 @@ mod tests {
         let name = |last| identity("mme", Ipv4Addr::new(10, 0, 0, last)).host;
         assert_eq!(name(1), "mme-10-0-0-1.linerate");
         assert_ne!(name(1), name(11));
+    }
+
+    #[test]
+    fn rfc_6733_8_16_a_node_that_starts_later_says_so() {
+        let who = || identity("mme", Ipv4Addr::new(10, 0, 0, 1));
+        let first = who().restarts;
+        // Later than this was written.
+        assert!(first > 1_780_000_000, "{first}");
+        assert!(who().restarts >= first);
     }
 }

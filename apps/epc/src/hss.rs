@@ -62,9 +62,9 @@ pub struct HssCounts {
     pub vectors: u64,
     pub located: u64,
     pub purged: u64,
-    /// Users who came to another MME: the one they left was told.
+    /// Users who came to another MME: the one they left was told, if its connection took that.
     pub cancelled: u64,
-    /// The same, where the one they left has no connection.
+    /// The same, where the one they left has no connection that is known here.
     pub unreachable: u64,
     /// Requests refused: unknown users, want of room, contents.
     pub refused: u64,
@@ -291,7 +291,8 @@ impl Node for Hss {
             return;
         };
         // A connection whose stream another core has is closed here, and open there: it has
-        // passed the message on.
+        // passed the message on. One that has ended here is closed, too: what it had passed on
+        // before is handled elsewhere, and what comes by it still is handled here.
         let at = usize::from(number);
         if let Some(connection) = self.connections.get_mut(at)
             && connection.state() != State::Closed

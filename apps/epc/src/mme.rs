@@ -72,6 +72,9 @@ pub struct MmeCounts {
     pub congestion: u64,
     /// Users lost to a restart or a closed connection of a peer, or to silence.
     pub lost: u64,
+    /// Attaches that ended before there was a proof: for another one in the same name, by
+    /// silence, or with their connection.
+    pub unproved: u64,
     /// S1 messages that are none.
     pub malformed: u64,
     /// S1 and S6a messages that do not fit the state of their user.

@@ -82,6 +82,7 @@ impl Mme {
             (Kind::Detach, State::Ending | State::Deleting | State::Purging) => {}
             (Kind::Detach, State::Vector | State::Proof) => {
                 // Nobody is proved: of the user in whose name it came, nothing changes.
+                self.counts.unproved += 1;
                 self.to_user(id, Kind::DetachAnswer, out, |_| {});
                 self.remove(id);
             }
@@ -154,6 +155,7 @@ impl Mme {
                 return; // the same, again
             }
             if matches!(user.state, State::Vector | State::Proof) {
+                self.counts.unproved += 1;
                 self.supersede(id, out);
             }
         }
@@ -196,7 +198,6 @@ impl Mme {
 
     /// A user is forgotten for another one of its name.
     fn supersede(&mut self, id: u32, out: &mut impl Sink) {
-        self.counts.superseded += 1;
         self.to_user(id, Kind::Release, out, |message| {
             message.cause = Some(cause::SUPERSEDED);
         });
@@ -265,6 +266,7 @@ impl Mme {
         if is_made {
             return self.outlive(now_ns, known, id, out);
         }
+        self.counts.superseded += 1;
         self.supersede(known, out);
         if let Some(user) = self.users.get_mut(id) {
             (user.sgw_teid, user.sgw_epoch, user.before) = session;
@@ -483,6 +485,14 @@ impl Mme {
         self.remove(id);
     }
 
+    /// Counts one that goes on its way in. Who has a session is counted when that is over.
+    fn count_lost(&mut self, user: &User) {
+        match user.state {
+            State::Vector | State::Proof => self.counts.unproved += 1,
+            _ => self.counts.lost += u64::from(user.sgw_teid == 0),
+        }
+    }
+
     /// The base station of a user is gone; false: the SGW cannot be told yet.
     pub(super) fn station_lost(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
         let Some(&user) = self.users.get(id) else {
@@ -498,8 +508,7 @@ impl Mme {
         match user.state {
             State::Released => self.idle(now_ns, id, out),
             State::Vector | State::Proof | State::Securing | State::Locating => {
-                // Who has a session is counted when that is over.
-                self.counts.lost += u64::from(user.sgw_teid == 0);
+                self.count_lost(&user);
                 self.leave(now_ns, id, cause::NETWORK_FAILURE, out);
             }
             // The answer that is waited for finds no base station, and goes on from there.
@@ -538,8 +547,7 @@ impl Mme {
                 self.to_user(id, Kind::Release, out, |message| {
                     message.cause = Some(cause::NOT_AUTHENTICATED);
                 });
-                // Who has a session is counted when that is over.
-                self.counts.lost += u64::from(user.sgw_teid == 0);
+                self.count_lost(&user);
                 self.leave(now_ns, id, cause::NOT_AUTHENTICATED, out);
             }
             State::Context => self.not_carried(now_ns, id, out),

@@ -99,6 +99,9 @@ fn ts_24_301_5_5_1_2_7_a_user_stays_until_who_attaches_in_its_name_is_proved() {
     assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 8);
     assert_eq!(in_state(&mut world, MmeState::Connected), 8);
     assert_eq!(in_state(&mut world, MmeState::Proof), 1);
+    let unproved = |mme: &linerate_epc::mme::Mme| [mme.counts.unproved, mme.counts.superseded];
+    let sums = [0, 1].map(|n| Net::sum(&mut world.mme, |mme| unproved(mme)[n]));
+    assert_eq!(sums, [99, 0]);
     // Without the key.
     let mut answer = Message::new(s1::Kind::ChallengeAnswer, STRANGER + 99, last[0].mme_id);
     answer.res = Some([7; 8]);
@@ -111,6 +114,8 @@ fn ts_24_301_5_5_1_2_7_a_user_stays_until_who_attaches_in_its_name_is_proved() {
     comes(&mut world, 3, STRANGER, user);
     world.run(30 * SECOND);
     assert_eq!(in_state(&mut world, MmeState::Connected), 8);
+    assert_eq!(Net::sum(&mut world.mme, |mme| unproved(mme)[0]), 100);
+    assert_eq!(lost(&mut world), 0);
     assert!(told(&world, id).is_empty());
     let address = world.user(id, |ran, _, _| ran.address(id)).unwrap();
     let up = packet(address.octets(), NET, 1);

@@ -4,8 +4,9 @@
 //! A user is in one [`State`]; in all but three (connected, idle, ending) exactly one answer is
 //! waited for: from the user, the base station, the HSS or the SGW. `flow` has the steps in their
 //! order, `network` what comes from HSS and SGW. Who attaches in the name of a user who is there is
-//! a newcomer, with a record of its own, until it is proved. One identifier, the record's, is the
-//! user's S1 identifier, its temporary identity (M-TMSI), and its S11 end.
+//! a newcomer, with a record of its own, until it is proved: there may be several, one behind the
+//! other. One identifier, the record's, is the user's S1 identifier, its temporary identity
+//! (M-TMSI), and its S11 end.
 
 mod flow;
 mod network;
@@ -145,7 +146,7 @@ struct User {
     was_connected: bool,
     /// Something came for the user while it was on the way to being idle.
     is_wanted: bool,
-    /// Who attaches in the name of this user, and is not proved; 0: nobody.
+    /// Who attaches in the name of this user, or came after this newcomer; 0: nobody.
     newcomer: u32,
     /// Whose place this user has taken while that one's session was made; 0: nobody's.
     before: u32,
@@ -322,28 +323,47 @@ impl Mme {
         pending.is_some()
     }
 
-    /// Forgets a user, whose newcomer has its place then, or a newcomer.
+    /// A user of that name, and then its newcomers, the oldest first.
+    fn of_name(&self, imsi: &[u8; 8]) -> impl Iterator<Item = u32> {
+        let first = self.by_imsi.lookup(imsi).map(u32::from_be_bytes);
+        std::iter::successors(first, |id| {
+            let next = self.users.get(*id)?.newcomer;
+            (next != 0).then_some(next)
+        })
+    }
+
+    /// Whom a newcomer is behind; `None`: it is none.
+    fn ahead_of(&self, id: u32, imsi: &[u8; 8]) -> Option<u32> {
+        let is_it = |of: &u32| self.users.get(*of).is_some_and(|user| user.newcomer == id);
+        self.of_name(imsi).find(is_it)
+    }
+
+    /// Another one is behind a user or newcomer from now on.
+    fn set_newcomer(&mut self, id: u32, newcomer: u32) {
+        if let Some(user) = self.users.get_mut(id) {
+            user.newcomer = newcomer;
+        }
+    }
+
+    /// Forgets a user, whose first newcomer has its place then, or a newcomer.
     fn remove(&mut self, id: u32) {
-        let Some(user) = self.users.remove(id) else {
+        let Some(&user) = self.users.get(id) else {
             return;
         };
+        let before = self.ahead_of(id, &user.imsi);
+        self.users.remove(id);
         self.gtp.end(user.pending);
-        let known = self.by_imsi.lookup(&user.imsi).map(u32::from_be_bytes);
-        match known {
-            Some(known) if known == id && user.newcomer != 0 => {
-                let newcomer = user.newcomer.to_be_bytes();
-                self.by_imsi.update(&user.imsi, |_| newcomer);
-            }
-            Some(known) if known == id => {
+        let is_first = self.by_imsi.lookup(&user.imsi) == Some(id.to_be_bytes());
+        match (before, user.newcomer) {
+            (Some(before), newcomer) => self.set_newcomer(before, newcomer),
+            (None, 0) if is_first => {
                 self.by_imsi.remove(&user.imsi);
             }
-            Some(known) => {
-                let known = self.users.get_mut(known);
-                if let Some(known) = known.filter(|known| known.newcomer == id) {
-                    known.newcomer = 0;
-                }
+            (None, newcomer) if is_first => {
+                let newcomer = newcomer.to_be_bytes();
+                self.by_imsi.update(&user.imsi, |_| newcomer);
             }
-            None => {}
+            _ => {}
         }
     }
 

@@ -8,6 +8,9 @@ use crate::s6a::{self, ROOM, command};
 use linerate_wire::diameter::Writer;
 use linerate_wire::gtpc::ie::{Imsi, cause as gtpc};
 
+/// The most of one name who are not proved.
+const UNPROVED: usize = 8;
+
 impl Mme {
     /// A message of a base station.
     pub(super) fn station_says(
@@ -131,7 +134,8 @@ impl Mme {
     }
 
     /// TS 24.301 5.5.1.2.7: who attaches in the name of a user who is there has to prove itself
-    /// first. Of several who are not proved, the last one goes on.
+    /// first. Of too many who are not proved, the first one goes: so many have to come while a user
+    /// proves itself to keep it out.
     fn attach(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
         let station_id = message.station_id;
         let imsi = message.imsi.and_then(Imsi::from_bytes);
@@ -139,14 +143,13 @@ impl Mme {
             self.counts.malformed += 1;
             return;
         };
-        let known = self.by_imsi.lookup(&imsi.bytes()).map(u32::from_be_bytes);
-        let newcomer = known.and_then(|id| Some(self.users.get(id)?.newcomer));
-        for id in newcomer.into_iter().chain(known) {
-            let Some(&user) = self.users.get(id) else {
+        let (mut oldest, mut count) = (None, 0);
+        for id in self.of_name(&imsi.bytes()) {
+            let Some(user) = self.users.get(id) else {
                 continue;
             };
             let is_same =
-                (user.station, user.station_id) == (station, station_id) && self.has_station(&user);
+                (user.station, user.station_id) == (station, station_id) && self.has_station(user);
             let goes = matches!(
                 user.state,
                 State::Connected | State::Ending | State::Deleting
@@ -155,9 +158,13 @@ impl Mme {
                 return; // the same, again
             }
             if matches!(user.state, State::Vector | State::Proof) {
-                self.counts.unproved += 1;
-                self.supersede(id, out);
+                oldest = oldest.or(Some(id));
+                count += 1;
             }
+        }
+        if let Some(oldest) = oldest.filter(|_| count >= UNPROVED) {
+            self.counts.unproved += 1;
+            self.supersede(oldest, out);
         }
         // Who is not proved leaves half of the places to those who are.
         if self.gtp.in_flight() * 2 >= self.config.control.requests {
@@ -175,9 +182,10 @@ impl Mme {
         let Some(id) = self.users.insert(user) else {
             return self.reject(station, station_id, cause::CONGESTION, out);
         };
-        let is_placed = match known.and_then(|known| self.users.get_mut(known)) {
-            Some(known) => {
-                known.newcomer = id;
+        let last = self.of_name(&imsi.bytes()).last();
+        let is_placed = match last {
+            Some(last) => {
+                self.set_newcomer(last, id);
                 true
             }
             None => {
@@ -250,11 +258,16 @@ impl Mme {
     /// when the new one is made (TS 29.274 7.2.1).
     fn take_place(&mut self, now_ns: u64, id: u32, user: &User, out: &mut impl Sink) {
         let known = self.by_imsi.lookup(&user.imsi).map(u32::from_be_bytes);
-        let Some(known) = known.filter(|known| *known != id) else {
+        let before = self.ahead_of(id, &user.imsi);
+        let (Some(known), Some(before)) = (known, before) else {
             return;
         };
-        let old = self.users.get_mut(known);
-        let Some(old) = old.filter(|old| old.newcomer == id) else {
+        // All other newcomers are behind it now.
+        self.set_newcomer(before, user.newcomer);
+        let others = self.users.get(known).map_or(0, |old| old.newcomer);
+        self.set_newcomer(id, others);
+        self.set_newcomer(known, id);
+        let Some(old) = self.users.get_mut(known) else {
             return;
         };
         let session = (old.sgw_teid, old.sgw_epoch, old.before);
@@ -266,7 +279,10 @@ impl Mme {
         if is_made {
             return self.outlive(now_ns, known, id, out);
         }
-        self.counts.superseded += 1;
+        match old.state {
+            State::Vector | State::Proof => self.counts.unproved += 1,
+            _ => self.counts.superseded += 1,
+        }
         self.supersede(known, out);
         if let Some(user) = self.users.get_mut(id) {
             (user.sgw_teid, user.sgw_epoch, user.before) = session;

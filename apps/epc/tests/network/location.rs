@@ -89,7 +89,7 @@ fn ts_24_301_5_5_1_2_7_a_user_stays_until_who_attaches_in_its_name_is_proved() {
     let mut world = attached(80, 2, 8);
     let id = world.ids()[3];
     let user = imsi(&mut world, id);
-    // Each takes the place of the one before; none that of the user.
+    // Eight may try at a time; each takes the place of the first of them, none that of the user.
     for n in 0..100 {
         comes(&mut world, 3, STRANGER + n, user);
         world.run(SECOND / 100);
@@ -98,10 +98,10 @@ fn ts_24_301_5_5_1_2_7_a_user_stays_until_who_attaches_in_its_name_is_proved() {
     assert_eq!(last[0].kind, s1::Kind::Challenge);
     assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 8);
     assert_eq!(in_state(&mut world, MmeState::Connected), 8);
-    assert_eq!(in_state(&mut world, MmeState::Proof), 1);
+    assert_eq!(in_state(&mut world, MmeState::Proof), 8);
     let unproved = |mme: &linerate_epc::mme::Mme| [mme.counts.unproved, mme.counts.superseded];
     let sums = [0, 1].map(|n| Net::sum(&mut world.mme, |mme| unproved(mme)[n]));
-    assert_eq!(sums, [99, 0]);
+    assert_eq!(sums, [92, 0]);
     // Without the key.
     let mut answer = Message::new(s1::Kind::ChallengeAnswer, STRANGER + 99, last[0].mme_id);
     answer.res = Some([7; 8]);
@@ -154,6 +154,46 @@ fn ts_24_301_5_5_1_2_7_who_is_proved_takes_the_users_place() {
     world.run(60 * SECOND);
     assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 7);
     assert_eq!(sessions(&mut world), [7, 7]);
+    world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
+    world.assert_empty();
+}
+
+#[test]
+fn who_is_not_proved_keeps_no_user_out() {
+    let mut world = Net::new(101, 2, 8);
+    world.record = Some(Vec::new());
+    let id = world.ids()[2];
+    let user = imsi(&mut world, id);
+    // First it is nowhere, then somewhere.
+    for round in 0..2 {
+        // There is one before, and there are others while it proves itself.
+        comes(&mut world, 3, STRANGER + 10 * round, user);
+        world.user(id, |ran, now, out| ran.attach(now, id, out));
+        let has_challenge = |world: &Net| told(world, id).last().map(|last| last.kind);
+        while has_challenge(&world) != Some(s1::Kind::Challenge) {
+            world.run(10_000);
+        }
+        for n in 1..7 {
+            comes(&mut world, 3, STRANGER + 10 * round + n, user);
+        }
+        world.run(SECOND);
+        assert_eq!(world.state(id), State::Connected, "{round}");
+        assert_eq!(Net::sum(&mut world.mme, |mme| mme.users() as u64), 1);
+        // Whoever was in its place is gone.
+        let left = in_state(&mut world, MmeState::Proof);
+        assert_eq!(left, 6 + u64::from(round));
+        // They go by and by, and it stays.
+        world.run(20 * SECOND);
+        assert_eq!(in_state(&mut world, MmeState::Proof), 0);
+        assert_eq!(in_state(&mut world, MmeState::Connected), 1);
+        stations_forget(&mut world);
+    }
+    assert_eq!(sessions(&mut world), [1, 1]);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.counts.superseded), 1);
+    assert_eq!(Net::sum(&mut world.mme, |mme| mme.counts.unproved), 14);
+    world.drive(State::Connected, |ran, now, id, out| {
+        ran.attach(now, id, out)
+    });
     world.drive(State::Off, |ran, now, id, out| ran.detach(now, id, out));
     world.assert_empty();
 }

@@ -6,8 +6,10 @@
 //! sender uses again sooner than answers here are forgotten.
 //!
 //! A cache of fixed size, one place for each hash of that. Where two requests meet in a place, the
-//! older one is forgotten: then it is handled again, which no handler minds (a session that is
-//! being made is not made again, one made again replaces itself, one deleted again is not found).
+//! older one is forgotten: then it is handled again. A session that is being made is not made
+//! again, and one that was deleted is not found, as its sender wants it. One that was made is
+//! replaced by another: where its sender has heard the first answer, and the network has brought
+//! the request twice, the user has to attach again.
 
 use crate::ids::mix;
 use linerate_wire::gtpc::Gtpc;

@@ -4,6 +4,7 @@
 //! somewhere take memory.
 
 use crate::challenge::{Key, siphash};
+use crate::ids::MAX_CORES;
 use crate::link::{Link, Node, Notice, Owner, Sink};
 use crate::records::Records;
 use crate::s6a::connection::{Connection, State};
@@ -61,15 +62,18 @@ pub struct HssCounts {
     pub vectors: u64,
     pub located: u64,
     pub purged: u64,
-    /// Users who came to another MME: the one they left was told.
+    /// Users who came to another MME: the one they left was told, if its connection took that.
     pub cancelled: u64,
-    /// The same, where the one they left has no connection.
+    /// The same, where the one they left has no connection that is known here.
     pub unreachable: u64,
     /// Requests refused: unknown users, want of room, contents.
     pub refused: u64,
     /// Messages that are none, or came before capabilities were exchanged.
     pub malformed: u64,
 }
+
+/// Bits of a core's requests; those of the core are above, 24 in all.
+const NUMBER_BITS: u32 = 24 - MAX_CORES.trailing_zeros();
 
 /// Where a user is: the MME's name.
 #[derive(Clone, Copy, Default)]
@@ -125,7 +129,7 @@ impl Hss {
     fn request(&mut self, connection: u16, message: &Diameter<&[u8]>, out: &mut impl Sink) {
         let contents = Contents::read(message);
         let session = contents.as_ref().ok().and_then(|found| found.session);
-        let done = contents.and_then(|found| self.handle(message, &found, out));
+        let done = contents.and_then(|found| self.handle(connection, message, &found, out));
         let code = done.as_ref().map_or_else(|code| *code, |_| result::SUCCESS);
         let mut room = [0; ROOM];
         let mut to = s6a::answer(&mut room, &self.config.who, message, session, code);
@@ -154,6 +158,7 @@ impl Hss {
 
     fn handle(
         &mut self,
+        connection: u16,
         message: &Diameter<&[u8]>,
         found: &Contents<'_>,
         out: &mut impl Sink,
@@ -172,7 +177,12 @@ impl Hss {
             command::UPDATE_LOCATION => {
                 found.plmn.ok_or(result::MISSING_AVP)?;
                 let host = found.origin_host.ok_or(result::MISSING_AVP)?;
-                self.locate(user, host, out)?;
+                let name = Name::new(host).ok_or(result::INVALID_AVP_VALUE)?;
+                // The lcore that has the stream tells once whom it leads to, and may not be heard.
+                if let Some(peer) = self.peers.get_mut(usize::from(connection)) {
+                    *peer = Some(name);
+                }
+                self.locate(user, name, out)?;
                 self.counts.located += 1;
                 Ok(Done::Located(user, subscription))
             }
@@ -186,8 +196,8 @@ impl Hss {
     }
 
     /// The user is there now; the MME that had it is told (TS 29.272 5.2.1.2).
-    fn locate(&mut self, user: Imsi, host: &[u8], out: &mut impl Sink) -> Result<(), Refusal> {
-        let place = Place(Name::new(host).ok_or(result::INVALID_AVP_VALUE)?);
+    fn locate(&mut self, user: Imsi, name: Name, out: &mut impl Sink) -> Result<(), Refusal> {
+        let place = Place(name);
         let known = self.by_imsi.lookup(&user.bytes()).map(u32::from_be_bytes);
         if let Some(old) = known.and_then(|id| self.places.get_mut(id)) {
             let left = std::mem::replace(old, place);
@@ -213,10 +223,12 @@ impl Hss {
             return;
         };
         self.counts.cancelled += 1;
-        self.requests = self.requests.wrapping_add(1) & 0x00ff_ffff;
+        self.requests = self.requests.wrapping_add(1) & ((1 << NUMBER_BITS) - 1);
+        // All cores say something on it: each has numbers of its own (RFC 6733 3).
+        let number = u32::from(self.core) << NUMBER_BITS | self.requests;
         let (mut room, who) = ([0; ROOM], &self.config.who);
         let command = command::CANCEL_LOCATION;
-        let mut to = s6a::request(&mut room, who, command, self.requests, user);
+        let mut to = s6a::request(&mut room, who, command, number, user);
         s6a::put_cancellation(&mut to, left.bytes());
         finish(Link::S6a(connection as u16), to, out);
     }
@@ -279,7 +291,8 @@ impl Node for Hss {
             return;
         };
         // A connection whose stream another core has is closed here, and open there: it has
-        // passed the message on.
+        // passed the message on. One that has ended here is closed, too: what it had passed on
+        // before is handled elsewhere, and what comes by it still is handled here.
         let at = usize::from(number);
         if let Some(connection) = self.connections.get_mut(at)
             && connection.state() != State::Closed

@@ -4,8 +4,9 @@
 //! A user is in one [`State`]; in all but three (connected, idle, ending) exactly one answer is
 //! waited for: from the user, the base station, the HSS or the SGW. `flow` has the steps in their
 //! order, `network` what comes from HSS and SGW. Who attaches in the name of a user who is there is
-//! a newcomer, with a record of its own, until it is proved. One identifier, the record's, is the
-//! user's S1 identifier, its temporary identity (M-TMSI), and its S11 end.
+//! a newcomer, with a record of its own, until it is proved: there may be several, one behind the
+//! other. One identifier, the record's, is the user's S1 identifier, its temporary identity
+//! (M-TMSI), and its S11 end.
 
 mod flow;
 mod network;
@@ -14,7 +15,7 @@ use crate::gtp::endpoint::{Arrived, Endpoint, EndpointConfig, EndpointCounts};
 use crate::gtp::paths::Paths;
 use crate::link::{Link, Node, Notice, Owner, Sink};
 use crate::pending::Patience;
-use crate::records::Records;
+use crate::records::{Records, Search};
 use crate::s1::{self, HEADER_LEN, Kind, MAX_LEN, Message, Tunnel, cause};
 use crate::s6a::connection::{self, Connection};
 use crate::s6a::{Identity, Subscription};
@@ -72,6 +73,9 @@ pub struct MmeCounts {
     pub congestion: u64,
     /// Users lost to a restart or a closed connection of a peer, or to silence.
     pub lost: u64,
+    /// Attaches that ended before there was a proof: for another one in the same name, by
+    /// silence, or with their connection.
+    pub unproved: u64,
     /// S1 messages that are none.
     pub malformed: u64,
     /// S1 and S6a messages that do not fit the state of their user.
@@ -142,8 +146,10 @@ struct User {
     was_connected: bool,
     /// Something came for the user while it was on the way to being idle.
     is_wanted: bool,
-    /// Who attaches in the name of this user, and is not proved; 0: nobody.
+    /// Who attaches in the name of this user, or came after this newcomer; 0: nobody.
     newcomer: u32,
+    /// Whose place this user has taken while that one's session was made; 0: nobody's.
+    before: u32,
     /// Why the user goes, by its own wish or the network's; NORMAL: it does not.
     ends_by: u8,
 }
@@ -170,8 +176,8 @@ pub struct Mme {
     by_imsi: Exact<8, [u8; 4]>,
     /// Base stations, by connection.
     stations: Box<[Station]>,
-    /// Where the search is for users whose SGW restarted, whose base station is gone, or who end.
-    sweep: Option<usize>,
+    /// For users whose SGW restarted, whose base station is gone, or who end.
+    search: Search,
     /// What was counted.
     pub counts: MmeCounts,
 }
@@ -207,7 +213,7 @@ impl Mme {
             users: Records::new("mme users", records, cores, core, secret)?,
             by_imsi: Exact::new(&index)?,
             stations: vec![Station::default(); config.stations.into()].into(),
-            sweep: None,
+            search: Search::new(records),
             counts: MmeCounts::default(),
             config: config.clone(),
         })
@@ -263,7 +269,7 @@ impl Mme {
             let was_open = std::mem::replace(&mut station.is_open, is_open);
             station.opened = station.opened.wrapping_add(is_open.into());
             if was_open {
-                self.sweep = Some(0);
+                self.search.begin();
             }
         }
     }
@@ -276,6 +282,14 @@ impl Mme {
             let mut message = Message::new(kind, user.station_id, id);
             fill(&mut message);
             self.s1(user.station, &message, out);
+        }
+    }
+
+    /// What a user waits for is over; its place is for what comes next.
+    fn stop_waiting(&mut self, id: u32) {
+        if let Some(user) = self.users.get_mut(id) {
+            let before = std::mem::take(&mut user.pending);
+            self.gtp.end(before);
         }
     }
 
@@ -292,7 +306,7 @@ impl Mme {
     }
 
     /// The same, for what comes from a user, a base station or the HSS; false: too much is waited
-    /// for already, and the user is as it was.
+    /// for already, and the user, who waited for nothing, is as it was.
     fn step_and_wait(&mut self, now_ns: u64, id: u32, state: State) -> bool {
         let patience = match state {
             State::Paging => self.config.paging,
@@ -301,6 +315,7 @@ impl Mme {
                 again: 0,
             },
         };
+        self.stop_waiting(id);
         let pending = self.gtp.wait(now_ns, patience, About(id));
         if pending.is_some() {
             self.step(id, state, pending);
@@ -308,42 +323,63 @@ impl Mme {
         pending.is_some()
     }
 
-    /// Forgets a user, whose newcomer has its place then, or a newcomer.
+    /// A user of that name, and then its newcomers, the oldest first.
+    fn of_name(&self, imsi: &[u8; 8]) -> impl Iterator<Item = u32> {
+        let first = self.by_imsi.lookup(imsi).map(u32::from_be_bytes);
+        std::iter::successors(first, |id| {
+            let next = self.users.get(*id)?.newcomer;
+            (next != 0).then_some(next)
+        })
+    }
+
+    /// Whom a newcomer is behind; `None`: it is none.
+    fn ahead_of(&self, id: u32, imsi: &[u8; 8]) -> Option<u32> {
+        let is_it = |of: &u32| self.users.get(*of).is_some_and(|user| user.newcomer == id);
+        self.of_name(imsi).find(is_it)
+    }
+
+    /// Another one is behind a user or newcomer from now on.
+    fn set_newcomer(&mut self, id: u32, newcomer: u32) {
+        if let Some(user) = self.users.get_mut(id) {
+            user.newcomer = newcomer;
+        }
+    }
+
+    /// Forgets a user, whose first newcomer has its place then, or a newcomer.
     fn remove(&mut self, id: u32) {
-        let Some(user) = self.users.remove(id) else {
+        let Some(&user) = self.users.get(id) else {
             return;
         };
+        let before = self.ahead_of(id, &user.imsi);
+        self.users.remove(id);
         self.gtp.end(user.pending);
-        let known = self.by_imsi.lookup(&user.imsi).map(u32::from_be_bytes);
-        match known {
-            Some(known) if known == id && user.newcomer != 0 => {
-                let newcomer = user.newcomer.to_be_bytes();
-                self.by_imsi.update(&user.imsi, |_| newcomer);
-            }
-            Some(known) if known == id => {
+        let is_first = self.by_imsi.lookup(&user.imsi) == Some(id.to_be_bytes());
+        match (before, user.newcomer) {
+            (Some(before), newcomer) => self.set_newcomer(before, newcomer),
+            (None, 0) if is_first => {
                 self.by_imsi.remove(&user.imsi);
             }
-            Some(known) => {
-                let known = self.users.get_mut(known);
-                if let Some(known) = known.filter(|known| known.newcomer == id) {
-                    known.newcomer = 0;
-                }
+            (None, newcomer) if is_first => {
+                let newcomer = newcomer.to_be_bytes();
+                self.by_imsi.update(&user.imsi, |_| newcomer);
             }
-            None => {}
+            _ => {}
         }
     }
 
     /// Looks on for users whose SGW restarted, whose base station is gone, or who end. False: as
     /// many requests as may be are in flight; it goes on when one of them is over.
     fn look_on(&mut self, now_ns: u64, budget: usize, out: &mut impl Sink) -> bool {
-        let Some(start) = self.sweep else { return true };
-        let end = (start + budget).min(self.users.capacity());
-        for at in start..end {
+        for _ in 0..budget {
+            let Some(at) = self.search.step() else {
+                return true;
+            };
             let Some((id, user)) = self.users.at(at) else {
                 continue;
             };
             let sgw = *self.config.sgw.ip();
-            let has_session = user.sgw_teid != 0;
+            // One that is made, in the place of another perhaps, is as new as its answer.
+            let has_session = user.sgw_teid != 0 && user.state != State::Creating;
             if has_session && !self.gtp.paths.is_current(sgw, user.sgw_epoch) {
                 // TS 23.007 14.1: the session is gone; the user attaches again.
                 self.counts.lost += 1;
@@ -359,17 +395,16 @@ impl Mme {
                 _ => self.station_lost(now_ns, id, out),
             };
             if !is_asked {
-                self.sweep = Some(at);
+                self.search.step_back(at);
                 return false;
             }
         }
-        self.sweep = (end < self.users.capacity()).then_some(end);
         true
     }
 
     fn heard(&mut self, address: Ipv4Addr, restarts: u8, out: &mut impl Sink) {
         if self.gtp.heard(address, restarts, out) {
-            self.sweep = Some(0);
+            self.search.begin();
         }
     }
 }
@@ -397,9 +432,10 @@ impl Node for Mme {
                     self.counts.malformed += 1;
                     return;
                 };
+                // By another core's connection only what that has taken comes here.
+                let is_own = from == self.hss_link;
                 let who = &self.config.who;
-                let is_closed = self.hss.state() == connection::State::Closed;
-                if is_closed || self.hss.take(now_ns, from, &message, who, out) {
+                if !is_own || self.hss.take(now_ns, from, &message, who, out) {
                     self.hss_says(now_ns, from, &message, out);
                 }
             }
@@ -417,7 +453,7 @@ impl Node for Mme {
         match notice {
             Notice::Restarted(..) | Notice::Counter(..) => {
                 if self.gtp.told(now_ns, notice) {
-                    self.sweep = Some(0);
+                    self.search.begin();
                 }
             }
             Notice::Unreachable(_) => {}
@@ -441,9 +477,9 @@ impl Node for Mme {
         let (who, silence_ms) = (&self.config.who, self.config.silence_ms);
         let watchdog = self.hss.poll(now_ns, self.hss_link, who, silence_ms, out);
         let next = self.gtp.next_ns().into_iter().chain(watchdog);
-        match self.sweep {
-            Some(_) if goes_on => Some(now_ns),
-            _ => next.min(),
+        match goes_on && self.search.is_under_way() {
+            true => Some(now_ns),
+            false => next.min(),
         }
     }
 }

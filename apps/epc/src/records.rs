@@ -147,6 +147,46 @@ impl<T: Copy + Default> Records<T> {
     }
 }
 
+/// A search through all places of records. One that is begun again goes on from where it is, once
+/// around: however often that is, every place has its turn.
+pub(crate) struct Search {
+    places: usize,
+    next: usize,
+    left: usize,
+}
+
+impl Search {
+    /// Through so many places, not begun.
+    pub(crate) fn new(places: usize) -> Self {
+        let (next, left) = (0, 0);
+        Self { places, next, left }
+    }
+
+    /// All places are to be looked at.
+    pub(crate) fn begin(&mut self) {
+        self.left = self.places;
+    }
+
+    /// Whether some are to be looked at yet.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.left > 0
+    }
+
+    /// The next place; `None`: all have been looked at.
+    pub(crate) fn step(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let at = self.next;
+        self.next = (at + 1) % self.places;
+        Some(at)
+    }
+
+    /// That place is to be looked at again, first.
+    pub(crate) fn step_back(&mut self, at: usize) {
+        self.next = at;
+        self.left = (self.left + 1).min(self.places);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -24,6 +24,9 @@ pub const APPLICATION: u32 = 16_777_251;
 /// Room for any message that a node here makes, in bytes.
 pub const ROOM: usize = 1024;
 
+/// The result where a request is for another host than this (RFC 6733 7.1.3).
+pub const UNABLE_TO_DELIVER: u32 = 3002;
+
 /// Command codes (TS 29.272 7.2.1).
 #[allow(missing_docs)] // each constant is the command of that name
 pub mod command {
@@ -86,12 +89,12 @@ pub struct Identity {
     pub realm: String,
     /// Its address.
     pub address: Ipv4Addr,
-    /// Grows with each restart (RFC 6733 8.16).
+    /// Grows with each restart (RFC 6733 8.16): when it was made, in seconds.
     pub restarts: u32,
 }
 
-/// The longest name of a peer that is kept, in bytes.
-const NAME: usize = 48;
+/// The longest name of a peer that is kept, in bytes: those of TS 23.003 19.4.2.4 have 54.
+const NAME: usize = 64;
 
 /// Whom a peer says that it is (DiameterIdentity of RFC 6733 4.3.1).
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -163,6 +166,8 @@ pub struct Contents<'a> {
     pub user: Option<Imsi>,
     /// Who sent it.
     pub origin_host: Option<&'a [u8]>,
+    /// Whom it is for, if that is said.
+    pub destination_host: Option<&'a [u8]>,
     /// Result-Code, or the code of Experimental-Result.
     pub result: Option<u32>,
     /// A challenge.
@@ -194,6 +199,7 @@ impl<'a> Contents<'a> {
                     found.user = Some(user);
                 }
                 (avp::ORIGIN_HOST, None) => found.origin_host = Some(data),
+                (avp::DESTINATION_HOST, None) => found.destination_host = Some(data),
                 (avp::RESULT_CODE, None) => found.result = Some(number(&avp)?),
                 (avp::EXPERIMENTAL_RESULT, None) => {
                     found.result = find(&avp, avp::EXPERIMENTAL_RESULT_CODE, None)?
@@ -292,8 +298,8 @@ pub fn request<'a>(
     let flags = Flags::REQUEST.and(Flags::PROXIABLE);
     let mut to = Writer::new(room, flags, command, APPLICATION, number, end_to_end);
     let mut session = Text::default();
-    // RFC 6733 8.8: whose it is, then what makes it unique.
-    let written = write!(session, "{};{};{user}", who.host, end_to_end);
+    // RFC 6733 8.8: whose it is, then what makes it unique: since when, and which.
+    let written = write!(session, "{};{};{number};{user}", who.host, who.restarts);
     written.expect("what is too long is cut");
     to.avp(avp::SESSION_ID, None, session.bytes());
     application(&mut to);
@@ -314,7 +320,12 @@ pub fn answer<'a>(
     session: Option<&[u8]>,
     code: u32,
 ) -> Writer<'a> {
-    let flags = Flags(to.flags().0 & Flags::PROXIABLE.0);
+    // RFC 6733 7.1.3: the E bit is set for what breaks the protocol.
+    let error = match code {
+        3000..=3999 => Flags::ERROR,
+        _ => Flags(0),
+    };
+    let flags = Flags(to.flags().0 & Flags::PROXIABLE.0).and(error);
     let (hop, end) = (to.hop_by_hop(), to.end_to_end());
     let mut writer = Writer::new(room, flags, to.command(), APPLICATION, hop, end);
     if let Some(session) = session {
@@ -470,7 +481,7 @@ mod tests {
         let found = Contents::read(&asked).unwrap();
         assert_eq!(
             found.session,
-            Some(&b"mme.linerate;16777293;001010000000001"[..])
+            Some(&b"mme.linerate;1;77;001010000000001"[..])
         );
         assert_eq!(
             (found.user, found.plmn),

@@ -124,6 +124,8 @@ enum About {
     Nothing,
     Create(u32),
     Delete(u32),
+    /// What a session that is gone had at the PGW of that address.
+    Left(u32),
     Notify(u32),
 }
 

@@ -478,15 +478,16 @@ impl<P: Copy + Default> Endpoint<P> {
             if peer.is_asked || peer.echo_ms > now_ns / MS {
                 continue;
             }
+            let wait = Wait::Echo(peer.address);
+            let begun = self.pending.begin(now_ns / MS, self.config.patience, wait);
+            let Some(sequence) = begun else {
+                return; // it is tried again each time, until there is room
+            };
+            self.paths.peers_mut()[at].is_asked = true;
+            self.ask(peer.address, sequence, out);
             // Again to cores that have missed it.
             if let Some(restarts) = peer.restarts {
                 out.tell(Notice::Counter(peer.address, restarts));
-            }
-            let wait = Wait::Echo(peer.address);
-            let begun = self.pending.begin(now_ns / MS, self.config.patience, wait);
-            if let Some(sequence) = begun {
-                self.paths.peers_mut()[at].is_asked = true;
-                self.ask(peer.address, sequence, out);
             }
         }
     }
@@ -534,4 +535,53 @@ fn is_request(kind: u8) -> bool {
             | message::DOWNLINK_DATA_NOTIFICATION
             | message::DOWNLINK_DATA_NOTIFICATION_FAILURE
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Counts what is sent and told.
+    #[derive(Default)]
+    struct Counted(u32, u32);
+
+    impl Sink for Counted {
+        fn send(&mut self, _: Link, _: &[u8]) {
+            self.0 += 1;
+        }
+
+        fn tell(&mut self, _: Notice) {
+            self.1 += 1;
+        }
+    }
+
+    #[test]
+    fn an_echo_that_finds_no_place_is_told_to_nobody() {
+        let own = SocketAddrV4::new(Ipv4Addr::new(10, 0, 0, 1), linerate_wire::gtpc::PORT);
+        let config = EndpointConfig {
+            requests: 1,
+            ..EndpointConfig::new(own)
+        };
+        let cores = Cores::new(2).unwrap();
+        let mut end = Endpoint::<u8>::new(config, cores, 0, 0).unwrap();
+        let peer = Ipv4Addr::new(10, 0, 0, 2);
+        let mut out = Counted::default();
+        end.paths.epoch(0, peer);
+        end.heard(peer, 7, &mut out);
+        assert_eq!((out.0, out.1), (0, 1), "heard first");
+        let patience = Patience {
+            timeout_ms: 100_000,
+            again: 0,
+        };
+        let wait = end.wait(0, patience, 1).unwrap();
+        let turns = |end: &mut Endpoint<u8>, out: &mut Counted| {
+            for turn in 0..100 {
+                assert_eq!(end.poll(61_000 * MS + turn, &mut 64, out), None);
+            }
+            (out.0, out.1)
+        };
+        assert_eq!(turns(&mut end, &mut out), (0, 1));
+        end.end(wait);
+        assert_eq!(turns(&mut end, &mut out), (1, 2));
+    }
 }

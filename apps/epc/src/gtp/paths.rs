@@ -7,8 +7,9 @@
 //! A peer says its counter once, to whichever core that message comes, and restarts for all: each
 //! core tells the others what it hears first, and all know the same peers.
 //!
-//! A new peer takes a free place, or that of the one that has been silent longest of those without
-//! sessions here: so many that come and go do not keep others out.
+//! A new peer takes a free place, or that of one without sessions here: so many that come and go do
+//! not keep others out. It is the one whose last answer to an echo is the oldest at the core that
+//! sends those, the first; at the others, which hear no answers, the one that was learnt first.
 
 use std::net::Ipv4Addr;
 
@@ -26,7 +27,7 @@ pub struct Peer {
     pub is_up: bool,
     /// Sessions of this core with it.
     pub sessions: u32,
-    /// When it said something last, or was learnt, in milliseconds.
+    /// When it answered an echo of this core last, or was learnt, in milliseconds.
     heard_ms: u64,
     /// When to ask again, in milliseconds.
     pub(crate) echo_ms: u64,

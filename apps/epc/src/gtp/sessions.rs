@@ -4,7 +4,7 @@
 use super::Refusal;
 use super::paths::Paths;
 use crate::ids::IdSpace;
-use crate::records::Records;
+use crate::records::{Records, Search};
 use crate::{Cores, EpcError};
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 use linerate_wire::gtpc::ie::{Cause, cause};
@@ -22,8 +22,8 @@ pub(crate) trait Session: Copy + Default {
 pub(crate) struct Sessions<S> {
     records: Records<S>,
     by_imsi: Exact<8, [u8; 4]>,
-    /// Where the search for sessions of peers that restarted is.
-    sweep: Option<usize>,
+    /// For sessions of peers that restarted.
+    search: Search,
 }
 
 impl<S: Session> Sessions<S> {
@@ -41,7 +41,7 @@ impl<S: Session> Sessions<S> {
         Ok(Self {
             records: Records::new(name, count, cores, core, secret)?,
             by_imsi: Exact::new(&ExactConfig::new(name, count, Seed::random()))?,
-            sweep: None,
+            search: Search::new(count),
         })
     }
 
@@ -101,28 +101,26 @@ impl<S: Session> Sessions<S> {
 
     /// A peer has restarted: all sessions are to be looked at.
     pub(crate) fn doubt(&mut self) {
-        self.sweep = Some(0);
+        self.search.begin();
     }
 
     /// Whether some are to be looked at yet.
     pub(crate) fn is_in_doubt(&self) -> bool {
-        self.sweep.is_some()
+        self.search.is_under_way()
     }
 
     /// The next session of a peer that has restarted, which the caller removes. Looks at as many
     /// places as `budget` says, and takes them off it.
     pub(crate) fn next_lost(&mut self, paths: &Paths, budget: &mut usize) -> Option<u32> {
-        let start = self.sweep?;
-        let end = start.saturating_add(*budget).min(self.records.capacity());
-        let is_lost = |at: &usize| {
-            let known = self.records.at(*at);
-            known.is_some_and(|(_, session)| !session.stands(paths))
-        };
-        let found = (start..end).find(is_lost);
-        let next = found.map_or(end, |at| at + 1);
-        *budget -= next - start;
-        self.sweep = (next < self.records.capacity()).then_some(next);
-        self.records.at(found?).map(|(id, _)| id)
+        while *budget > 0 {
+            let at = self.search.step()?;
+            *budget -= 1;
+            let known = self.records.at(at);
+            if let Some((id, _)) = known.filter(|(_, session)| !session.stands(paths)) {
+                return Some(id);
+            }
+        }
+        None
     }
 }
 
@@ -177,6 +175,30 @@ mod tests {
         assert_eq!((sessions.len(), sessions.of_user(&[9; 8])), (1, Some(kept)));
         sessions.remove(kept);
         assert!(sessions.is_empty());
+    }
+
+    #[test]
+    fn ts_23_007_sessions_are_found_while_more_and_more_peers_restart() {
+        let cores = Cores::new(1).unwrap();
+        let mut sessions = Sessions::new("test", 10, cores, 0, 7).unwrap();
+        let mut paths = Paths::new(4, None);
+        let epoch = paths.epoch(0, PEER).unwrap();
+        let ids: Vec<u32> = (0..10)
+            .map(|n| {
+                sessions
+                    .insert(Made([n; 8], epoch + u16::from(n == 8)))
+                    .unwrap()
+            })
+            .collect();
+        let mut found = None;
+        for _ in 0..4 {
+            sessions.doubt();
+            found = found.or(sessions.next_lost(&paths, &mut 3));
+        }
+        assert_eq!(found, Some(ids[8]));
+        // Where it is at the end it goes on at the start.
+        sessions.doubt();
+        assert_eq!(sessions.next_lost(&paths, &mut 10), Some(ids[8]));
     }
 
     #[test]

@@ -6,7 +6,10 @@ use crate::link::{MS, Sink};
 use crate::s1::{Kind, Message, cause};
 use crate::s6a::{self, ROOM, command};
 use linerate_wire::diameter::Writer;
-use linerate_wire::gtpc::ie::Imsi;
+use linerate_wire::gtpc::ie::{Imsi, cause as gtpc};
+
+/// The most of one name who are not proved.
+const UNPROVED: usize = 8;
 
 impl Mme {
     /// A message of a base station.
@@ -72,7 +75,7 @@ impl Mme {
                     }
                     self.modify(now_ns, id, out);
                 }
-                _ => self.end(now_ns, id, cause::NO_RESOURCES, out),
+                _ => self.not_carried(now_ns, id, out),
             },
             (Kind::ReleaseRequest, State::Connected) => {
                 // Where too much is in flight, the base station asks again.
@@ -80,6 +83,12 @@ impl Mme {
             }
             (Kind::ReleaseAnswer, State::Released) => self.idle(now_ns, id, out),
             (Kind::Detach, State::Ending | State::Deleting | State::Purging) => {}
+            (Kind::Detach, State::Vector | State::Proof) => {
+                // Nobody is proved: of the user in whose name it came, nothing changes.
+                self.counts.unproved += 1;
+                self.to_user(id, Kind::DetachAnswer, out, |_| {});
+                self.remove(id);
+            }
             (Kind::Detach, _) => self.end(now_ns, id, cause::DETACHED, out),
             _ => self.counts.unexpected += 1,
         }
@@ -125,7 +134,8 @@ impl Mme {
     }
 
     /// TS 24.301 5.5.1.2.7: who attaches in the name of a user who is there has to prove itself
-    /// first. Of several who are not proved, the last one goes on.
+    /// first. Of too many who are not proved, the first one goes: so many have to come while a user
+    /// proves itself to keep it out.
     fn attach(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
         let station_id = message.station_id;
         let imsi = message.imsi.and_then(Imsi::from_bytes);
@@ -133,14 +143,13 @@ impl Mme {
             self.counts.malformed += 1;
             return;
         };
-        let known = self.by_imsi.lookup(&imsi.bytes()).map(u32::from_be_bytes);
-        let newcomer = known.and_then(|id| Some(self.users.get(id)?.newcomer));
-        for id in newcomer.into_iter().chain(known) {
-            let Some(&user) = self.users.get(id) else {
+        let (mut oldest, mut count) = (None, 0);
+        for id in self.of_name(&imsi.bytes()) {
+            let Some(user) = self.users.get(id) else {
                 continue;
             };
             let is_same =
-                (user.station, user.station_id) == (station, station_id) && self.has_station(&user);
+                (user.station, user.station_id) == (station, station_id) && self.has_station(user);
             let goes = matches!(
                 user.state,
                 State::Connected | State::Ending | State::Deleting
@@ -149,8 +158,17 @@ impl Mme {
                 return; // the same, again
             }
             if matches!(user.state, State::Vector | State::Proof) {
-                self.supersede(id, out);
+                oldest = oldest.or(Some(id));
+                count += 1;
             }
+        }
+        if let Some(oldest) = oldest.filter(|_| count >= UNPROVED) {
+            self.counts.unproved += 1;
+            self.supersede(oldest, out);
+        }
+        // Who is not proved leaves half of the places to those who are.
+        if self.gtp.in_flight() * 2 >= self.config.control.requests {
+            return self.reject(station, station_id, cause::CONGESTION, out);
         }
         let user = User {
             imsi: imsi.bytes(),
@@ -164,9 +182,10 @@ impl Mme {
         let Some(id) = self.users.insert(user) else {
             return self.reject(station, station_id, cause::CONGESTION, out);
         };
-        let is_placed = match known.and_then(|known| self.users.get_mut(known)) {
-            Some(known) => {
-                known.newcomer = id;
+        let last = self.of_name(&imsi.bytes()).last();
+        let is_placed = match last {
+            Some(last) => {
+                self.set_newcomer(last, id);
                 true
             }
             None => {
@@ -187,7 +206,6 @@ impl Mme {
 
     /// A user is forgotten for another one of its name.
     fn supersede(&mut self, id: u32, out: &mut impl Sink) {
-        self.counts.superseded += 1;
         self.to_user(id, Kind::Release, out, |message| {
             message.cause = Some(cause::SUPERSEDED);
         });
@@ -228,7 +246,7 @@ impl Mme {
         if message.res != Some(user.xres) {
             return self.refuse(now_ns, id, cause::NOT_AUTHENTICATED, out);
         }
-        self.take_place(id, user, out);
+        self.take_place(now_ns, id, user, out);
         if self.step_and_wait(now_ns, id, State::Securing) {
             self.to_user(id, Kind::Security, out, |_| {});
         } else {
@@ -238,24 +256,55 @@ impl Mme {
 
     /// Who is proved takes the place of whom there was, with the session: the SGW replaces that
     /// when the new one is made (TS 29.274 7.2.1).
-    fn take_place(&mut self, id: u32, user: &User, out: &mut impl Sink) {
+    fn take_place(&mut self, now_ns: u64, id: u32, user: &User, out: &mut impl Sink) {
         let known = self.by_imsi.lookup(&user.imsi).map(u32::from_be_bytes);
-        let Some(known) = known.filter(|known| *known != id) else {
+        let before = self.ahead_of(id, &user.imsi);
+        let (Some(known), Some(before)) = (known, before) else {
             return;
         };
-        let old = self.users.get_mut(known);
-        let Some(old) = old.filter(|old| old.newcomer == id) else {
+        // All other newcomers are behind it now.
+        self.set_newcomer(before, user.newcomer);
+        let others = self.users.get(known).map_or(0, |old| old.newcomer);
+        self.set_newcomer(id, others);
+        self.set_newcomer(known, id);
+        let Some(old) = self.users.get_mut(known) else {
             return;
         };
-        let session = (old.sgw_teid, old.sgw_epoch);
+        let session = (old.sgw_teid, old.sgw_epoch, old.before);
+        let is_made = old.state == State::Creating && self.gtp.about(old.pending).is_some();
         // The base station has but one user of that number.
         if (old.station, old.station_id) == (user.station, user.station_id) {
             old.station_id = 0;
         }
+        if is_made {
+            return self.outlive(now_ns, known, id, out);
+        }
+        match old.state {
+            State::Vector | State::Proof => self.counts.unproved += 1,
+            _ => self.counts.superseded += 1,
+        }
         self.supersede(known, out);
         if let Some(user) = self.users.get_mut(id) {
-            (user.sgw_teid, user.sgw_epoch) = session;
+            (user.sgw_teid, user.sgw_epoch, user.before) = session;
         }
+    }
+
+    /// The same where the old one's session is being made: its record waits, for nobody to find,
+    /// until the SGW has said what there is to end, or is asked for the new one.
+    fn outlive(&mut self, now_ns: u64, old: u32, id: u32, out: &mut impl Sink) {
+        self.to_user(old, Kind::Release, out, |message| {
+            message.cause = Some(cause::SUPERSEDED);
+        });
+        let Some(user) = self.users.get_mut(old) else {
+            return;
+        };
+        (user.station_id, user.newcomer) = (0, 0);
+        let (imsi, place) = (user.imsi, id.to_be_bytes());
+        self.by_imsi.update(&imsi, |_| place);
+        if let Some(user) = self.users.get_mut(id) {
+            user.before = old;
+        }
+        self.end(now_ns, old, cause::SUPERSEDED, out);
     }
 
     fn locate(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
@@ -269,16 +318,16 @@ impl Mme {
         }
     }
 
-    /// The base station is to carry the user.
-    pub(super) fn context(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+    /// The base station is to carry the user; false where it cannot be waited for.
+    pub(super) fn context(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
         if !self.step_and_wait(now_ns, id, State::Context) {
-            return self.end(now_ns, id, cause::CONGESTION, out);
+            return false;
         }
         let Some(&User {
             uplink, address, ..
         }) = self.users.get(id)
         else {
-            return;
+            return false;
         };
         self.to_user(id, Kind::Context, out, |message| {
             message.ebi = Some(super::network::EBI);
@@ -286,6 +335,20 @@ impl Mme {
             message.address = Some(address);
             message.tmsi = Some(id);
         });
+        true
+    }
+
+    /// The base station does not carry the user: one that asked for service stays idle, and its
+    /// packets do not wait.
+    fn not_carried(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+        if !self.users.get(id).is_some_and(|user| user.was_connected) {
+            return self.end(now_ns, id, cause::NO_RESOURCES, out);
+        }
+        self.to_user(id, Kind::Release, out, |message| {
+            message.cause = Some(cause::USER_INACTIVITY);
+        });
+        self.idle(now_ns, id, out);
+        self.give_up(now_ns, id, gtpc::SERVICE_DENIED, out);
     }
 
     fn service(&mut self, now_ns: u64, station: u16, message: &Message, out: &mut impl Sink) {
@@ -314,8 +377,14 @@ impl Mme {
         (user.station, user.station_id, user.opened) = (station, station_id, opened);
         user.tac = message.tac.unwrap_or(user.tac);
         user.cell = message.cell.unwrap_or(user.cell);
-        self.counts.services += 1;
-        self.context(now_ns, id, out);
+        if self.context(now_ns, id, out) {
+            self.counts.services += 1;
+            return;
+        }
+        if let Some(user) = self.users.get_mut(id) {
+            user.station_id = 0;
+        }
+        self.reject(station, station_id, cause::CONGESTION, out);
     }
 
     /// The SGW gave the bearer back: the base station forgets the user.
@@ -385,7 +454,10 @@ impl Mme {
         let Some(user) = self.users.get_mut(id) else {
             return;
         };
-        user.ends_by = why;
+        // Who is elsewhere stays so, whatever comes after.
+        if user.ends_by != cause::SUPERSEDED {
+            user.ends_by = why;
+        }
         let (has_session, pending) = (user.sgw_teid != 0, user.pending);
         if user.state == State::Creating && self.gtp.about(pending).is_some() {
             return; // the answer says what there is to end
@@ -395,7 +467,7 @@ impl Mme {
         }
         self.step(id, State::Ending, None);
         if !self.delete(now_ns, id, out) {
-            self.sweep = Some(0);
+            self.search.begin();
         }
     }
 
@@ -429,6 +501,14 @@ impl Mme {
         self.remove(id);
     }
 
+    /// Counts one that goes on its way in. Who has a session is counted when that is over.
+    fn count_lost(&mut self, user: &User) {
+        match user.state {
+            State::Vector | State::Proof => self.counts.unproved += 1,
+            _ => self.counts.lost += u64::from(user.sgw_teid == 0),
+        }
+    }
+
     /// The base station of a user is gone; false: the SGW cannot be told yet.
     pub(super) fn station_lost(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) -> bool {
         let Some(&user) = self.users.get(id) else {
@@ -444,8 +524,7 @@ impl Mme {
         match user.state {
             State::Released => self.idle(now_ns, id, out),
             State::Vector | State::Proof | State::Securing | State::Locating => {
-                // Who has a session is counted when that is over.
-                self.counts.lost += u64::from(user.sgw_teid == 0);
+                self.count_lost(&user);
                 self.leave(now_ns, id, cause::NETWORK_FAILURE, out);
             }
             // The answer that is waited for finds no base station, and goes on from there.
@@ -484,11 +563,10 @@ impl Mme {
                 self.to_user(id, Kind::Release, out, |message| {
                     message.cause = Some(cause::NOT_AUTHENTICATED);
                 });
-                // Who has a session is counted when that is over.
-                self.counts.lost += u64::from(user.sgw_teid == 0);
+                self.count_lost(&user);
                 self.leave(now_ns, id, cause::NOT_AUTHENTICATED, out);
             }
-            State::Context => self.end(now_ns, id, cause::NO_RESOURCES, out),
+            State::Context => self.not_carried(now_ns, id, out),
             State::Modifying => self.end(now_ns, id, cause::NETWORK_FAILURE, out),
             State::Releasing => self.released(now_ns, id, out),
             State::Released => self.idle(now_ns, id, out),

@@ -84,7 +84,14 @@ impl Mme {
         out: &mut impl Sink,
     ) {
         let session = contents.as_ref().ok().and_then(|found| found.session);
+        let own = self.config.who.host.as_bytes();
+        let host = contents
+            .as_ref()
+            .ok()
+            .and_then(|found| found.destination_host);
+        let is_own = host.is_none_or(|host| host.eq_ignore_ascii_case(own));
         let code = match (message.command(), contents.map(|found| found.user)) {
+            _ if !is_own => s6a::UNABLE_TO_DELIVER,
             (command::CANCEL_LOCATION, Ok(Some(user))) => {
                 let id = self.by_imsi.lookup(&user.bytes()).map(u32::from_be_bytes);
                 if let Some(id) = id {
@@ -125,6 +132,7 @@ impl Mme {
             _ => self.users.get(id).map_or(0, |user| user.sgw_teid),
         };
         let to = (self.config.sgw, kind, teid);
+        self.stop_waiting(id);
         let sent = self.gtp.request(now_ns, to, About(id), out, fill);
         if sent.is_some() {
             self.step(id, state, sent);
@@ -144,7 +152,13 @@ impl Mme {
             return self.refuse(now_ns, id, why::CONGESTION, out);
         };
         if let Some(user) = self.users.get_mut(id) {
-            user.sgw_epoch = epoch;
+            (user.sgw_epoch, user.before) = (epoch, 0);
+        }
+        let before = self.users.get(user.before);
+        if before.is_some_and(|before| before.state == State::Creating) {
+            // The SGW replaces whatever it is making: that is not asked for again.
+            self.counts.superseded += 1;
+            self.remove(user.before);
         }
         let control = &self.config.control;
         let own = FTeid::v4(interface::S11_MME, id, control.address.ip().octets());
@@ -268,10 +282,13 @@ impl Mme {
                         // The first counter that was heard may have been this answer's.
                         user.sgw_epoch = epoch.unwrap_or(user.sgw_epoch);
                     }
-                    match user.ends_by {
-                        why::NORMAL => self.context(now_ns, id, out),
-                        why => self.end(now_ns, id, why, out),
-                    }
+                    let why = match user.ends_by {
+                        // The answer that came has made room for it.
+                        why::NORMAL if self.context(now_ns, id, out) => return,
+                        why::NORMAL => why::CONGESTION,
+                        why => why,
+                    };
+                    self.end(now_ns, id, why, out);
                 }
                 None => self.refuse(now_ns, id, why::NETWORK_FAILURE, out),
             },
@@ -347,15 +364,20 @@ impl Mme {
         }
     }
 
-    /// Nobody answered the pagings: the SGW drops what waits.
+    /// Nobody answered the pagings.
     pub(super) fn not_found(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
         self.counts.not_found += 1;
         self.step(id, State::Idle, None);
+        self.give_up(now_ns, id, cause::UE_NOT_RESPONDING, out);
+    }
+
+    /// The SGW drops what waits for a user.
+    pub(super) fn give_up(&mut self, now_ns: u64, id: u32, why: u8, out: &mut impl Sink) {
         let Some(&User { sgw_teid, .. }) = self.users.get(id) else {
             return;
         };
         let (to, kind) = (self.config.sgw, message::DOWNLINK_DATA_NOTIFICATION_FAILURE);
-        let said = Cause::new(cause::UE_NOT_RESPONDING);
+        let said = Cause::new(why);
         // It is not answered: its number is not waited for.
         let patience = self.config.paging;
         let Some(sequence) = self.gtp.wait(now_ns, patience, About(id)) else {

@@ -259,7 +259,10 @@ impl Ran {
     fn released(&mut self, id: u32, state: State, why: Option<u8>) {
         match (state, why) {
             (State::Off, _) => {}
-            (State::Connected | State::Releasing, Some(cause::USER_INACTIVITY)) => {
+            (
+                State::Connected | State::Releasing | State::Requesting,
+                Some(cause::USER_INACTIVITY),
+            ) => {
                 self.counts.idled += 1;
                 self.step(id, State::Idle);
                 if let Some(user) = self.users.get_mut(id) {

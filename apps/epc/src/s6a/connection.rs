@@ -103,6 +103,9 @@ impl Connection {
         who: &Identity,
         out: &mut impl Sink,
     ) -> bool {
+        if self.state == State::Closed {
+            return false; // what comes after the end
+        }
         (self.heard_ms, self.is_asked) = (now_ns / MS, false);
         if message.application() != 0 {
             return self.state == State::Open;

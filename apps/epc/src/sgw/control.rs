@@ -155,7 +155,7 @@ impl Sgw {
         }
         // TS 29.274 7.2.1: a session of the same user is replaced.
         if let Some(old) = self.sessions.of_user(&imsi.bytes()) {
-            self.replace(now_ns, old, out);
+            self.replace(now_ns, old, pgw_address, out);
         }
         let to = (
             session.pgw.socket(),
@@ -259,18 +259,16 @@ impl Sgw {
             return;
         };
         // An answer by someone else than who was asked is none.
-        let (id, is_pgw) = match about {
-            About::Create(id) | About::Delete(id) => (id, true),
-            About::Notify(id) => (id, false),
-            About::Nothing => return,
+        let session = |id| self.sessions.get(id);
+        let peer = match about {
+            About::Create(id) | About::Delete(id) => session(id).map(|known| known.pgw.address),
+            About::Notify(id) => session(id).map(|known| known.mme.address),
+            About::Left(pgw) => Some(pgw),
+            About::Nothing => None,
         };
-        let peer = self.sessions.get(id).map(|session| match is_pgw {
-            true => session.pgw.address,
-            false => session.mme.address,
-        });
         let is_match = match about {
             About::Create(_) => gtpc.message() == message::CREATE_SESSION_RESPONSE,
-            About::Delete(_) => gtpc.message() == message::DELETE_SESSION_RESPONSE,
+            About::Delete(_) | About::Left(_) => gtpc.message() == message::DELETE_SESSION_RESPONSE,
             _ => gtpc.message() == message::DOWNLINK_DATA_NOTIFICATION_ACK,
         };
         if peer != Some((*from.ip()).into()) || !is_match {
@@ -283,14 +281,15 @@ impl Sgw {
             self.heard(*from.ip(), restarts, out);
         }
         match about {
-            About::Create(_) => {
+            About::Create(id) => {
                 let done = contents.and_then(|found| self.created(now_ns, id, gtpc, &found, out));
                 if let Err(refusal) = done {
                     self.not_created(now_ns, id, refusal, out);
                 }
             }
-            About::Delete(_) => self.deleted(now_ns, id, out),
-            _ => {
+            About::Delete(id) => self.deleted(now_ns, id, out),
+            About::Left(_) | About::Nothing => {}
+            About::Notify(id) => {
                 let said = contents.ok().and_then(|found| found.cause);
                 if let Some(session) = self.sessions.get_mut(id) {
                     session.notification = 0;
@@ -359,16 +358,31 @@ impl Sgw {
     }
 
     /// A session gives its user's place to a new one; who waits for it to be made or deleted has
-    /// its answer.
-    fn replace(&mut self, now_ns: u64, id: u32, out: &mut impl Sink) {
+    /// its answer. Its PGW is told, unless that has the new one, too, and replaces it itself.
+    fn replace(&mut self, now_ns: u64, id: u32, pgw: Ipv4Addr, out: &mut impl Sink) {
         self.counts.replaced += 1;
-        match self.sessions.get(id).map(|session| session.state) {
-            Some(State::Creating) => {
+        let Some(&old) = self.sessions.get(id) else {
+            return;
+        };
+        match old.state {
+            State::Creating => {
                 let refusal = Cause::new(cause::REQUEST_REJECTED);
                 self.not_created(now_ns, id, refusal, out);
             }
-            Some(State::Deleting) => self.deleted(now_ns, id, out),
-            _ => self.remove(id),
+            State::Deleting => self.deleted(now_ns, id, out),
+            State::Active => self.remove(id),
+        }
+        if old.state != State::Creating && Ipv4Addr::from(old.pgw.address) != pgw {
+            let to = (
+                old.pgw.socket(),
+                message::DELETE_SESSION_REQUEST,
+                old.pgw.teid,
+            );
+            let about = About::Left(old.pgw.address);
+            // Where too much is in flight, it stays until the PGW hears of a restart.
+            self.gtp.request(now_ns, to, about, out, |to| {
+                to.ie(ie::EBI, 0, &[old.ebi]);
+            });
         }
     }
 
@@ -403,7 +417,7 @@ impl Sgw {
             }
             About::Delete(id) => self.deleted(now_ns, id, out),
             About::Notify(id) => self.give_up(id),
-            About::Nothing => {}
+            About::Left(_) | About::Nothing => {}
         }
     }
 }

@@ -26,6 +26,11 @@ struct Create {
 
 impl Create {
     fn bytes(&self) -> Vec<u8> {
+        self.behind(PGW)
+    }
+
+    /// The same, of a session at that PGW.
+    fn behind(&self, pgw: Ipv4Addr) -> Vec<u8> {
         let mut room = [0; 400];
         let kind = message::CREATE_SESSION_REQUEST;
         let mut to = Writer::new(&mut room, kind, Some(0), self.sequence);
@@ -34,7 +39,7 @@ impl Create {
         to.ie(ie::RAT_TYPE, 0, &[ie::EUTRAN]);
         let own = FTeid::v4(interface::S11_MME, self.teid, address);
         put_f_teid(&mut to, 0, &own);
-        let pgw = FTeid::v4(interface::S5C_PGW, 0, PGW.octets());
+        let pgw = FTeid::v4(interface::S5C_PGW, 0, pgw.octets());
         put_f_teid(&mut to, 1, &pgw);
         to.ie(ie::APN, 0, b"\x08internet");
         to.group(ie::BEARER_CONTEXT, 0, |bearer| {
@@ -297,6 +302,39 @@ fn who_deletes_a_session_that_is_replaced_meanwhile_is_answered() {
     world.run(SECOND);
     assert_eq!(answers(&mut world), [(CREATED, 33, ie::cause::ACCEPTED)]);
     assert_eq!((sgw_sessions(&mut world), pgw_sessions(&mut world)), (1, 1));
+}
+
+#[test]
+fn ts_29_274_7_2_1_a_session_that_is_replaced_is_deleted_at_the_pgw_that_it_leaves() {
+    const OTHER: Ipv4Addr = Ipv4Addr::new(10, 9, 0, 3);
+    let mut world = Net::unconnected(78, 1, 4);
+    let create = |sequence| Create {
+        user: FIRST,
+        sequence,
+        teid: sequence,
+        address: MME,
+        recovery: Some(1),
+    };
+    world.deliver(Kind::Sgw, at(MME), create(1).bytes());
+    world.run(SECOND);
+    // The same PGW knows by itself.
+    world.deliver(Kind::Sgw, at(MME), create(2).bytes());
+    world.run(SECOND);
+    let deleted = |world: &mut Net| Net::sum(&mut world.pgw, |pgw| pgw.counts.deleted);
+    assert_eq!((deleted(&mut world), pgw_sessions(&mut world)), (0, 1));
+    // Another one does not; the first that is said to it is lost.
+    world.deaf_pgw = true;
+    world.send(Kind::Mme, at(SGW), create(3).behind(OTHER));
+    world.run(SECOND / 2);
+    world.deaf_pgw = false;
+    world.run(2 * SECOND);
+    assert_eq!((deleted(&mut world), pgw_sessions(&mut world)), (1, 0));
+    // The other one never answers.
+    world.run(20 * SECOND);
+    let is_empty = |sgw: &Sgw| u64::from(sgw.is_empty());
+    assert_eq!(Net::sum(&mut world.sgw, is_empty), 1);
+    let stray = |sgw: &Sgw| sgw.control().0.stray;
+    assert_eq!(Net::sum(&mut world.sgw, stray), 0);
 }
 
 #[test]

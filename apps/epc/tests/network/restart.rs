@@ -1,12 +1,12 @@
 //! Nodes that restart, and what the others make of it (TS 23.007).
 
 use crate::world::{
-    Arrangement, ByApplication, ByHash, Kind, SECOND, STATION_COUNT, World, mme_config,
+    Arrangement, ByApplication, ByHash, Kind, Outbox, SECOND, STATION_COUNT, World, mme_config,
 };
 use linerate_epc::mme::{self, Mme};
 use linerate_epc::ran::State;
-use linerate_epc::store::parts;
-use linerate_epc::{Link, Notice};
+use linerate_epc::store::{Store, parts};
+use linerate_epc::{Link, Node, Notice};
 
 fn attached<A: Arrangement>(seed: u64) -> World<A> {
     let mut world = World::<A>::new(seed, 3, 30);
@@ -168,6 +168,27 @@ fn users_of_lost_base_stations_become_idle_however_many_they_are() {
     }
     world.run(100 * SECOND);
     assert_eq!(in_state(&mut world, mme::State::Idle), 60);
+}
+
+#[test]
+fn users_of_a_lost_base_station_are_found_however_often_others_are_lost() {
+    let mut world = World::<ByApplication>::new(38, 1, 200);
+    world.drive(State::Connected, |ran, now, id, out| {
+        ran.attach(now, id, out)
+    });
+    world.run(10 * SECOND);
+    assert_eq!(in_state(&mut world, mme::State::Connected), 200);
+    let (now, mut out) = (world.now, Outbox::default());
+    world.mme[0].with(0, |mme| {
+        mme.notice(now, Notice::Closed(Link::S1(1)), &mut out);
+        // Each of the looks has but a part of the places.
+        for _ in 0..20 {
+            mme.notice(now, Notice::Closed(Link::S1(2)), &mut out);
+            mme.notice(now, Notice::Opened(Link::S1(2)), &mut out);
+            mme.poll(now, 64, &mut out);
+        }
+    });
+    assert_eq!(in_state(&mut world, mme::State::Connected), 100);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Every message of GTP-C, GTP-U and Diameter that the nodes say, as tshark reads it: none is
 //! malformed, and none makes it wonder.
 
+use crate::location::{connect, locate};
 use crate::world::{ByApplication, HSS, Kind, MME, NET, PGW, SECOND, SGW, Said, World, packet};
 use linerate_epc::Link;
 use linerate_epc::ran::State;
@@ -138,14 +139,15 @@ fn tshark_reads_every_message() {
         ran.detach(now, id, out) || ran.service(now, id, out)
     });
     world.assert_empty();
-    // Users who come to another MME: the HSS cancels where they were. Then that MME goes down.
-    for host in ["mme.linerate", "mme2.linerate"] {
-        world.change_mme(6, host);
-        world.drive(State::Connected, |ran, now, id, out| {
-            ran.attach(now, id, out)
-        });
-        world.run(10 * SECOND);
-    }
+    // One who comes to another MME: the HSS cancels where it was. Then that MME goes down.
+    world.drive(State::Connected, |ran, now, id, out| {
+        ran.attach(now, id, out)
+    });
+    world.run(10 * SECOND);
+    let user = world.user(ids[0], |ran, _, _| ran.imsi(ids[0])).unwrap();
+    connect(&mut world, 10, "mme2.linerate");
+    locate(&mut world, 10, "mme2.linerate", user);
+    world.run(10 * SECOND);
     world.disconnect_mme();
 
     let mut record = world.record.take().unwrap();

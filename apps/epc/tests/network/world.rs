@@ -138,6 +138,8 @@ pub(crate) struct World<A: Arrangement> {
     pub astray: u64,
     /// The HSS hears nothing.
     pub deaf_hss: bool,
+    /// Nor does the PGW.
+    pub deaf_pgw: bool,
     /// Messages that another core had to take.
     pub handed_over: u64,
 }
@@ -279,6 +281,7 @@ impl<A: Arrangement> World<A> {
             record: None,
             mute_paging: false,
             deaf_hss: false,
+            deaf_pgw: false,
             astray: 0,
             handed_over: 0,
         }
@@ -475,7 +478,8 @@ impl<A: Arrangement> World<A> {
             link => (link, false),
         };
         let is_paging = to == Kind::Ran && matches!(link, Link::S1(_)) && bytes[3] == 15;
-        let is_mute = self.mute_paging && is_paging || self.deaf_hss && to == Kind::Hss;
+        let is_deaf = self.deaf_hss && to == Kind::Hss || self.deaf_pgw && to == Kind::Pgw;
+        let is_mute = self.mute_paging && is_paging || is_deaf;
         let mut copies = usize::from(!is_mute);
         let mut late = 0;
         let faults = self.faults;

@@ -75,6 +75,7 @@ impl Role for Mme {
             ("pagings", counts.pagings),
             ("not_found", counts.not_found),
             ("superseded", counts.superseded),
+            ("unproved", counts.unproved),
             ("rejected", counts.rejected),
             ("congestion", counts.congestion),
             ("lost", counts.lost),

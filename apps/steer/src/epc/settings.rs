@@ -1,10 +1,12 @@
 //! The nodes of an EPC in a file: `kind = "epc-…"` of an `[[app]]`.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use linerate_appliance::config::Section;
 use linerate_epc::gtp::endpoint::EndpointConfig;
 use linerate_epc::hss::{Hss, HssConfig, Subscribers};
+use linerate_epc::ids::MAX_CORES;
 use linerate_epc::load::{Load, Profile};
 use linerate_epc::mme::{Mme, MmeConfig};
 use linerate_epc::pending::Patience;
@@ -31,6 +33,8 @@ const SILENCE_MS: u64 = 30_000;
 const ANSWER_MS: u32 = 10_000;
 /// How long users wait (T3410 of TS 24.301), in milliseconds.
 const PATIENCE_MS: u32 = 15_000;
+/// The most connections of an lcore: those of as many lcores as there may be have 16 bits.
+const CONNECTIONS: u16 = u16::MAX / MAX_CORES as u16;
 const ADDRESS: &str = "an IPv4 address of an [[interface]]";
 const PEER: &str = "an IPv4 address";
 
@@ -108,7 +112,7 @@ impl Settings {
                 let network = network(section);
                 let [hss, sgw, pgw] = ["hss", "sgw", "pgw"].map(|key| needed(section, key, PEER));
                 let users = number(section, "users", 1..=1 << 20, 65_536_u32);
-                let stations = number(section, "stations", 1..=1024, 64_u16);
+                let stations = number(section, "stations", 1..=CONNECTIONS, 64_u16);
                 let control = control(section, address);
                 let config = MmeConfig {
                     who: identity("mme", address?),
@@ -133,7 +137,7 @@ impl Settings {
                 let first = first(section);
                 let users = number(section, "users", 1..=1 << 24, 65_536_u64);
                 let operator = number(section, "operator", 0..=i64::MAX as u64, 0);
-                let connections = number(section, "connections", 1..=1024, 64_u16);
+                let connections = number(section, "connections", 1..=CONNECTIONS, 64_u16);
                 let subscribers = Subscribers {
                     first: first?,
                     count: users,
@@ -352,11 +356,13 @@ fn control(section: &Section<'_>, address: Option<Ipv4Addr>) -> Option<EndpointC
 /// Whom a node says that it is: of its kind there may be several.
 fn identity(node: &str, address: Ipv4Addr) -> Identity {
     let [a, b, c, d] = address.octets();
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
     Identity {
         host: format!("{node}-{a}-{b}-{c}-{d}.linerate"),
         realm: "linerate".into(),
         address,
-        restarts: 1,
+        // 32 bits are enough until 2106.
+        restarts: since.unwrap_or_default().as_secs() as u32,
     }
 }
 
@@ -432,5 +438,35 @@ mod tests {
         let name = |last| identity("mme", Ipv4Addr::new(10, 0, 0, last)).host;
         assert_eq!(name(1), "mme-10-0-0-1.linerate");
         assert_ne!(name(1), name(11));
+    }
+
+    #[test]
+    fn connections_of_all_lcores_have_numbers() {
+        let errors = |keys: &str| {
+            let text = format!(
+                "[[port]]\nname = \"lan\"\nspec = \"tap:t0\"\n\
+                 [[interface]]\nport = \"lan\"\naddresses = [\"10.0.0.1/24\"]\n\
+                 [[app]]\naddress = \"10.0.0.1\"\n{keys}\n"
+            );
+            let parsed = linerate_appliance::config::parse(&text, crate::config::File::of);
+            parsed.errors.len()
+        };
+        let mme = "kind = \"epc-mme\"\nhss = \"10.0.0.4\"\nsgw = \"10.0.0.2\"\n\
+                   pgw = \"10.0.0.3\"\nstations";
+        let hss = "kind = \"epc-hss\"\nfirst = \"001010000000001\"\nconnections";
+        for node in [mme, hss] {
+            assert_eq!(errors(&format!("{node} = {CONNECTIONS}")), 0, "{node}");
+            assert_eq!(errors(&format!("{node} = 1024")), 1, "{node}");
+        }
+        assert_eq!(CONNECTIONS.checked_mul(MAX_CORES as u16), Some(65_472));
+    }
+
+    #[test]
+    fn rfc_6733_8_16_a_node_that_starts_later_says_so() {
+        let who = || identity("mme", Ipv4Addr::new(10, 0, 0, 1));
+        let first = who().restarts;
+        // Later than this was written.
+        assert!(first > 1_780_000_000, "{first}");
+        assert!(who().restarts >= first);
     }
 }

@@ -516,7 +516,7 @@ impl Tcp {
     }
 
     /// Whether a side has sent this sequence number, and does not know that it has arrived: RFC
-    /// 5927 4.1. The side is that of `direction`.
+    /// 5927 4.1. The side is that of `direction`. A SYN that was noted is on its way besides.
     pub(super) fn is_on_its_way(&self, direction: Direction, seq: u32) -> bool {
         let side = direction as usize;
         let (sender, receiver) = (&self.sides[side], &self.sides[1 - side]);
@@ -524,7 +524,8 @@ impl Tcp {
             true => seq.wrapping_sub(self.extra),
             false => seq,
         };
-        is_after(sender.end, seq) && !is_after(receiver.max_ack, seq)
+        let is_noted = side == 0 && self.flags & (NOTED | SHIFTED) == NOTED && seq == self.extra;
+        is_noted || is_after(sender.end, seq) && !is_after(receiver.max_ack, seq)
     }
 }
 

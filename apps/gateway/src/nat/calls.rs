@@ -12,6 +12,7 @@ use linerate_tables::TableError;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 
 use super::Tuple;
+use super::bits::Bits;
 use super::chain::{Chains, NONE};
 use super::mapping::octets;
 use super::translate::Held;
@@ -132,9 +133,9 @@ impl Calls {
         None
     }
 
-    /// Takes out a call of a bucket, which another worker gets.
-    pub fn take(&mut self, bucket: u8) -> Option<Call> {
-        let is_its = |call: &Call| call.bucket == bucket;
+    /// Takes out a call of these buckets, which another worker gets.
+    pub fn take(&mut self, buckets: &Bits) -> Option<Call> {
+        let is_its = |call: &Call| buckets.has(call.bucket);
         let at = (self.due.iter()).position(|&(_, at)| self.all.get(at).is_some_and(is_its))?;
         let (_, at) = self.due.remove(at)?;
         self.remove(at)
@@ -192,8 +193,10 @@ mod tests {
         assert!(!calls.again(&call(9, 0).original, 1, 35));
         assert!(calls.expired(19).is_none());
         assert_eq!(calls.expired(20).unwrap().original.src.port, 2);
-        assert_eq!(calls.take(3).unwrap().original.src.port, 3);
-        assert!(calls.take(3).is_none() && calls.expired(34).is_none());
+        let mut three = Bits::NONE;
+        three.set(3);
+        assert_eq!(calls.take(&three).unwrap().original.src.port, 3);
+        assert!(calls.take(&three).is_none() && calls.expired(34).is_none());
         assert_eq!(calls.expired(35).unwrap().original.src.port, 1);
         assert!(calls.is_empty() && calls.expired(1000).is_none());
         assert!(calls.memory_bytes() > 0);

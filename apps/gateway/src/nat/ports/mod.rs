@@ -17,6 +17,7 @@
 //! Ports below 1024 are taken by name alone (RFC 4787 REQ-3 a: a low port for a low port, where
 //! the pool has them), never by chance.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -224,8 +225,8 @@ pub struct BucketPorts {
     bucket: u8,
     /// By [`AddressId`].
     parts: Box<[Part]>,
-    /// Ports in use that a reload has made illegal; mostly none.
-    illegal: Vec<(AddressId, Protocol, u8)>,
+    /// Ports in use that a reload has made illegal, with the protocol's index; mostly none.
+    illegal: BTreeSet<(AddressId, usize, u8)>,
 }
 
 impl BucketPorts {
@@ -270,7 +271,7 @@ impl Ports {
             mine.has(bucket).then(|| BucketPorts {
                 bucket,
                 parts: Box::default(),
-                illegal: Vec::new(),
+                illegal: BTreeSet::new(),
             })
         };
         let mut ports = Self {
@@ -307,7 +308,7 @@ impl Ports {
         for bucket in self.buckets.iter_mut().flatten() {
             let number = bucket.bucket;
             let before = std::mem::take(&mut bucket.illegal);
-            let mut illegal = Vec::new();
+            let mut illegal = BTreeSet::new();
             let part = |(at, outside): (usize, &Option<Outside>)| {
                 let Some(outside) = outside else {
                     return Part::default();
@@ -318,20 +319,20 @@ impl Ports {
                     let nobodys = Part::fresh(number, &slot.outside).blocks;
                     part.blocks |= old.blocks & !nobodys;
                     for protocol in Protocol::ALL {
+                        let index = protocol.index();
                         let was = slot.outside.legal.of(number, protocol);
-                        let mut taken = was.and(old.free[protocol.index()].not());
-                        let own = before.iter().filter(|one| (one.0, one.1) == (id, protocol));
-                        for (_, _, place) in own {
+                        let mut taken = was.and(old.free[index].not());
+                        let own = before.range((id, index, 0)..=(id, index, u8::MAX));
+                        for (.., place) in own {
                             taken.set(*place);
                             // A block without a legal port is somebody's all the same.
                             let block = u16::from(*place).checked_div(outside.block_ports);
                             part.blocks |= block.map_or(0, |number| 1 << number);
                         }
-                        let free = &mut part.free[protocol.index()];
-                        *free = free.and(taken.not());
+                        part.free[index] = part.free[index].and(taken.not());
                         let legal = outside.legal.of(number, protocol);
                         let places = taken.and(legal.not());
-                        illegal.extend(places.iter().map(|place| (id, protocol, place)));
+                        illegal.extend(places.iter().map(|place| (id, index, place)));
                     }
                 }
                 part
@@ -589,9 +590,9 @@ impl Ports {
 
     #[cold]
     fn give_illegal(&mut self, address: AddressId, protocol: Protocol, port: u16) {
-        let one = (address, protocol, place_of(port));
         if let Some(bucket) = &mut self.buckets[usize::from(bucket_of(port))] {
-            bucket.illegal.retain(|known| *known != one);
+            let one = (address, protocol.index(), place_of(port));
+            bucket.illegal.remove(&one);
         }
     }
 

@@ -159,7 +159,7 @@ fn only_buckets_that_are_here_give_ports() {
         .put_bucket(BucketPorts {
             bucket: 9,
             parts: twice.parts.clone(),
-            illegal: Vec::new(),
+            illegal: BTreeSet::new(),
         })
         .unwrap();
     assert_eq!(other.put_bucket(twice).unwrap_err().bucket(), 9);
@@ -280,6 +280,72 @@ fn a_block_that_a_reload_gives_ports_can_be_taken() {
     let blocks = std::iter::from_fn(|| ports.take_block(A, 200, TCP, 1));
     let blocks: Vec<Block> = blocks.collect();
     assert_eq!((blocks.len(), blocks.contains(&taken)), (1023, false));
+}
+
+#[test]
+fn any_order_of_reloads_keeps_what_is_taken() {
+    let mut random = Random::new(78);
+    let ranges = [1024..=65_535, 1024..=1999, 40_000..=65_535];
+    let mut legal = ranges[0].clone();
+    let mut ports = Ports::new(&outsides(8, legal.clone(), 0), Bits::ALL);
+    let mut taken = BTreeSet::new();
+    for step in 0..40_000 {
+        let address = AddressId(random.below(8) as u16);
+        let protocol = [TCP, Protocol::Udp][random.below(2) as usize];
+        // Some are met again.
+        let port = 1024 + 509 * random.below(120) as u16;
+        let key = (address, protocol.index(), port);
+        let (is_legal, is_taken) = (legal.contains(&port), taken.contains(&key));
+        let is_free = is_legal && !is_taken;
+        assert_eq!(ports.is_free(address, protocol, port), is_free, "{step}");
+        match random.below(3) {
+            0 => {
+                let gives = is_legal && is_taken;
+                assert_eq!(ports.give(address, protocol, port), gives, "{step}");
+                taken.remove(&key);
+            }
+            _ => {
+                assert_eq!(ports.take_port(address, protocol, port), is_free, "{step}");
+                taken.extend(is_free.then_some(key));
+            }
+        }
+        if step % 1000 == 999 {
+            legal = ranges[random.below(3) as usize].clone();
+            ports.install(&outsides(8, legal.clone(), 0));
+            let illegal = |bucket: &BucketPorts| bucket.illegal.len();
+            let known: usize = ports.buckets.iter().flatten().map(illegal).sum();
+            let out = taken.iter().filter(|(.., port)| !legal.contains(port));
+            assert_eq!(known, out.count(), "{step}");
+        }
+    }
+}
+
+/// A reload with as many ports that are illegal and in use as an address has, and their ends.
+#[test]
+fn what_a_reload_makes_illegal_is_looked_up_and_not_searched() {
+    let all: Vec<_> = (0..600).collect();
+    let take = |ports: &mut Ports| {
+        for &position in &all {
+            for place in 2..128 {
+                assert!(ports.take_port(AddressId(position), TCP, place << 9));
+            }
+        }
+    };
+    let range = |range| outsides(600, range, 0);
+    let mut only = Bits::NONE;
+    only.set(0);
+    let mut ports = Ports::new(&range(1024..=65_535), only);
+    take(&mut ports);
+    for last in [1024..=1025, 1024..=1026, 1024..=1025] {
+        ports.install(&range(last));
+    }
+    for &position in &all {
+        for place in 2..128 {
+            ports.give(AddressId(position), TCP, place << 9);
+        }
+    }
+    ports.install(&range(1024..=65_535));
+    take(&mut ports);
 }
 
 #[test]

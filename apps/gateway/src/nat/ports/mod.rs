@@ -323,11 +323,10 @@ impl Ports {
                         let was = slot.outside.legal.of(number, protocol);
                         let mut taken = was.and(old.free[index].not());
                         let own = before.range((id, index, 0)..=(id, index, u8::MAX));
-                        for (.., place) in own {
-                            taken.set(*place);
+                        own.for_each(|(.., place)| taken.set(*place));
+                        if outside.block_ports != 0 && !taken.is_empty() {
                             // A block without a legal port is somebody's all the same.
-                            let block = u16::from(*place).checked_div(outside.block_ports);
-                            part.blocks |= block.map_or(0, |number| 1 << number);
+                            part.blocks |= blocks_with(taken, outside.block_ports);
                         }
                         part.free[index] = part.free[index].and(taken.not());
                         let legal = outside.legal.of(number, protocol);

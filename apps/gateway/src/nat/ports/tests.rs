@@ -269,17 +269,20 @@ fn all_blocks_are_given_and_then_none() {
 
 #[test]
 fn a_block_that_a_reload_gives_ports_can_be_taken() {
-    let range = |from| outsides(1, from..=65535, 64);
-    let mut ports = Ports::new(&range(32_768), Bits::ALL);
-    let taken = ports.take_block(A, 200, TCP, 1).unwrap();
-    assert!(ports.take_port(A, TCP, taken.first()));
-    // Whoever has one keeps it, also while it has no legal port.
-    for from in [60_000, 50_000, 1024] {
-        ports.install(&range(from));
+    // Identifiers of ICMP are always legal.
+    for protocol in [TCP, Protocol::Icmp] {
+        let range = |from| outsides(1, from..=65535, 64);
+        let mut ports = Ports::new(&range(32_768), Bits::ALL);
+        let taken = ports.take_block(A, 200, TCP, 1).unwrap();
+        assert!(ports.take_port(A, protocol, taken.first()));
+        // Whoever has one keeps it, also while it has no legal port.
+        for from in [60_000, 50_000, 1024] {
+            ports.install(&range(from));
+        }
+        let blocks = std::iter::from_fn(|| ports.take_block(A, 200, TCP, 1));
+        let blocks: Vec<Block> = blocks.collect();
+        assert_eq!((blocks.len(), blocks.contains(&taken)), (1023, false));
     }
-    let blocks = std::iter::from_fn(|| ports.take_block(A, 200, TCP, 1));
-    let blocks: Vec<Block> = blocks.collect();
-    assert_eq!((blocks.len(), blocks.contains(&taken)), (1023, false));
 }
 
 #[test]

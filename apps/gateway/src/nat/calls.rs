@@ -141,15 +141,17 @@ impl Calls {
         self.remove(at)
     }
 
-    /// Calls that `is_lost` names no longer have what they held.
+    /// Ends the calls that `is_lost` names: what they held has gone.
     pub fn lose(&mut self, is_lost: impl Fn(&Call) -> bool) {
-        for (_, at) in &self.due {
-            if let Some(call) = self.all.get_mut(*at)
-                && is_lost(call)
-            {
-                call.held = Held::NOTHING;
+        let mut due = std::mem::take(&mut self.due);
+        due.retain(|(_, at)| {
+            let is_lost = self.all.get(*at).is_some_and(&is_lost);
+            if is_lost {
+                self.remove(*at);
             }
-        }
+            !is_lost
+        });
+        self.due = due;
     }
 
     fn remove(&mut self, at: u32) -> Option<Call> {

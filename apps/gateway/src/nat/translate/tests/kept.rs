@@ -301,25 +301,49 @@ fn ports_of_other_blocks_are_not_those_of_flows_from_before() {
     }
 }
 
+/// A pool of one address, with blocks of so many ports.
+fn with_blocks(block_ports: u16) -> Config {
+    let mut pool = pool("198.51.100.1", "198.51.100.1");
+    pool.block_ports = block_ports;
+    config(pool)
+}
+
 #[test]
 fn a_host_that_was_called_before_a_reload_keeps_nothing_of_it() {
     let (call, here) = (("10.0.0.1:4000", "198.51.100.1:5000"), "10.0.0.2:5000");
-    let with = |block_ports| {
-        let mut pool = pool("198.51.100.1", "198.51.100.1");
-        pool.block_ports = block_ports;
-        config(pool)
-    };
-    let mut net = Net::new(with(0));
+    let mut net = Net::new(with_blocks(0));
     net.out(here, "192.0.2.1:53", UDP).unwrap();
     let refused = net.send(tuple(call.0, call.1, UDP), INSIDE, INSIDE);
     assert_eq!((refused, net.nat.calls.len()), (Err(Refused::Filtered), 1));
-    reload(&mut net, with(16), 1);
-    reload(&mut net, with(0), 2);
+    reload(&mut net, with_blocks(16), 1);
+    reload(&mut net, with_blocks(0), 2);
     let other = net.out("10.0.0.3:4000", "192.0.2.1:53", UDP).unwrap();
     assert_eq!(src(&other), "198.51.100.1:4000");
     net.nat.expire(1000 + 2 * WAIT_MS);
     assert!(net.nat.calls.is_empty());
     assert_eq!(net.nat.mappings.len(), 1);
+}
+
+#[test]
+fn a_call_that_a_reload_has_ended_can_be_made_again() {
+    let (call, here) = (("10.0.0.1:4000", "198.51.100.1:5000"), "10.0.0.2:5000");
+    let mut net = Net::new(with_blocks(0));
+    for number in 0..2 {
+        let called = net.out(here, "192.0.2.1:53", UDP).unwrap();
+        let refused = net.send(tuple(call.0, call.1, UDP), INSIDE, INSIDE);
+        assert_eq!(refused, Err(Refused::Filtered));
+        // Who is called meets the call: it holds the caller's mapping.
+        assert_eq!((net.nat.calls.len(), net.nat.mappings.len()), (1, 2));
+        if number == 0 {
+            reload(&mut net, with_blocks(16), 1);
+            assert!(net.nat.calls.is_empty() && net.nat.mappings.is_empty());
+            reload(&mut net, with_blocks(0), 2);
+        } else {
+            net.end(here, "192.0.2.1:53", UDP, &called);
+        }
+    }
+    net.nat.expire(1000 + 2 * WAIT_MS);
+    net.nothing_is_taken();
 }
 
 #[test]

@@ -260,6 +260,16 @@ impl Balance {
         &self.board
     }
 
+    /// The tables when all backends but that of `address` are up.
+    #[cfg(test)]
+    pub fn tables_without(&self, address: IpAddr) -> Arc<Tables> {
+        let backends = self.known.backends();
+        let is_it = backends.filter(|(_, backend, _)| backend.address == address);
+        let down: Vec<u16> = is_it.map(|(.., number)| number).collect();
+        let is_up = |number| !down.contains(&number);
+        Arc::new(Tables::new(&self.known, is_up, None))
+    }
+
     /// What the file says.
     pub fn config(&self) -> &Config {
         &self.known.config

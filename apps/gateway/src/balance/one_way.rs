@@ -15,6 +15,9 @@
 //! | any | FIN of either side | `closing`: four minutes, which each further segment renews |
 //! | any | RST of either side | `reset` |
 //! | `closing`, `reset` | SYN of the client | another flow, which chooses its backend anew |
+//!
+//! Where the backend is down, a SYN of the client begins another flow in any state, before this is
+//! asked.
 
 use linerate_tables::flow::Direction;
 use linerate_wire::tcp::flag::{ACK, FIN, RST, SYN};

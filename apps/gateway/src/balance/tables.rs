@@ -57,6 +57,8 @@ pub struct Tables {
     index: Vec<(IpAddr, u8, u16, usize)>,
     /// By number.
     targets: Vec<Option<Target>>,
+    /// By number: whether the backend gets new flows, its weight aside.
+    ups: Vec<bool>,
 }
 
 impl Tables {
@@ -82,7 +84,9 @@ impl Tables {
             .collect();
         index.sort_unstable();
         let mut targets = vec![None; known.end()];
+        let mut ups = vec![false; known.end()];
         for (service, backend, number) in known.backends() {
+            ups[usize::from(number)] = is_up(number);
             targets[usize::from(number)] = Some(Target {
                 address: backend.address,
                 form: service.form,
@@ -93,6 +97,7 @@ impl Tables {
             choices,
             index,
             targets,
+            ups,
         }
     }
 
@@ -109,6 +114,11 @@ impl Tables {
     /// The backend of that number, if it is one still.
     pub fn target(&self, number: u16) -> Option<&Target> {
         self.targets.get(usize::from(number))?.as_ref()
+    }
+
+    /// Whether the backend of that number is one still, and its checks say that it is up.
+    pub fn is_up(&self, number: u16) -> bool {
+        self.ups.get(usize::from(number)) == Some(&true)
     }
 
     /// The service that a tuple's destination is, by its place.

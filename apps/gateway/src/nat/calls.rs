@@ -12,6 +12,7 @@ use linerate_tables::TableError;
 use linerate_tables::exact::{Exact, ExactConfig, Seed};
 
 use super::Tuple;
+use super::bits::Bits;
 use super::chain::{Chains, NONE};
 use super::mapping::octets;
 use super::translate::Held;
@@ -132,23 +133,25 @@ impl Calls {
         None
     }
 
-    /// Takes out a call of a bucket, which another worker gets.
-    pub fn take(&mut self, bucket: u8) -> Option<Call> {
-        let is_its = |call: &Call| call.bucket == bucket;
+    /// Takes out a call of these buckets, which another worker gets.
+    pub fn take(&mut self, buckets: &Bits) -> Option<Call> {
+        let is_its = |call: &Call| buckets.has(call.bucket);
         let at = (self.due.iter()).position(|&(_, at)| self.all.get(at).is_some_and(is_its))?;
         let (_, at) = self.due.remove(at)?;
         self.remove(at)
     }
 
-    /// Calls that `is_lost` names no longer have what they held.
+    /// Ends the calls that `is_lost` names: what they held has gone.
     pub fn lose(&mut self, is_lost: impl Fn(&Call) -> bool) {
-        for (_, at) in &self.due {
-            if let Some(call) = self.all.get_mut(*at)
-                && is_lost(call)
-            {
-                call.held = Held::NOTHING;
+        let mut due = std::mem::take(&mut self.due);
+        due.retain(|(_, at)| {
+            let is_lost = self.all.get(*at).is_some_and(&is_lost);
+            if is_lost {
+                self.remove(*at);
             }
-        }
+            !is_lost
+        });
+        self.due = due;
     }
 
     fn remove(&mut self, at: u32) -> Option<Call> {
@@ -192,8 +195,10 @@ mod tests {
         assert!(!calls.again(&call(9, 0).original, 1, 35));
         assert!(calls.expired(19).is_none());
         assert_eq!(calls.expired(20).unwrap().original.src.port, 2);
-        assert_eq!(calls.take(3).unwrap().original.src.port, 3);
-        assert!(calls.take(3).is_none() && calls.expired(34).is_none());
+        let mut three = Bits::NONE;
+        three.set(3);
+        assert_eq!(calls.take(&three).unwrap().original.src.port, 3);
+        assert!(calls.take(&three).is_none() && calls.expired(34).is_none());
         assert_eq!(calls.expired(35).unwrap().original.src.port, 1);
         assert!(calls.is_empty() && calls.expired(1000).is_none());
         assert!(calls.memory_bytes() > 0);

@@ -272,6 +272,7 @@ impl Subscribers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nat::Protocol;
     use crate::nat::bits::Bits;
     use crate::nat::ports::{Legal, Outside, Ports};
     use std::sync::Arc;
@@ -297,7 +298,7 @@ mod tests {
         let mut all = Subscribers::new(10, Seed(1)).unwrap();
         all.insert(who(1), 4, AddressId(0)).unwrap();
         let one = all.get_mut(&who(1)).unwrap();
-        let mut block = || ports.take_block(AddressId(0), 4, 1).unwrap();
+        let mut block = || ports.take_block(AddressId(0), 4, Protocol::Tcp, 1).unwrap();
         let (first, second) = (block(), block());
         assert!(one.may_add(2) && one.add(first, 2) && one.add(second, 2));
         assert!(!one.may_add(2) && !one.add(block(), 2));

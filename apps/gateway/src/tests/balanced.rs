@@ -346,3 +346,51 @@ fn flows_stay_where_they_are_until_their_backend_is_gone() {
         assert_eq!(gate.lab.drops()["no_backend"], 1);
     }
 }
+
+/// A client that comes again by a port that it has had is not led to a backend that has died
+/// without a word.
+#[test]
+fn a_syn_of_a_flow_whose_backend_is_down_goes_to_another() {
+    let first = |seq: u32, flags: u8| {
+        let payload = linerate_wire::tcp::header(4000, 53, seq, 301, flags).to_vec();
+        Frame {
+            protocol: protocol::TCP,
+            payload,
+            ..Frame::to(VIP4)
+        }
+        .summed()
+    };
+    for form in [Form::Nat, Form::Ipip(address("198.51.100.1"))] {
+        let mut gate = Gate::new(&balanced(VIP4, form, &BACKENDS4[..2]));
+        let home = outer_dst(&gate.passes(OUTSIDE, &first(100, SYN)).unwrap());
+        let text = *BACKENDS4.iter().find(|one| address(one) == home).unwrap();
+        if form == Form::Nat {
+            let answer = linerate_wire::tcp::header(53, 4000, 300, 101, SYN | ACK).to_vec();
+            let answer = Frame {
+                protocol: protocol::TCP,
+                payload: answer,
+                ..Frame::between(text, "192.0.2.7")
+            };
+            gate.passes(INSIDE, &answer.summed()).unwrap();
+        }
+        gate.passes(OUTSIDE, &first(101, ACK)).unwrap();
+        // While it is up the SYN is its to answer.
+        let sent = gate.passes(OUTSIDE, &first(9000, SYN)).unwrap();
+        assert_eq!(outer_dst(&sent), home);
+        gate.later(1000);
+        let tables = gate.shared.balance.tables_without(home);
+        let path = gate.fast.path::<GatewayPath>().unwrap();
+        path.flows().exchange_backends(tables);
+        // What is no SYN stays where it was, as does one that nobody would hear.
+        let sent = gate.passes(OUTSIDE, &first(101, ACK)).unwrap();
+        assert_eq!(outer_dst(&sent), home, "{form:?}");
+        let mut wrong = first(9000, SYN);
+        wrong.payload[17] ^= 1;
+        gate.refuses(OUTSIDE, &wrong, "track_tcp_checksum");
+        let sent = gate.passes(OUTSIDE, &first(9000, SYN)).unwrap();
+        assert_ne!(outer_dst(&sent), home, "{form:?}");
+        let again = gate.passes(OUTSIDE, &first(9000, SYN)).unwrap();
+        assert_eq!(outer_dst(&again), outer_dst(&sent), "{form:?}");
+        assert_eq!(gate.flows(), 1);
+    }
+}

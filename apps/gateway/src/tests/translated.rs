@@ -1,6 +1,7 @@
 //! NAT in the path: addresses of hosts inside are others outside, also in what errors quote.
 
 use super::*;
+use crate::nat::Protocol;
 use crate::nat::nptv6::Prefixes;
 use crate::nat::ports::bucket_of;
 use crate::nat::rules::Nptv6;
@@ -298,4 +299,36 @@ fn who_calls_another_host_ties_buckets_as_a_flow_does() {
     let mut scan = Scan::default();
     while !gate.table().scan_ties(&mut scan) {}
     assert_eq!(gate.table().with_bucket(bucket).len(), 1);
+    // Whichever of the two buckets leaves first, what the call holds is there to be given back.
+    for port in [
+        7000,
+        2 * u16::from(bucket) + 1022,
+        2 * u16::from(bucket) + 1026,
+    ] {
+        gate.passes(INSIDE, &called).unwrap();
+        let call = from("10.1.0.9", "192.0.2.1", [port, 5000]);
+        gate.refuses(INSIDE, &call, "nat_filtered");
+        let flows = gate.table();
+        let buckets = flows.with_bucket(bucket);
+        assert!(buckets.has(bucket_of(port)), "{port}");
+        let is_free = |flows: &Flows| {
+            let nat = flows.nat();
+            let id = nat.rules().id("192.0.2.1".parse().unwrap()).unwrap();
+            nat.ports.is_free(id, Protocol::Udp, port)
+        };
+        assert!(!is_free(flows));
+        let mut parts = Vec::new();
+        loop {
+            let (part, is_last) = flows.take_part(&buckets);
+            parts.push(part);
+            if is_last {
+                break;
+            }
+        }
+        // The last comes first.
+        while let Some(part) = parts.pop() {
+            flows.put_part(part, 0);
+        }
+        assert!(is_free(flows), "{port}: {bucket}");
+    }
 }

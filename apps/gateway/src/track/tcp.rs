@@ -243,7 +243,7 @@ impl Tcp {
             State::TimeWait if is_after(syn.seq, self.sides[from].end) => return Verdict::Anew,
             _ => {}
         }
-        if from != 0 || self.is_shifted() || state == State::SynReceived {
+        if from != 0 || self.is_shifted() {
             return Verdict::Unchanged;
         }
         let now = (now_ms / NOTE_TICK_MS) as u8 & NOTE_TICKS;
@@ -265,6 +265,7 @@ impl Tcp {
         let to = 1 - from;
         let is_heard = self.sides[from].max_win != 0;
         if !is_heard && from == 0 || !self.acks_syn(from, segment) {
+            self.note_answer(from, segment);
             return Verdict::Drop(Reason::TcpHandshake);
         }
         let (sender, end) = (self.sides[from], segment.end());
@@ -275,6 +276,7 @@ impl Tcp {
             // The first answer, or one that replaces it: SYN cookies change with time.
             self.answered(segment, segment.ack);
         } else {
+            self.note_answer(from, segment);
             return Verdict::Drop(Reason::TcpHandshake);
         }
         self.open_window(to, segment);
@@ -516,7 +518,7 @@ impl Tcp {
     }
 
     /// Whether a side has sent this sequence number, and does not know that it has arrived: RFC
-    /// 5927 4.1. The side is that of `direction`.
+    /// 5927 4.1. The side is that of `direction`. A SYN that was noted is on its way besides.
     pub(super) fn is_on_its_way(&self, direction: Direction, seq: u32) -> bool {
         let side = direction as usize;
         let (sender, receiver) = (&self.sides[side], &self.sides[1 - side]);
@@ -524,7 +526,8 @@ impl Tcp {
             true => seq.wrapping_sub(self.extra),
             false => seq,
         };
-        is_after(sender.end, seq) && !is_after(receiver.max_ack, seq)
+        let is_noted = side == 0 && self.flags & (NOTED | SHIFTED) == NOTED && seq == self.extra;
+        is_noted || is_after(sender.end, seq) && !is_after(receiver.max_ack, seq)
     }
 }
 

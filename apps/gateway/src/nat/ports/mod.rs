@@ -10,12 +10,14 @@
 //! | take this port, give it back | a bit, and two summaries of what has some |
 //! | take any, of a parity, of a bucket, of any bucket here | at most three searches in 256 bits |
 //! | refuse, where there is none | the same |
+//! | take a block | as many steps as a bucket has blocks, in each that has none with such a port |
 //! | an address of a pool that has a free port | a search in 4096 bits |
 //! | a bucket leaves or comes | as many steps as there are addresses |
 //!
 //! Ports below 1024 are taken by name alone (RFC 4787 REQ-3 a: a low port for a low port, where
 //! the pool has them), never by chance.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -185,6 +187,11 @@ impl Block {
         bucket_of(port) == self.bucket && self.places().has(place_of(port))
     }
 
+    /// Whether any port from 1024 on of TCP's and UDP's is in it.
+    fn has_any(&self, [tcp, udp]: [Bits; 2]) -> bool {
+        !tcp.or(udp).and(self.places()).and(HIGH).is_empty()
+    }
+
     fn number(&self) -> u32 {
         u32::from(u16::from(self.place) / self.len)
     }
@@ -218,8 +225,8 @@ pub struct BucketPorts {
     bucket: u8,
     /// By [`AddressId`].
     parts: Box<[Part]>,
-    /// Ports in use that a reload has made illegal; mostly none.
-    illegal: Vec<(AddressId, Protocol, u8)>,
+    /// Ports in use that a reload has made illegal, with the protocol's index; mostly none.
+    illegal: BTreeSet<(AddressId, usize, u8)>,
 }
 
 impl BucketPorts {
@@ -264,7 +271,7 @@ impl Ports {
             mine.has(bucket).then(|| BucketPorts {
                 bucket,
                 parts: Box::default(),
-                illegal: Vec::new(),
+                illegal: BTreeSet::new(),
             })
         };
         let mut ports = Self {
@@ -301,7 +308,7 @@ impl Ports {
         for bucket in self.buckets.iter_mut().flatten() {
             let number = bucket.bucket;
             let before = std::mem::take(&mut bucket.illegal);
-            let mut illegal = Vec::new();
+            let mut illegal = BTreeSet::new();
             let part = |(at, outside): (usize, &Option<Outside>)| {
                 let Some(outside) = outside else {
                     return Part::default();
@@ -312,20 +319,19 @@ impl Ports {
                     let nobodys = Part::fresh(number, &slot.outside).blocks;
                     part.blocks |= old.blocks & !nobodys;
                     for protocol in Protocol::ALL {
+                        let index = protocol.index();
                         let was = slot.outside.legal.of(number, protocol);
-                        let mut taken = was.and(old.free[protocol.index()].not());
-                        let own = before.iter().filter(|one| (one.0, one.1) == (id, protocol));
-                        for (_, _, place) in own {
-                            taken.set(*place);
+                        let mut taken = was.and(old.free[index].not());
+                        let own = before.range((id, index, 0)..=(id, index, u8::MAX));
+                        own.for_each(|(.., place)| taken.set(*place));
+                        if outside.block_ports != 0 && !taken.is_empty() {
                             // A block without a legal port is somebody's all the same.
-                            let block = u16::from(*place).checked_div(outside.block_ports);
-                            part.blocks |= block.map_or(0, |number| 1 << number);
+                            part.blocks |= blocks_with(taken, outside.block_ports);
                         }
-                        let free = &mut part.free[protocol.index()];
-                        *free = free.and(taken.not());
+                        part.free[index] = part.free[index].and(taken.not());
                         let legal = outside.legal.of(number, protocol);
                         let places = taken.and(legal.not());
-                        illegal.extend(places.iter().map(|place| (id, protocol, place)));
+                        illegal.extend(places.iter().map(|place| (id, index, place)));
                     }
                 }
                 part
@@ -492,37 +498,60 @@ impl Ports {
             .then_some(port)
     }
 
-    /// Takes a block, of this bucket if it has one.
-    pub fn take_block(&mut self, address: AddressId, bucket: u8, random: u64) -> Option<Block> {
+    /// Takes a block with a free port of the protocol, of this bucket if it has one.
+    pub fn take_block(
+        &mut self,
+        address: AddressId,
+        bucket: u8,
+        protocol: Protocol,
+        random: u64,
+    ) -> Option<Block> {
         let slot = self.slot(address)?;
-        let len = slot.outside.block_ports;
-        let bucket = match slot.blocks.has(bucket) {
+        let (len, mut left) = (slot.outside.block_ports, slot.blocks);
+        // A bucket may have free blocks, and none with a port of the protocol: then the next one.
+        let is_only = self.apart == Apart::Only;
+        let mut at = match left.has(bucket) {
             true => bucket,
-            false if self.apart == Apart::Only => return None,
-            false => slot.blocks.first_from(random as u8)?,
+            false if is_only => return None,
+            false => left.first_from(random as u8)?,
         };
-        let part = self.part(address, bucket)?;
-        let free = !part.blocks & all_blocks(len);
-        if free == 0 {
-            return None;
+        loop {
+            let part = self.part(address, at)?;
+            let useful = blocks_with(part.free[protocol.index()].and(HIGH), len);
+            let free = !part.blocks & all_blocks(len);
+            if free & useful != 0 {
+                // The first one from a random one on.
+                let start = (random >> 8) as u32 % (256 / u32::from(len));
+                let turned = (free & useful).rotate_right(start);
+                let number = (turned.trailing_zeros() + start) & 63;
+                part.blocks |= 1 << number;
+                let has_more = free & !(1 << number) != 0;
+                self.slot_mut(address)?.blocks.put(at, has_more);
+                return Some(Block {
+                    address,
+                    bucket: at,
+                    place: (number as u16 * len) as u8,
+                    len,
+                });
+            }
+            if is_only {
+                return None;
+            }
+            left.clear(at);
+            at = left.first_from(random as u8)?;
         }
-        // The first free one from a random one on.
-        let start = (random >> 8) as u32 & 63;
-        let number = (free.rotate_right(start).trailing_zeros() + start) & 63;
-        part.blocks |= 1 << number;
-        let is_full = !part.blocks & all_blocks(len) == 0;
-        self.slot_mut(address)?.blocks.put(bucket, !is_full);
-        let place = (number as u16 * len) as u8;
-        Some(Block {
-            address,
-            bucket,
-            place,
-            len,
-        })
     }
 
-    /// Gives a block back, all of whose ports were.
+    /// Gives a block back, all of whose ports were. It stays nobody's to have if a reload has left
+    /// it no port.
     pub fn give_block(&mut self, block: &Block) {
+        let Some(slot) = self.slot(block.address) else {
+            return;
+        };
+        let legal = |protocol| slot.outside.legal.of(block.bucket, protocol);
+        if !block.has_any([legal(Protocol::Tcp), legal(Protocol::Udp)]) {
+            return;
+        }
         let Some(part) = self.part(block.address, block.bucket) else {
             return;
         };
@@ -560,9 +589,9 @@ impl Ports {
 
     #[cold]
     fn give_illegal(&mut self, address: AddressId, protocol: Protocol, port: u16) {
-        let one = (address, protocol, place_of(port));
         if let Some(bucket) = &mut self.buckets[usize::from(bucket_of(port))] {
-            bucket.illegal.retain(|known| *known != one);
+            let one = (address, protocol.index(), place_of(port));
+            bucket.illegal.remove(&one);
         }
     }
 
@@ -692,9 +721,8 @@ impl Part {
                 place: number as u8,
                 len,
             };
-            let places = block.places().and(HIGH);
-            let of = |protocol: Protocol| free[protocol.index()].and(places);
-            if of(Protocol::Tcp).or(of(Protocol::Udp)).is_empty() {
+            let of = |protocol: Protocol| free[protocol.index()];
+            if !block.has_any([of(Protocol::Tcp), of(Protocol::Udp)]) {
                 blocks |= 1 << block.number();
             }
         }
@@ -718,6 +746,24 @@ const fn all_blocks(len: u16) -> u64 {
         4 => u64::MAX,
         len => (1 << (256 / len)) - 1,
     }
+}
+
+/// The numbers of the blocks that have any of these places, as bits.
+fn blocks_with(places: Bits, len: u16) -> u64 {
+    let blocks = 256_u32 / u32::from(len);
+    // A block of 128 is two words.
+    let words = match len {
+        128 => [places.0[0] | places.0[1], places.0[2] | places.0[3], 0, 0],
+        _ => places.0,
+    };
+    let per_word = blocks.div_ceil(4).max(1);
+    let run = u64::MAX >> (64 - u32::from(len.min(64)));
+    let one = |number: u32| {
+        let word = words[(number / per_word) as usize & 3];
+        let has = word >> (number % per_word * u32::from(len)) & run != 0;
+        u64::from(has) << number
+    };
+    (0..blocks).fold(0, |all, number| all | one(number))
 }
 
 /// A place, of that parity if there is one.

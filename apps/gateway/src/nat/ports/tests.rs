@@ -159,7 +159,7 @@ fn only_buckets_that_are_here_give_ports() {
         .put_bucket(BucketPorts {
             bucket: 9,
             parts: twice.parts.clone(),
-            illegal: Vec::new(),
+            illegal: BTreeSet::new(),
         })
         .unwrap();
     assert_eq!(other.put_bucket(twice).unwrap_err().bucket(), 9);
@@ -195,7 +195,7 @@ fn excluded_ports_and_addresses_that_are_not_there_give_none() {
     for address in [AddressId(1), AddressId(3), AddressId(u16::MAX)] {
         assert_eq!(ports.take(address, TCP, &wish(5000), 1), None);
         assert!(!ports.give(address, TCP, 5000) && ports.free(address, TCP) == 0);
-        assert!(ports.take_block(address, 3, 1).is_none());
+        assert!(ports.take_block(address, 3, TCP, 1).is_none());
     }
     let _ = format!("{:?}", all[0]);
 }
@@ -224,7 +224,7 @@ fn blocks_are_strided_ports_of_a_bucket_and_nobody_elses() {
         let mut ports = Ports::new(&outsides(1, 1024..=65535, len), Bits::ALL);
         let mut random = Random::new(len.into());
         let (mut seen, mut blocks) = (BTreeSet::new(), Vec::new());
-        while let Some(block) = ports.take_block(A, 5, random.bits()) {
+        while let Some(block) = ports.take_block(A, 5, TCP, random.bits()) {
             let all: Vec<u16> = (0..=u16::MAX).filter(|&port| block.has(port)).collect();
             assert_eq!((all.len(), all[0]), (len.into(), block.first()));
             assert!(all.contains(&block.last_even()) && bucket_of(all[0]) == block.bucket);
@@ -239,16 +239,17 @@ fn blocks_are_strided_ports_of_a_bucket_and_nobody_elses() {
         assert!(blocks[..first].iter().all(|block| block.bucket == 5));
         assert!(blocks.get(first).is_none_or(|block| block.bucket != 5));
         let mine = blocks[0];
-        let mut count = 0;
+        let mut own = Vec::new();
         while let Some(port) = ports.take_in(&mine, TCP, &wish(mine.first() | 1), random.bits()) {
             assert!(mine.has(port) && port >= 1024);
-            count += 1;
+            own.push(port);
         }
-        assert!(count >= len - 4 && count <= len);
+        assert!((len - 4..=len).contains(&(own.len() as u16)));
+        assert!(own.into_iter().all(|port| ports.give(A, TCP, port)));
         ports.give_block(&mine);
         assert!(
             ports
-                .take_block(A, 5, random.bits())
+                .take_block(A, 5, TCP, random.bits())
                 .is_some_and(|again| again == mine)
         );
     }
@@ -258,27 +259,96 @@ fn blocks_are_strided_ports_of_a_bucket_and_nobody_elses() {
 fn all_blocks_are_given_and_then_none() {
     let mut ports = Ports::new(&outsides(1, 1024..=65535, 64), Bits::ALL);
     let mut random = Random::new(3);
-    let blocks = std::iter::from_fn(|| ports.take_block(A, 200, random.bits()));
+    let blocks = std::iter::from_fn(|| ports.take_block(A, 200, TCP, random.bits()));
     assert_eq!(blocks.count(), 1024);
     // Those without a legal port are never given.
     let mut ports = Ports::new(&outsides(1, 32_768..=65535, 64), Bits::ALL);
-    let blocks = std::iter::from_fn(|| ports.take_block(A, 200, random.bits()));
+    let blocks = std::iter::from_fn(|| ports.take_block(A, 200, TCP, random.bits()));
     assert_eq!(blocks.count(), 512);
 }
 
 #[test]
 fn a_block_that_a_reload_gives_ports_can_be_taken() {
-    let range = |from| outsides(1, from..=65535, 64);
-    let mut ports = Ports::new(&range(32_768), Bits::ALL);
-    let taken = ports.take_block(A, 200, 1).unwrap();
-    assert!(ports.take_port(A, TCP, taken.first()));
-    // Whoever has one keeps it, also while it has no legal port.
-    for from in [60_000, 50_000, 1024] {
-        ports.install(&range(from));
+    // Identifiers of ICMP are always legal.
+    for protocol in [TCP, Protocol::Icmp] {
+        let range = |from| outsides(1, from..=65535, 64);
+        let mut ports = Ports::new(&range(32_768), Bits::ALL);
+        let taken = ports.take_block(A, 200, TCP, 1).unwrap();
+        assert!(ports.take_port(A, protocol, taken.first()));
+        // Whoever has one keeps it, also while it has no legal port.
+        for from in [60_000, 50_000, 1024] {
+            ports.install(&range(from));
+        }
+        let blocks = std::iter::from_fn(|| ports.take_block(A, 200, TCP, 1));
+        let blocks: Vec<Block> = blocks.collect();
+        assert_eq!((blocks.len(), blocks.contains(&taken)), (1023, false));
     }
-    let blocks = std::iter::from_fn(|| ports.take_block(A, 200, 1));
-    let blocks: Vec<Block> = blocks.collect();
-    assert_eq!((blocks.len(), blocks.contains(&taken)), (1023, false));
+}
+
+#[test]
+fn any_order_of_reloads_keeps_what_is_taken() {
+    let mut random = Random::new(78);
+    let ranges = [1024..=65_535, 1024..=1999, 40_000..=65_535];
+    let mut legal = ranges[0].clone();
+    let mut ports = Ports::new(&outsides(8, legal.clone(), 0), Bits::ALL);
+    let mut taken = BTreeSet::new();
+    for step in 0..40_000 {
+        let address = AddressId(random.below(8) as u16);
+        let protocol = [TCP, Protocol::Udp][random.below(2) as usize];
+        // Some are met again.
+        let port = 1024 + 509 * random.below(120) as u16;
+        let key = (address, protocol.index(), port);
+        let (is_legal, is_taken) = (legal.contains(&port), taken.contains(&key));
+        let is_free = is_legal && !is_taken;
+        assert_eq!(ports.is_free(address, protocol, port), is_free, "{step}");
+        match random.below(3) {
+            0 => {
+                let gives = is_legal && is_taken;
+                assert_eq!(ports.give(address, protocol, port), gives, "{step}");
+                taken.remove(&key);
+            }
+            _ => {
+                assert_eq!(ports.take_port(address, protocol, port), is_free, "{step}");
+                taken.extend(is_free.then_some(key));
+            }
+        }
+        if step % 1000 == 999 {
+            legal = ranges[random.below(3) as usize].clone();
+            ports.install(&outsides(8, legal.clone(), 0));
+            let illegal = |bucket: &BucketPorts| bucket.illegal.len();
+            let known: usize = ports.buckets.iter().flatten().map(illegal).sum();
+            let out = taken.iter().filter(|(.., port)| !legal.contains(port));
+            assert_eq!(known, out.count(), "{step}");
+        }
+    }
+}
+
+/// A reload with as many ports that are illegal and in use as an address has, and their ends.
+#[test]
+fn what_a_reload_makes_illegal_is_looked_up_and_not_searched() {
+    let all: Vec<_> = (0..600).collect();
+    let take = |ports: &mut Ports| {
+        for &position in &all {
+            for place in 2..128 {
+                assert!(ports.take_port(AddressId(position), TCP, place << 9));
+            }
+        }
+    };
+    let range = |range| outsides(600, range, 0);
+    let mut only = Bits::NONE;
+    only.set(0);
+    let mut ports = Ports::new(&range(1024..=65_535), only);
+    take(&mut ports);
+    for last in [1024..=1025, 1024..=1026, 1024..=1025] {
+        ports.install(&range(last));
+    }
+    for &position in &all {
+        for place in 2..128 {
+            ports.give(AddressId(position), TCP, place << 9);
+        }
+    }
+    ports.install(&range(1024..=65_535));
+    take(&mut ports);
 }
 
 #[test]
@@ -339,5 +409,20 @@ fn any_order_of_calls_does_what_sets_do() {
                 assert_eq!(ports.free(address, Protocol::Tcp), free.count() as u32);
             }
         }
+    }
+}
+
+#[test]
+fn blocks_are_found_by_the_places_that_they_have() {
+    let mut random = Random::new(12);
+    for len in [4, 8, 16, 32, 64, 128] {
+        for _ in 0..200 {
+            let mut places = Bits::NONE;
+            (0..random.below(12)).for_each(|_| places.set(random.bits() as u8));
+            let numbers = places.iter().map(|place| u16::from(place) / len);
+            let wanted = numbers.fold(0, |all: u64, number| all | 1 << number);
+            assert_eq!(blocks_with(places, len), wanted, "{len}: {places:?}");
+        }
+        assert_eq!(blocks_with(Bits::ALL, len), all_blocks(len));
     }
 }

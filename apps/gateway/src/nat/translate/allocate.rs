@@ -254,10 +254,10 @@ impl Nat {
         if !one.may_add(pool.blocks) {
             return Err(Refused::Limit);
         }
-        let block = self.ports.take_block(address, one.bucket, random);
+        let block = self.ports.take_block(address, one.bucket, protocol, random);
         let block = block.ok_or(Refused::Exhausted)?;
         let Some(port) = self.ports.take_in(&block, protocol, wish, random >> 16) else {
-            // It has ports, but none of this protocol.
+            // It is of another bucket, while those are kept apart.
             self.ports.give_block(&block);
             return Err(Refused::Exhausted);
         };

@@ -701,12 +701,18 @@ impl Nat {
         );
     }
 
-    /// Takes all state of a bucket out, for another worker. Flows are not here, and those that use
-    /// a port of the bucket move with it; so do [`companions`](Self::companions).
-    pub fn take_bucket(&mut self, bucket: u8) -> Bucket {
-        while let Some(call) = self.calls.take(bucket) {
+    /// Gives up the calls of buckets that are about to leave, while all is here that they hold: a
+    /// call's mapping may be of one of them, and its port of another.
+    pub fn end_calls(&mut self, buckets: &Bits) {
+        while let Some(call) = self.calls.take(buckets) {
             self.give_up(&call, call.until.saturating_sub(WAIT_MS));
         }
+    }
+
+    /// Takes all state of a bucket out, for another worker, behind [`end_calls`](Self::end_calls)
+    /// of all that leave. Flows are not here, and those that use a port of the bucket move with it;
+    /// so do [`companions`](Self::companions).
+    pub fn take_bucket(&mut self, bucket: u8) -> Bucket {
         Bucket {
             ports: self.ports.take_bucket(bucket),
             mappings: self.mappings.take_bucket(bucket),

@@ -320,6 +320,7 @@ fn calls_between_hosts_inside_do_not_move_with_their_bucket() {
     let call = tuple("10.0.0.1:4000", "198.51.100.1:6000", UDP);
     assert_eq!(net.send(call, INSIDE, INSIDE), Err(Refused::Filtered));
     assert_eq!((net.nat.calls.len(), net.nat.mappings.len()), (1, 2));
+    net.nat.end_calls(&Bits::ALL);
     let moved = net.nat.take_bucket(40);
     assert!(net.nat.calls.is_empty());
     net.nat.put_bucket(moved, 0);

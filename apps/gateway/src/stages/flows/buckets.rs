@@ -158,6 +158,7 @@ impl Flows {
         if let Some(moving) = &mut self.moving {
             moving.ties.forget(buckets);
         }
+        self.nat.end_calls(buckets);
         let nat = buckets.iter().map(|bucket| self.nat.take_bucket(bucket));
         (Part::Nat(nat.collect()), true)
     }

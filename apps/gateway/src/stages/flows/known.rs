@@ -122,17 +122,26 @@ macro_rules! known {
                     _ => read(packet, is_v4, key.protocol(), end)
                         .map_err(|why| self.reasons.of(why))?,
                 };
+                let mut is_left = false;
                 if let Upper::Tcp(segment) = &upper
                     && segment.is_syn()
-                    && !is_sound(packet)
                 {
-                    return Err(self.reasons.of(Reason::TcpChecksum));
+                    if !is_sound(packet) {
+                        return Err(self.reasons.of(Reason::TcpChecksum));
+                    }
+                    // Nobody would answer it: who has died says no word.
+                    let backend = self.$table.user(hit.flow).map_or(0, |user| user.backend);
+                    let is_forward = hit.direction == Direction::Forward;
+                    is_left = is_forward && backend != 0 && !self.balance.is_up(backend);
                 }
                 let (number, bytes) = (self.number, end.saturating_sub(HEADER_LEN as u32));
                 let (table, tracker) = (&mut self.$table, &self.tracker);
                 let (packet_of, mut when) = ((key, &upper, bytes), (now, number));
                 let wanted = (index, is_v4, &mut self.services.wanted);
-                let mut judged = judge(table, tracker, hit, packet_of, when, wanted);
+                let mut judged = match is_left {
+                    true => Judged::Anew,
+                    false => judge(table, tracker, hit, packet_of, when, wanted),
+                };
                 if let Judged::Old(held, beside) = judged {
                     let Some(flow) = self.$table.get(hit.flow) else {
                         return self.begin(now, index, packet, context);
@@ -220,7 +229,8 @@ macro_rules! known {
                             }
                         }
                     }
-                    // The flow before is closed: it goes, whatever becomes of this one.
+                    // The flow before is closed, or its backend down: it goes, whatever becomes of
+                    // this one.
                     Judged::Anew | Judged::Old(..) => {
                         if let Some(flow) = self.$table.remove(hit.flow) {
                             let (held, original, translated, zone) = gone_of(&self.nat, &flow);

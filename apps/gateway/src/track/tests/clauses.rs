@@ -348,6 +348,40 @@ fn a_syn_that_the_other_end_answers_as_a_stranger_begins_anew() {
 }
 
 #[test]
+fn a_syn_that_is_answered_as_the_first_before_the_handshake_ends_begins_anew() {
+    let half_open = || {
+        let mut flow = Flow::opened(syn(100));
+        flow.passes(R, syn_ack(500, 101), State::SynReceived);
+        flow
+    };
+    // The client has given up, and so has the server; or it knows nobody, since it gives cookies.
+    let mut flow = half_open();
+    let answer = syn_ack(70_000_000, 9001);
+    for _ in 0..2 {
+        flow.passes_unchanged(F, syn(9000));
+        let dropped = flow.segment(R, answer);
+        assert_eq!(dropped, Verdict::Drop(Reason::TcpHandshake));
+    }
+    flow.now_ms += NOTE_MS;
+    assert_eq!(flow.segment(F, syn(9000)), Verdict::Anew);
+    // One that still waits for the first client says so.
+    let mut flow = half_open();
+    flow.passes_unchanged(F, syn(9000));
+    flow.segment(R, answer);
+    flow.passes(R, syn_ack(500, 101), State::SynReceived);
+    flow.now_ms += NOTE_MS;
+    flow.passes_unchanged(F, syn(9000));
+    flow.passes(F, ack(101, 501), State::Established);
+    // Nobody has answered.
+    let mut flow = half_open();
+    for _ in 0..4 {
+        flow.passes_unchanged(F, syn(9000));
+        flow.now_ms += NOTE_MS;
+    }
+    flow.passes(F, ack(101, 501), State::Established);
+}
+
+#[test]
 fn a_syn_that_is_not_answered_changes_nothing() {
     let mut flow = Flow::established();
     // It was lost behind the gateway, or its checksum was wrong.

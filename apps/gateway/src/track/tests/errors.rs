@@ -171,6 +171,19 @@ fn rfc_5927_4_1_a_quoted_number_is_on_its_way() {
     let error = about(&tcp4(1000, 80, 100));
     let checked = quote(&error).unwrap().check(&flow.tcp, F);
     assert_eq!(checked, Err(Reason::QuoteSequence));
+    // A SYN in a connection, which has passed: it and nothing beside it.
+    let mut flow = Flow::established();
+    assert_eq!(check(&flow, 9000), Err(Reason::QuoteSequence));
+    flow.passes_unchanged(F, syn(9000));
+    assert_eq!(check(&flow, 9000), Ok(()));
+    for seq in [8999, 9001] {
+        assert_eq!(check(&flow, seq), Err(Reason::QuoteSequence), "{seq}");
+    }
+    let error = about(&tcp4(80, 1000, 9000));
+    let checked = quote(&error).unwrap().check(&flow.tcp, F);
+    assert_eq!(checked, Err(Reason::QuoteSequence));
+    flow.passes(R, ack(501, 101), State::Established);
+    assert_eq!(check(&flow, 9000), Err(Reason::QuoteSequence));
     // UDP has no numbers.
     let packet = V4::new(A, B, protocol::UDP).packet(&frame::udp(&[0; 8], 53, 4000, b"hello"));
     assert_eq!(

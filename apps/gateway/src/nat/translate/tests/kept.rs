@@ -301,25 +301,49 @@ fn ports_of_other_blocks_are_not_those_of_flows_from_before() {
     }
 }
 
+/// A pool of one address, with blocks of so many ports.
+fn with_blocks(block_ports: u16) -> Config {
+    let mut pool = pool("198.51.100.1", "198.51.100.1");
+    pool.block_ports = block_ports;
+    config(pool)
+}
+
 #[test]
 fn a_host_that_was_called_before_a_reload_keeps_nothing_of_it() {
     let (call, here) = (("10.0.0.1:4000", "198.51.100.1:5000"), "10.0.0.2:5000");
-    let with = |block_ports| {
-        let mut pool = pool("198.51.100.1", "198.51.100.1");
-        pool.block_ports = block_ports;
-        config(pool)
-    };
-    let mut net = Net::new(with(0));
+    let mut net = Net::new(with_blocks(0));
     net.out(here, "192.0.2.1:53", UDP).unwrap();
     let refused = net.send(tuple(call.0, call.1, UDP), INSIDE, INSIDE);
     assert_eq!((refused, net.nat.calls.len()), (Err(Refused::Filtered), 1));
-    reload(&mut net, with(16), 1);
-    reload(&mut net, with(0), 2);
+    reload(&mut net, with_blocks(16), 1);
+    reload(&mut net, with_blocks(0), 2);
     let other = net.out("10.0.0.3:4000", "192.0.2.1:53", UDP).unwrap();
     assert_eq!(src(&other), "198.51.100.1:4000");
     net.nat.expire(1000 + 2 * WAIT_MS);
     assert!(net.nat.calls.is_empty());
     assert_eq!(net.nat.mappings.len(), 1);
+}
+
+#[test]
+fn a_call_that_a_reload_has_ended_can_be_made_again() {
+    let (call, here) = (("10.0.0.1:4000", "198.51.100.1:5000"), "10.0.0.2:5000");
+    let mut net = Net::new(with_blocks(0));
+    for number in 0..2 {
+        let called = net.out(here, "192.0.2.1:53", UDP).unwrap();
+        let refused = net.send(tuple(call.0, call.1, UDP), INSIDE, INSIDE);
+        assert_eq!(refused, Err(Refused::Filtered));
+        // Who is called meets the call: it holds the caller's mapping.
+        assert_eq!((net.nat.calls.len(), net.nat.mappings.len()), (1, 2));
+        if number == 0 {
+            reload(&mut net, with_blocks(16), 1);
+            assert!(net.nat.calls.is_empty() && net.nat.mappings.is_empty());
+            reload(&mut net, with_blocks(0), 2);
+        } else {
+            net.end(here, "192.0.2.1:53", UDP, &called);
+        }
+    }
+    net.nat.expire(1000 + 2 * WAIT_MS);
+    net.nothing_is_taken();
 }
 
 #[test]
@@ -384,7 +408,7 @@ fn a_block_without_a_port_of_the_protocol_is_given_back() {
         Net::new(config)
     };
     let blocks = |net: &mut Net| {
-        let take = || net.nat.ports.take_block(AddressId(0), 0, 0);
+        let take = || net.nat.ports.take_block(AddressId(0), 0, Protocol::Udp, 0);
         std::iter::from_fn(take).count()
     };
     let all = blocks(&mut make());
@@ -401,4 +425,90 @@ fn a_block_without_a_port_of_the_protocol_is_given_back() {
     net.end(from, to, UDP, &flow);
     assert!(net.nat.subscribers.is_empty());
     assert_eq!(blocks(&mut net), all);
+}
+
+/// TCP of these ports is led inwards, and the pool has blocks of 16.
+fn with_forward(ports: RangeInclusive<u16>) -> Config {
+    let mut pool = pool("198.51.100.1", "198.51.100.1");
+    pool.block_ports = 16;
+    let mut config = config(pool);
+    config.forwards = vec![Forward {
+        outside: [198, 51, 100, 1].into(),
+        protocol: Some(Protocol::Tcp),
+        inside_port: *ports.start(),
+        ports,
+        inside: [10, 0, 0, 9].into(),
+        from: Place::default(),
+        source_pool: None,
+    }];
+    config
+}
+
+#[test]
+fn no_host_gets_a_block_without_a_port_of_its_protocol() {
+    // The first block of each bucket has ports of UDP alone.
+    let mut net = Net::new(with_forward(1024..=4095));
+    for host in 1..=12 {
+        let flow = net.out(&format!("10.0.0.{host}:4000"), "192.0.2.1:53", TCP);
+        assert!(flow.is_ok(), "{host}: {flow:?}");
+    }
+    // Where those are all that a bucket has left, another bucket has one; and they are there for
+    // UDP.
+    for host in 13..=40 {
+        let flow = net.out(&format!("10.0.0.{host}:4000"), "192.0.2.1:53", TCP);
+        assert!(flow.is_ok(), "{host}: {flow:?}");
+    }
+    let address = AddressId(0);
+    let block = net.nat.ports.take_block(address, 40, Protocol::Udp, 0);
+    let block = block.expect("the first");
+    assert_eq!((block.bucket, block.first()), (40, 80));
+    let of_tcp = || net.nat.ports.take_block(address, 40, Protocol::Tcp, 0);
+    assert_eq!(std::iter::from_fn(of_tcp).count(), 256 * 15 - 40);
+    let of_udp = || net.nat.ports.take_block(address, 40, Protocol::Udp, 0);
+    assert_eq!(std::iter::from_fn(of_udp).count(), 255);
+}
+
+#[test]
+fn a_block_that_a_reload_leaves_no_port_is_nobody_s_when_it_comes_back() {
+    let with = |ports| {
+        let mut pool = pool("198.51.100.1", "198.51.100.1");
+        (pool.block_ports, pool.ports) = (16, ports);
+        config(pool)
+    };
+    let mut net = Net::new(with(1024..=65535));
+    let (from, to) = ("10.0.0.1:4000", "192.0.2.1:53");
+    let flow = net.out(from, to, UDP).unwrap();
+    let block = *net
+        .nat
+        .subscribers
+        .iter()
+        .next()
+        .unwrap()
+        .blocks()
+        .next()
+        .unwrap();
+    // Whichever it is: the range ends below it, or begins above.
+    let narrow = match block.first() {
+        ..32_768 => 40_960..=65_535,
+        _ => 1024..=28_671,
+    };
+    reload(&mut net, with(narrow), 1);
+    net.end(from, to, UDP, &flow);
+    assert!(net.nat.subscribers.is_empty());
+    for protocol in Protocol::ALL {
+        let take = || {
+            net.nat
+                .ports
+                .take_block(AddressId(0), block.bucket, protocol, 0)
+        };
+        assert!(std::iter::from_fn(take).all(|other| other != block));
+    }
+    // With its ports it comes back.
+    reload(&mut net, with(1024..=65535), 2);
+    let take = || {
+        net.nat
+            .ports
+            .take_block(AddressId(0), block.bucket, Protocol::Udp, 0)
+    };
+    assert!(std::iter::from_fn(take).any(|other| other == block));
 }

@@ -65,6 +65,8 @@ pub struct Agreed {
 }
 
 impl Connection {
+    /// Inlined, since a parked connection that wakes would be copied once more (`tcp.rr.1m`: 10 %).
+    #[inline(always)]
     pub(super) fn blank(config: &Config, own: &Active, now_ns: u64) -> Self {
         let control = Controller::new(config.algorithm, own.path_mss, config.pacing, now_ns);
         Self {

@@ -81,8 +81,7 @@ impl Steering {
         key: &FlowKey,
         (from, nth): (Member, usize),
     ) -> Option<Member> {
-        let by_hash = self.plan.port(port).and_then(|port| port.owner(key));
-        if by_hash == Some(from) {
+        if self.by_hash(port, key) == Some(from) {
             let home = match self.is_home_of(port, key, from) {
                 true => Some(from),
                 false => self.nth_home(port, key, 0),
@@ -103,7 +102,7 @@ impl Steering {
 
     /// The owner by hash, if it is no home.
     fn asked_first(&self, port: u16, key: &FlowKey) -> Option<Member> {
-        let owner = self.plan.port(port)?.owner(key)?;
+        let owner = self.by_hash(port, key)?;
         (!self.is_home_of(port, key, owner)).then_some(owner)
     }
 
@@ -119,10 +118,7 @@ impl Steering {
     /// the connection right behind this by [`send_parcel`](Self::send_parcel), with how often it
     /// has moved. False if there is no room for one more on its way: then it stays.
     pub fn give(&mut self, port: u16, key: &FlowKey, to: Member, now_ns: u64) -> bool {
-        let homes = match self.plan.port(port).map(|port| port.arrival()) {
-            Some(Arrival::Any(homes)) => homes.len() as u16,
-            _ => 1,
-        };
+        let homes = self.homes(port);
         self.away.leave(ms(now_ns), key, (port, to), homes)
     }
 
@@ -219,6 +215,20 @@ impl Steering {
         }
     }
 
+    /// How many homes packets of a connection may come to. Where nobody knows, it counts as one that
+    /// never says a word: only the owner can say that it is over.
+    fn homes(&self, port: u16) -> u16 {
+        match self.plan.port(port).map(|port| port.arrival()) {
+            Some(Arrival::Any(homes)) => homes.len() as u16,
+            _ => 1,
+        }
+    }
+
+    /// Whose packets of a connection are without an entry, as far as a hash says it.
+    pub(super) fn by_hash(&self, port: u16, key: &FlowKey) -> Option<Member> {
+        self.plan.port(port)?.owner(key)
+    }
+
     /// Whether an lcore is a home that packets of a connection may come to.
     pub(super) fn is_home_of(&self, port: u16, key: &FlowKey, lcore: Member) -> bool {
         let port = self.plan.port(port);
@@ -233,10 +243,7 @@ impl Steering {
     #[cold]
     pub(super) fn ask_after(&mut self, key: &FlowKey, left: Left, out: &mut Egress) {
         let (from, port) = (self.me, left.port);
-        let homes = (0..).take_while(|&nth| self.nth_home(port, key, nth).is_some());
-        let homes = homes.count() as u16;
-        // Where nobody knows the homes, only the owner can say that it is over.
-        self.away.asks(key, homes.max(1));
+        self.away.asks(key, self.homes(port));
         self.each_home(port, key, out, |this, home, out| match home == from {
             true => this.say_where(key, (from, port), out),
             false => {

@@ -116,7 +116,7 @@ impl Steering {
     /// and it has a connection with that key, or had one that has left.
     fn is_taken(&mut self, packet: &Packet, port: u16, host: &mut impl Host) -> Option<FlowKey> {
         let (segment, key) = outgoing(packet)?;
-        let by_hash = self.plan.port(port).and_then(|port| port.owner(&key));
+        let by_hash = self.by_hash(port, &key);
         let is_mine = segment.begins() && by_hash == Some(self.me);
         let is_taken = is_mine && (host.has(&key).is_some() || self.away.whither(&key).is_some());
         is_taken.then_some(key)
@@ -166,7 +166,7 @@ impl Steering {
         let Some((segment, key)) = outgoing(&packet) else {
             return out.send_one(port, packet);
         };
-        let by_hash = self.plan.port(port).and_then(|port| port.owner(&key));
+        let by_hash = self.by_hash(port, &key);
         let is_home = self.is_home_of(port, &key, self.me);
         if let Some(map) = self.map.as_mut().filter(|_| is_home) {
             let now_ms = ms(now_ns);
@@ -269,7 +269,7 @@ impl Steering {
     ) {
         let by_map = self.map.as_ref().and_then(|map| map.get(key));
         let by_map = by_map.map(|(_, entry)| entry.owner);
-        let to = by_map.or_else(|| self.plan.port(port)?.owner(key));
+        let to = by_map.or_else(|| self.by_hash(port, key));
         if to.is_none_or(|to| to == from) {
             return;
         }
@@ -289,10 +289,10 @@ impl Steering {
         now_ms: u64,
         out: &mut Egress,
     ) {
+        let by_hash = self.by_hash(port, key);
         let Some(map) = &mut self.map else {
             return;
         };
-        let by_hash = self.plan.port(port).and_then(|port| port.owner(key));
         let before = match map.pin(now_ms, key, (owner, moves), by_hash) {
             Ok(Pinned::From(before)) => before,
             // It has had its word, or will do without.
@@ -324,12 +324,12 @@ impl Steering {
     /// The answer to a question that this home has for itself.
     pub(super) fn answer(&mut self, key: &FlowKey, host: &mut impl Host, now_ms: u64) {
         let has = host.has(key);
+        let by_hash = has.and_then(|(port, _)| self.by_hash(port, key));
         let Some(map) = &mut self.map else {
             return;
         };
         match has {
-            Some((port, moves)) => {
-                let by_hash = self.plan.port(port).and_then(|port| port.owner(key));
+            Some((_, moves)) => {
                 // It has its entry, so there is room.
                 let _ = map.pin(now_ms, key, (self.me, moves), by_hash);
             }

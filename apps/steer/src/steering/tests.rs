@@ -6,3 +6,4 @@ mod hosts;
 mod net;
 mod plans;
 mod running;
+mod taken;

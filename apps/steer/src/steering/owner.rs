@@ -215,8 +215,8 @@ impl Steering {
         }
     }
 
-    /// How many homes packets of a connection may come to. Where nobody knows, it counts as one that
-    /// never says a word: only the owner can say that it is over.
+    /// How many homes packets of a connection may come to. Where nobody knows, it counts as one
+    /// that never says a word: only the owner can say that it is over.
     fn homes(&self, port: u16) -> u16 {
         match self.plan.port(port).map(|port| port.arrival()) {
             Some(Arrival::Any(homes)) => homes.len() as u16,
